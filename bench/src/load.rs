@@ -9,7 +9,7 @@ use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::wire::{self, NewAgent};
 use lastword_proto::{Input, MessageType, Principal, Reply};
-use lastword_server::Server;
+use lastword_server::{Handle, Server};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -93,17 +93,17 @@ async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, 
 /// In process: a request is sent, taken and answered, each a guarded and durable input.
 pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, Failure> {
     let agents = agents(server, load.in_flight).await?;
-    let human = principal(server, lastword_server::OPERATOR).await?;
+    let human = principal(server.handle(), lastword_server::OPERATOR).await?;
     let mut proofs = Vec::new();
     for (name, _) in &agents {
-        proofs.push((name.clone(), principal(server, name).await?));
+        proofs.push((name.clone(), principal(server.handle(), name).await?));
     }
     let body = "x".repeat(load.body);
     let mut sent = 0_u64;
     drive(load, |n| {
         sent += 1;
         let (name, agent) = &proofs[n];
-        exchange(server, human, (name, *agent), format!("BENCH-{name}-{sent}"), body.clone())
+        exchange(server.handle(), human, (name, *agent), format!("BENCH-{name}-{sent}"), body.clone())
     })
     .await
 }
@@ -120,14 +120,14 @@ pub(super) async fn fill(
     messages: usize,
     progress: impl Fn(usize),
 ) -> Result<(), Failure> {
-    let human = principal(server, lastword_server::OPERATOR).await?;
+    let human = principal(server.handle(), lastword_server::OPERATOR).await?;
     let client = self::human(server)?;
     let mut members = Vec::new();
     for n in 0..team {
         let agent: NewAgent =
             serde_json::from_value(json!({ "name": format!("{MEMBER}{n}") })).map_err(Failure::bug)?;
         client.register(&agent).await?;
-        members.push((agent.name.clone(), principal(server, &agent.name).await?));
+        members.push((agent.name.clone(), principal(server.handle(), &agent.name).await?));
     }
     let (asked, progress) = (messages / 2, &progress);
     let workers = members.iter().enumerate().map(|(worker, (name, agent))| async move {
@@ -135,7 +135,7 @@ pub(super) async fn fill(
         for n in (0..asked).filter(|n| n / requests % team == worker) {
             let conversation = n / requests;
             let body = format!("{WORDS} number{conversation} part {n}");
-            exchange(server, human, (name, *agent), format!("LONG-{conversation}"), body).await?;
+            exchange(server.handle(), human, (name, *agent), format!("LONG-{conversation}"), body).await?;
             if n % 1_000 == 0 {
                 progress(n * 2);
             }
@@ -148,8 +148,8 @@ pub(super) async fn fill(
 pub(super) const WORDS: &str = "the release needs a look at the staging database before the deploy: please review what the tests \
                      wrote into their logs, say what failed and why, and which part of it can wait until the next one";
 
-async fn exchange(
-    server: &Server,
+pub(crate) async fn exchange(
+    broker: &Handle,
     human: Principal,
     (name, agent): (&str, Principal),
     reference: String,
@@ -158,21 +158,21 @@ async fn exchange(
     let to = Address::Name(AgentName::new(name).map_err(Failure::bug)?);
     let mut draft = Draft::new(MessageType::Request, to, &body);
     draft.reference = Ref::new(&reference).ok();
-    submit(server, Input::Send(human, Box::new(draft))).await?;
-    submit(server, Input::Take(agent, None)).await?;
+    submit(broker, Input::Send(human, Box::new(draft))).await?;
+    submit(broker, Input::Take(agent, None)).await?;
     let finish = Finish { body: body.into(), ..Finish::default() };
-    submit(server, Input::Finish(agent, None, Box::new(finish))).await.map(|_| ())
+    submit(broker, Input::Finish(agent, None, Box::new(finish))).await.map(|_| ())
 }
 
 /// Submits an input in process; a refusal is a failure.
-pub(super) async fn submit(server: &Server, input: Input) -> Result<Reply, Failure> {
-    let reply = server.handle().submit(input).await.map_err(Failure::unavailable)?;
+pub(super) async fn submit(broker: &Handle, input: Input) -> Result<Reply, Failure> {
+    let reply = broker.submit(input).await.map_err(Failure::unavailable)?;
     if let Reply::Refused { refusal, .. } = reply { Err(Failure::refused(refusal)) } else { Ok(reply) }
 }
 
-pub(super) async fn principal(server: &Server, name: &str) -> Result<Principal, Failure> {
+pub(super) async fn principal(broker: &Handle, name: &str) -> Result<Principal, Failure> {
     let name = name.to_owned();
-    let proof = server.handle().query(move |live| {
+    let proof = broker.query(move |live| {
         let id = live.state.live(&name)?;
         let (credential, _) = live.state.credentials.iter().find(|(_, agent)| **agent == id)?;
         live.state.prove(credential)

@@ -2,6 +2,7 @@
 
 mod aged;
 mod bare;
+mod cluster;
 mod failure;
 mod load;
 #[cfg(feature = "peers")]
@@ -78,6 +79,12 @@ struct Args {
     /// The program whose server and commands are measured [default: `lastword` beside this program]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// NATS servers of a cluster, with commas between them
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    cluster: Vec<String>,
+    /// NATS servers on which a log is stored
+    #[arg(long, default_value_t = 3)]
+    replicas: usize,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -101,6 +108,9 @@ enum What {
     Start,
     /// `lastword send`, from its start to its exit
     Command,
+    /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
+    /// `--cluster`, and is not part of `all`
+    Cluster,
     /// Memory of a server at a steady rate of messages for half an hour, which is not part of `all`
     Soak,
     /// All measurements
@@ -125,6 +135,8 @@ struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     load: Vec<ReportRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    cluster: Vec<ReportRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<Figure>,
@@ -135,7 +147,8 @@ struct Report {
 const EXAMPLES: &str = "Examples:
   lastword-bench load --seconds 3
   lastword-bench memory --conversations 100000 --json
-  lastword-bench soak --minutes 30 --rate 1000";
+  lastword-bench soak --minutes 30 --rate 1000
+  lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222";
 
 /// Returns limits that suit a load whose messages are never taken.
 fn limits() -> Limits {
@@ -213,6 +226,9 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     if wanted(What::Command) {
         report.figures.extend(standing::command(&program, dir.path()).await?);
     }
+    if args.what == What::Cluster {
+        report.cluster = cluster::loads(args, dir.path()).await?;
+    }
     if args.what == What::Soak {
         bar.set_length(args.minutes.as_secs());
         let progress = |gone: Duration, sample: &Sample| {
@@ -288,6 +304,9 @@ impl Report {
         let load: Vec<_> = self.load.iter().map(ReportRow::cells).collect();
         let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
         let load = (!load.is_empty()).then(|| table(&head, &load));
+        let cluster: Vec<_> = self.cluster.iter().map(ReportRow::cells).collect();
+        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x plain message"];
+        let cluster = (!cluster.is_empty()).then(|| table(&head, &cluster));
         let peers: Vec<_> = self.peers.iter().map(PeerRow::cells).collect();
         let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "x bare file", "ours x theirs", "on disk"];
         let peers = (!peers.is_empty()).then(|| table(&head, &peers));
@@ -296,7 +315,7 @@ impl Report {
         let soak: Vec<_> = self.soak.iter().map(Sample::cells).collect();
         let head = ["minutes", "messages", "resident MiB", "log MiB", "read model MiB"];
         let soak = (!soak.is_empty()).then(|| table(&head, &soak));
-        load.into_iter().chain(peers).chain(soak).chain(figures).collect::<Vec<_>>().join("\n\n")
+        load.into_iter().chain(cluster).chain(peers).chain(soak).chain(figures).collect::<Vec<_>>().join("\n\n")
     }
 }
 

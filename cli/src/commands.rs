@@ -14,6 +14,7 @@ mod channels;
 mod checkpoint;
 mod claude;
 mod clock;
+mod cluster;
 mod codex;
 mod completions;
 mod demo;
@@ -177,6 +178,8 @@ pub(crate) enum Command {
     Verify(verify::Args),
     /// Print a signed checkpoint of the log, to be kept elsewhere, or cosign one
     Checkpoint(checkpoint::Args),
+    /// Show, check and extend a cluster of nodes over NATS JetStream
+    Cluster(cluster::Args),
     /// Test notification channels
     Notify(notify::Args),
     /// Check the installation
@@ -249,6 +252,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Restore(args) => restore::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
         Command::Checkpoint(args) => wait(checkpoint::run(args, cx)),
+        Command::Cluster(args) => many(cluster::run(args, cx)),
         Command::Notify(args) => wait(notify::run(args, cx)),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => wait(explain::run(args, cx)),
@@ -263,6 +267,12 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
 /// Runs a client's command on this thread: starting a thread pool would take longer than a send.
 fn wait(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::unavailable)?;
+    runtime.block_on(work)
+}
+
+/// Runs a command that blocks the thread while others of its tasks go on.
+fn many(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     runtime.block_on(work)
 }
 

@@ -77,6 +77,13 @@ impl Failure {
     }
 }
 
+#[cfg(feature = "cluster")]
+impl From<lastword_server::cluster::NodeError> for Failure {
+    fn from(error: lastword_server::cluster::NodeError) -> Self {
+        Self::unavailable(error)
+    }
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let message = error.to_string();

@@ -20,6 +20,8 @@ use crate::error::ClientError;
 
 /// Time to connect, with the TLS handshake. Calls have no time limit, because some wait for a message.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The longest time for which an idle connection is kept.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 /// What a fingerprint begins with.
 const SHA256: &str = "sha256:";
 /// The variables with which a child process finds the same server.
@@ -212,7 +214,8 @@ impl Endpoint {
         let config = if secure { self.config()? } else { plain()? };
         // The server redirects no call. What something else answers with is shown, and a token stays where it was sent.
         let builder = reqwest::Client::builder().redirect(Policy::none()).connect_timeout(CONNECT);
-        let builder = builder.tcp_nodelay(true).no_proxy();
+        // Shorter than the server keeps one, so that no call meets a connection that it is closing.
+        let builder = builder.tcp_nodelay(true).no_proxy().pool_idle_timeout(IDLE_MAX);
         builder.tls_backend_preconfigured(config).build().map_err(unusable)
     }
 

@@ -14,7 +14,7 @@ use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
-const FILES: [&str; 7] = [
+pub(crate) const FILES: [&str; 7] = [
     FILE_SECRET_KEY,
     FILE_OPERATOR_TOKEN,
     FILE_SIGNED_OUT,

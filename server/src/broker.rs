@@ -30,8 +30,10 @@ use std::time::Duration;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Input, Out, Reply};
 
+#[cfg(feature = "cluster")]
+pub(crate) use self::boot::fold;
+pub(crate) use self::boot::{Boot, boot_by, replay};
 pub use self::boot::{BootError, Repaired, begin_epoch, boot, repair};
-pub(crate) use self::boot::{boot_by, replay};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
@@ -305,9 +307,9 @@ mod tests {
         let log = MemoryLog::new();
         let reading = Reading { monotonic_us: DAY_US, boottime_us: DAY_US, wall_us: DAY_US };
         let machine = Arc::new(Mutex::new(reading));
-        let clocks = (Source::Set(Arc::clone(&machine)), Arc::default());
+        let boot = Boot { clocks: Source::Set(Arc::clone(&machine)), disk: Arc::default(), core: None, quiet: None };
         let signer = TurnSigner::ephemeral().unwrap();
-        let (handle, _thread) = boot_by(clocks, Box::new(log.clone()), signer, Limits::default()).unwrap();
+        let (handle, _thread) = boot_by(boot, Box::new(log.clone()), signer, Limits::default()).unwrap();
         let (human, agent) = (Secret::token().unwrap(), Secret::token().unwrap());
         handle.submit(Input::Bootstrap(registration("operator", Kind::Human, &human))).await.unwrap();
         let human = handle.prove(human.reveal()).unwrap();

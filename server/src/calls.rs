@@ -111,22 +111,29 @@ pub(crate) struct Caller {
     until: Option<Time>,
     /// What that token may do.
     scopes: Scopes,
+    /// The hash of that signed token.
+    signed: Option<Credential>,
     pub(crate) turn: Option<TurnId>,
 }
 
 impl Caller {
     /// Authenticates a bearer token and the turn token sent with it.
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, ApiError> {
-        let credential = credential(token);
-        let proof = handle.known_by(&credential);
+        let shown = credential(token);
+        let proof = handle.known_by(&shown);
         let caller = match (proof, if proof == Proof::Unknown { handle.bearer(token) } else { None }) {
             (_, Some(Bearer { principal, credential, until, scopes })) => {
                 in_time(handle, until)?;
-                Self { principal, credential, until: Some(until), scopes, turn: None }
+                Self { principal, credential, until: Some(until), scopes, signed: Some(shown), turn: None }
             }
-            (proof, None) => {
-                Self { principal: proven(proof)?, credential, until: None, scopes: Scopes::ALL, turn: None }
-            }
+            (proof, None) => Self {
+                principal: proven(proof)?,
+                credential: shown,
+                until: None,
+                scopes: Scopes::ALL,
+                signed: None,
+                turn: None,
+            },
         };
         match turn {
             Some(turn) => caller.within(handle, turn),
@@ -136,7 +143,14 @@ impl Caller {
 
     /// Returns the human of a console session as a caller.
     pub(crate) const fn of(session: &Session) -> Self {
-        Self { principal: session.principal, credential: session.token, until: None, scopes: Scopes::ALL, turn: None }
+        Self {
+            principal: session.principal,
+            credential: session.token,
+            until: None,
+            scopes: Scopes::ALL,
+            signed: None,
+            turn: None,
+        }
     }
 
     /// Returns this caller in the turn that the turn token names.
@@ -149,7 +163,16 @@ impl Caller {
     /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
     pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
         self.until.map_or(Ok(()), |until| in_time(handle, until))?;
-        let principal = proven(handle.known_by(&self.credential))?;
+        let principal = match &self.signed {
+            // It ends with its owner's current token, whose overlap is for that token alone.
+            Some(shown) if !handle.signer().has_ended(shown) => {
+                let current = handle.proof_of(self.principal.agent());
+                current.filter(|(token, _)| *token == self.credential).map(|(_, principal)| principal)
+            }
+            Some(_) => None,
+            None => Some(proven(handle.known_by(&self.credential))?),
+        };
+        let Some(principal) = principal else { return Err(Refusal::new(Code::Unauthenticated).into()) };
         if principal == self.principal { Ok(()) } else { Err(Refusal::new(Code::Unauthenticated).into()) }
     }
 

@@ -19,7 +19,7 @@ mod note;
 
 pub(crate) use self::keeper::keep;
 pub use self::note::{Note, NoteError, PrivateKey, PublicKey, Signs};
-use crate::identity::write_private;
+use crate::files::{Files, write_private};
 
 /// The file in the data directory with the key that signs checkpoints.
 pub const FILE_CHECKPOINT_KEY: &str = "checkpoint.key";
@@ -124,7 +124,7 @@ pub enum CheckpointError {
 pub struct LogSigner {
     key: PrivateKey,
     chain: ChainReader,
-    dir: PathBuf,
+    files: Files,
 }
 
 impl LogSigner {
@@ -135,23 +135,24 @@ impl LogSigner {
     pub fn open(dir: &Path) -> Result<Self, CheckpointError> {
         let chain = Store::sqlite(dir).open_chain()?;
         match read_key(dir)? {
-            Some(key) => Ok(Self { key, chain, dir: dir.to_owned() }),
+            Some(key) => Ok(Self { key, chain, files: Files::local(dir) }),
             None => Err(CheckpointError::NoKey(dir.join(FILE_CHECKPOINT_KEY).display().to_string())),
         }
     }
 
-    /// Does the same for the server of `dir`, and makes the key if it is missing. `write` writes a file.
+    /// Does the same for the server of `files`, and makes the key if it is missing. `write` writes a file.
     pub(crate) fn prepare(
-        dir: &Path,
-        write: impl FnOnce(&Path, &[u8]) -> io::Result<()>,
+        files: &Files,
+        write: impl FnOnce(&str, &[u8]) -> io::Result<()>,
     ) -> Result<Self, CheckpointError> {
+        let dir = files.dir();
         if read_key(dir)?.is_none() {
             let path = dir.join(FILE_CHECKPOINT_KEY);
             let made = PrivateKey::generate(ORIGIN, Signs::Text)
-                .and_then(|key| write(&path, format!("{}\n", key.reveal()).as_bytes()));
+                .and_then(|key| write(FILE_CHECKPOINT_KEY, format!("{}\n", key.reveal()).as_bytes()));
             made.map_err(failed(&path))?;
         }
-        Self::open(dir)
+        Ok(Self { files: files.clone(), ..Self::open(dir)? })
     }
 
     /// Returns the public key, which others need to verify checkpoints of this log.
@@ -187,14 +188,14 @@ impl LogSigner {
         let note = self.note(end);
         kept.push((Checkpoint::of(&note)?, note));
         let from = kept.len().saturating_sub(CHECKPOINTS_KEPT_MAX);
-        write_kept(&self.dir, &kept[from..])?;
+        write_kept(&self.files, &kept[from..])?;
         Ok(end.at)
     }
 
     /// Returns the kept checkpoints. The file is only a convenience for `lastword verify`: if it is damaged, or the key
     /// was replaced, it begins anew.
     fn kept(&self) -> Vec<(Checkpoint, Note)> {
-        kept(&self.dir, self.public()).unwrap_or_else(|error| {
+        kept(self.files.dir(), self.public()).unwrap_or_else(|error| {
             tracing::warn!(%error, "the kept checkpoints are dropped");
             Vec::new()
         })
@@ -219,13 +220,13 @@ pub(crate) fn drop_behind(dir: &Path, end: Seq) -> Result<(), CheckpointError> {
     let Some(key) = read_key(dir)? else { return Ok(()) };
     let before = kept(dir, key.public())?;
     let rest: Vec<_> = before.iter().filter(|(checkpoint, _)| checkpoint.anchor.at <= end).cloned().collect();
-    if rest.len() == before.len() { Ok(()) } else { write_kept(dir, &rest) }
+    if rest.len() == before.len() { Ok(()) } else { write_kept(&Files::local(dir), &rest) }
 }
 
-fn write_kept(dir: &Path, kept: &[(Checkpoint, Note)]) -> Result<(), CheckpointError> {
-    let path = dir.join(FILE_CHECKPOINTS);
+fn write_kept(files: &Files, kept: &[(Checkpoint, Note)]) -> Result<(), CheckpointError> {
     let texts: Vec<String> = kept.iter().map(|(_, note)| note.to_string()).collect();
-    write_private(&path, texts.join("\n").as_bytes()).map_err(failed(&path))
+    let written = files.write(FILE_CHECKPOINTS, texts.join("\n").as_bytes());
+    written.map_err(failed(&files.path(FILE_CHECKPOINTS)))
 }
 
 fn read_key(dir: &Path) -> Result<Option<PrivateKey>, CheckpointError> {

@@ -51,8 +51,14 @@ impl Clock {
     /// clock's time.
     #[must_use]
     pub fn starting(source: Source, last_fact: Option<Time>) -> Self {
+        Self::starting_after(source, last_fact, None)
+    }
+
+    /// Does the same for a log whose last fact was `quiet` ago. Without that, the wall clock tells: in a cluster it may
+    /// differ from that of the node which wrote the fact.
+    pub(crate) fn starting_after(source: Source, last_fact: Option<Time>, quiet: Option<Duration>) -> Self {
         let reading = source.read();
-        let pace = Pace::starting(last_fact.map(|at| at.0.saturating_mul(1_000)), reading);
+        let pace = Pace::starting(last_fact.map(|at| at.0.saturating_mul(1_000)), quiet.map(micros), reading);
         let clock = Self {
             source,
             read_at: AtomicU64::new(reading.monotonic_us),
@@ -200,6 +206,13 @@ pub fn wall() -> Time {
 #[allow(clippy::disallowed_methods, reason = "this module is the clock")]
 fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)
+}
+
+/// Returns the time since the machine started, sleep included. It never goes back.
+#[cfg(feature = "cluster")]
+#[must_use]
+pub(crate) fn uptime() -> Duration {
+    Duration::try_from(clock_gettime(AWAKE_OR_ASLEEP)).unwrap_or_default()
 }
 
 /// Measures how long something takes, by the monotonic clock.

@@ -18,9 +18,12 @@ mod archive;
 mod attempts;
 mod broker;
 mod calls;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 mod cron;
 mod disk;
 mod error;
+mod files;
 mod oidc;
 mod origins;
 mod priority;
@@ -28,6 +31,7 @@ mod server;
 mod sync;
 mod tls;
 mod views;
+mod workspace;
 
 pub use crate::archive::{ArchivePolicy, archives_of};
 pub use crate::attempts::AUTH_FAILURES_MAX;
@@ -35,6 +39,8 @@ pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserv
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
+pub use crate::files::{Copies, Files};
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
-pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, OPERATOR, Server, StartError};
+pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, Server};
 pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};
+pub use crate::workspace::{OPERATOR, StartError};

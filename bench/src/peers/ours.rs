@@ -23,7 +23,7 @@ struct Pair {
 
 pub(super) async fn measure(server: &Server, work: Work, load: Load) -> Result<Measured, Failure> {
     let pairs = pairs(server, work, load).await?;
-    let operator = principal(server, lastword_server::OPERATOR).await?;
+    let operator = principal(server.handle(), lastword_server::OPERATOR).await?;
     let body = "x".repeat(load.body);
     let mut sent = 0_u64;
     drive(load, |worker| {
@@ -43,8 +43,8 @@ pub(super) async fn measure(server: &Server, work: Work, load: Load) -> Result<M
 async fn message(server: &Server, operator: Principal, pair: &Pair, name: &str, body: &str) -> Result<(), Failure> {
     let mut draft = Draft::new(MessageType::Info, Address::Name(pair.person.clone()), body);
     draft.reference = Ref::new(name).ok();
-    submit(server, Input::Send(operator, Box::new(draft))).await?;
-    delivered(&submit(server, Input::Take(pair.proof, None)).await?)
+    submit(server.handle(), Input::Send(operator, Box::new(draft))).await?;
+    delivered(&submit(server.handle(), Input::Take(pair.proof, None)).await?)
 }
 
 /// Sends a human's request to an agent, which takes and finishes it; the human then takes the answer.
@@ -53,11 +53,11 @@ async fn exchange(server: &Server, pair: &Pair, name: &str, body: &str) -> Resul
     let mut draft = Draft::new(MessageType::Request, Address::Name(pair.agent.clone()), body);
     draft.reference = Ref::new(name).ok();
     draft.request_id = Some(request.clone());
-    submit(server, Input::Send(pair.proof, Box::new(draft))).await?;
-    delivered(&submit(server, Input::Take(pair.agent_proof, None)).await?)?;
+    submit(server.handle(), Input::Send(pair.proof, Box::new(draft))).await?;
+    delivered(&submit(server.handle(), Input::Take(pair.agent_proof, None)).await?)?;
     let finish = Finish { body: body.into(), ..Finish::default() };
-    submit(server, Input::Finish(pair.agent_proof, None, Box::new(finish))).await?;
-    delivered(&submit(server, Input::Collect(pair.proof, request)).await?)
+    submit(server.handle(), Input::Finish(pair.agent_proof, None, Box::new(finish))).await?;
+    delivered(&submit(server.handle(), Input::Collect(pair.proof, request)).await?)
 }
 
 fn delivered(reply: &Reply) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ async fn pairs(server: &Server, work: Work, load: Load) -> Result<Vec<Pair>, Fai
             let name = format!("{}-{kind}-{worker}", unused(work, load));
             let new: NewAgent = serde_json::from_value(json!({ "name": name, "kind": kind })).map_err(Failure::bug)?;
             client.register(&new).await?;
-            names.push((principal(server, &name).await?, AgentName::new(&name).map_err(Failure::bug)?));
+            names.push((principal(server.handle(), &name).await?, AgentName::new(&name).map_err(Failure::bug)?));
         }
         let [(proof, person), (agent_proof, agent)] =
             <[_; 2]>::try_from(names).map_err(|_| Failure::bug("two names"))?;

@@ -21,7 +21,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
     (
         "Verify and debug",
-        &["explain", "verify", "checkpoint", "backup", "restore", "archive", "reindex", "replay", "demo"],
+        &["explain", "verify", "checkpoint", "backup", "restore", "archive", "cluster", "reindex", "replay", "demo"],
     ),
 ];
 
@@ -204,6 +204,42 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "lastword checkpoint > /mnt/elsewhere/monday.checkpoint",
             "lastword checkpoint --key > log.pub",
             "lastword --url http://10.0.0.5:7171 checkpoint --cosign mine.key --log-key log.pub",
+        ],
+    ),
+    ("cluster", &[]),
+    (
+        "cluster status",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 status",
+            "lastword cluster --cluster nats://127.0.0.1:4222 status --json",
+        ],
+    ),
+    (
+        "cluster check",
+        &[
+            "lastword cluster --cluster nats://a,nats://b,nats://c check",
+            "lastword cluster --cluster nats://127.0.0.1:4222 --nats-monitor http://127.0.0.1:8222 check",
+        ],
+    ),
+    (
+        "cluster add",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 add team-b",
+            "lastword cluster --cluster nats://127.0.0.1:4222 --replicas 1 add team-b",
+        ],
+    ),
+    (
+        "cluster move-in",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 move-in main",
+            "lastword --data /srv/team cluster --cluster nats://127.0.0.1:4222 move-in team",
+        ],
+    ),
+    (
+        "cluster move-out",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 move-out main --to .lastword",
+            "lastword cluster --cluster nats://127.0.0.1:4222 move-out team --to /srv/team",
         ],
     ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),

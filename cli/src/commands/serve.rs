@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lastword_client::Endpoint;
 use lastword_server::clock::Source;
@@ -16,7 +17,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::{Context, bound};
+use super::{Context, bound, cluster};
 use crate::config::TokenSource;
 use crate::config::{TlsMode, certificate};
 use crate::failure::Failure;
@@ -25,6 +26,9 @@ use crate::oidc;
 use crate::out::Out;
 use crate::session::{FILE_SERVER, kept_trust, read_token};
 use crate::team::{Member, Team};
+
+/// How long threads that are still at work may take to end.
+const END_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,8 +55,10 @@ pub(crate) struct Args {
     #[arg(long)]
     renew_operator_token: bool,
     /// Also run each [[agent]] of lastword.toml.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "servers")]
     with_agents: bool,
+    #[command(flatten)]
+    node: cluster::NodeArgs,
 }
 
 pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
@@ -62,11 +68,17 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             .hint("add [[agent]] with name and command to lastword.toml, or omit --with-agents"));
     }
     let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
-    let config = config(args, cx)?;
+    let (config, node) = config(args, cx)?;
     log_to_stderr(&cx.out);
     warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
-    runtime.block_on(serve(config, team, cx))
+    if node.servers.is_empty() {
+        return runtime.block_on(serve(config, team, cx));
+    }
+    let served = runtime.block_on(cluster::serve(config, node, cx));
+    // A thread may wait for NATS, and the process doesn't.
+    runtime.shutdown_timeout(END_MAX);
+    served
 }
 
 /// Warns of a data directory that others may read: the files in it are private, but not those that a person adds.
@@ -77,7 +89,7 @@ fn warn_of_open_directory(data: &Path) {
     }
 }
 
-fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
+fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failure> {
     let text = args.listen.as_deref().unwrap_or(&cx.settings.listen);
     let listen: SocketAddr = text.parse().map_err(|_| {
         Failure::usage(format!("{text:?} isn't an address and port")).hint("for example 127.0.0.1:7171")
@@ -89,7 +101,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
             .hint("serve with --tls auto or with a certificate (--tls-cert, --tls-key), or accept the risk with --insecure-http"));
     }
     let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
-    Ok(Config {
+    let config = Config {
         data_dir: cx.settings.data.clone(),
         listen,
         tls,
@@ -107,7 +119,8 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         oidc: cx.settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
         checkpoint_every_facts: cx.settings.checkpoint_every_facts,
         clocks: Source::machine(),
-    })
+    };
+    Ok((config, args.node))
 }
 
 /// Sends logs to standard error, so that the first line on standard output is the server's address.

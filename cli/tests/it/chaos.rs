@@ -17,7 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::crash::{SharedKnown, check_log, enrol, settle};
+use crate::crash::{enrol, settle};
+use crate::load::{SharedKnown, check_log};
 use crate::program::{Ended, PATH, Server, lastword, run};
 
 #[path = "chaos/load.rs"]

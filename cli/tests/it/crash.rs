@@ -1,46 +1,24 @@
 //! kill -9 under load: everything acknowledged is there, nothing is there twice, and the counters are right.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, SendTerms, Sent, Token};
-use lastword_proto::envelope::AnswerStatus;
-use lastword_proto::fact::{Fact, Part, SYSTEM};
-use lastword_proto::wire::{Envelope, Finish, NewAgent};
-use lastword_proto::{Core, State};
-use lastword_store::Store;
+use lastword_proto::wire::{Finish, NewAgent};
 use rand::RngExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use crate::load::{AGENTS, SharedKnown, answer, check_log, request};
 use crate::program::{Server, run};
 
-const AGENTS: usize = 4;
 const SENDERS: usize = 6;
 
 /// Returns the number of kills; `LASTWORD_KILLS=200` for the long run.
 fn kills() -> usize {
     std::env::var_os("LASTWORD_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(12)
 }
-
-/// What clients know for certain across all crashes.
-#[derive(Default)]
-pub(crate) struct Known {
-    pub(crate) next: u64,
-    /// Keys with an unknown outcome, sent again after the restart.
-    pub(crate) unknown: Vec<String>,
-    /// Why the only send with a key was refused, by key.
-    pub(crate) refused: BTreeMap<String, String>,
-    /// Message ids by the key under which they were acknowledged.
-    pub(crate) sent: BTreeMap<String, String>,
-    /// The acknowledged answers.
-    pub(crate) answers: Vec<String>,
-}
-
-pub(crate) type SharedKnown = Arc<Mutex<Known>>;
 
 #[test]
 fn kill_nine_under_load_loses_nothing_acknowledged_and_applies_nothing_twice() {
@@ -129,21 +107,6 @@ async fn send(human: Client, known: SharedKnown) {
     }
 }
 
-/// Builds a key's request, with the same content for every sender.
-pub(crate) fn request(key: &str) -> Envelope {
-    let number: usize = key.trim_start_matches("key-").parse().unwrap();
-    let envelope: Value = json!({
-        "type": "request", "to": format!("agent-{}", number % AGENTS), "ref": format!("WORK-{number}"),
-        "request_id": key, "body": format!("{key} {}", "x".repeat(400)),
-    });
-    serde_json::from_value(envelope).unwrap()
-}
-
-/// Returns the answer to the request with this body, which begins with the request's own word.
-pub(crate) fn answer(request: &str) -> String {
-    format!("answer to {}", request.split(' ').next().unwrap_or_default())
-}
-
 async fn serve(agent: Client, known: SharedKnown) {
     loop {
         let Ok(delivery) = agent.inbox(Duration::from_secs(5)).await else { return };
@@ -178,47 +141,4 @@ pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
     for answer in answers {
         human.message(&answer).await.unwrap_or_else(|e| panic!("{answer} was acknowledged and is gone: {e}"));
     }
-}
-
-/// Recounts the log: each key once, each request's answer once and its own, and the same state from a snapshot as from
-/// the start. Returns how many requests have no answer.
-pub(crate) fn check_log(data: &Path, known: &Known) -> usize {
-    let reader = Store::sqlite(data).open_reader().unwrap();
-    let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
-    let mut requests = BTreeMap::new();
-    let mut folded = Core::default();
-    let mut from = lastword_proto::Seq(1);
-    loop {
-        let entries = reader.read(from, 1_000).unwrap();
-        let Some((last, _)) = entries.last() else { break };
-        from = lastword_proto::Seq(last.0 + 1);
-        for (seq, entry) in &entries {
-            folded.replay(entry).unwrap_or_else(|e| panic!("{seq}: {e}"));
-            if let Fact::Accepted { message } = &entry.fact {
-                if let Some(key) = &message.key {
-                    *keys.entry(key.id.to_string()).or_default() += 1;
-                }
-                if let Part::Request(terms) = &message.part {
-                    requests.insert(terms.task, message.body.clone());
-                }
-                if let Part::Answer(terms) = &message.part {
-                    *answers.entry(terms.task).or_insert(0) += 1;
-                    let own = message.from == SYSTEM || *message.body == answer(&requests[&terms.task]);
-                    assert!(own || terms.status != AnswerStatus::Completed, "{seq}: another request's answer");
-                }
-            }
-        }
-    }
-    assert!(keys.values().all(|n| *n == 1), "a key was applied twice");
-    assert!(answers.values().all(|n| *n == 1), "a request was answered twice");
-    assert!(known.sent.keys().all(|key| keys.contains_key(key)), "what was acknowledged is in the log");
-    let recorded: Vec<_> = known.refused.iter().filter(|(key, _)| keys.contains_key(*key)).collect();
-    assert!(recorded.is_empty(), "refused, and in the log: {recorded:?}");
-    drop(reader);
-    let log = Store::sqlite(data).open().unwrap();
-    let (at, bytes) = log.snapshots().load().unwrap().expect("a snapshot is saved at the end");
-    let snapshot: State = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!(at, snapshot.seq);
-    assert!(&snapshot == folded.state(), "counters after a restart are those recomputed from the log");
-    requests.keys().filter(|task| !answers.contains_key(*task)).count()
 }

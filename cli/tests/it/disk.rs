@@ -10,7 +10,8 @@ use lastword_proto::wire::Envelope;
 use serde_json::json;
 
 use crate::backup::take;
-use crate::crash::{SharedKnown, begin, check_log, client, enrol, settle};
+use crate::crash::{begin, client, enrol, settle};
+use crate::load::{SharedKnown, check_log};
 use crate::program::{PATH, Server, lastword, run};
 
 /// Longest wait for the server's end; it comes at the latest with the n-th sync of the log, of hundreds per second.

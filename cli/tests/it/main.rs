@@ -27,6 +27,8 @@ mod launch;
 #[cfg(test)]
 mod lifts;
 #[cfg(test)]
+mod load;
+#[cfg(test)]
 mod no_progress;
 #[cfg(test)]
 mod notify;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lastword_proto::fact::EDITION;
 use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, State, Time};
@@ -55,17 +56,32 @@ pub enum BootError {
 /// The log can't be read or written, needs a repair first ([`BootError::Unrepaired`]), or the system can't start a
 /// thread.
 pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
-    boot_by((Source::machine(), Arc::default()), log, signer, limits)
+    boot_by(Boot { clocks: Source::machine(), disk: Arc::default(), core: None, quiet: None }, log, signer, limits)
 }
 
-/// Does the same as [`boot`], with the given clocks and disk.
+/// What a broker starts with besides its log.
+pub(crate) struct Boot {
+    /// The clocks that its time follows.
+    pub(crate) clocks: Source,
+    /// The disk of the log.
+    pub(crate) disk: Arc<Disk>,
+    /// The fold of a part of the log, instead of the snapshot's.
+    pub(crate) core: Option<Core>,
+    /// How long ago the last entry was written, by a clock of this process; otherwise the wall clock tells.
+    pub(crate) quiet: Option<Duration>,
+}
+
+/// Does the same as [`boot`], with the given clocks, disk and core.
 pub(crate) fn boot_by(
-    (clocks, disk): (Source, Arc<Disk>),
+    Boot { clocks, disk, core, quiet }: Boot,
     mut log: Box<dyn Log>,
     signer: TurnSigner,
     limits: Limits,
 ) -> Result<(Handle, JoinHandle<()>), BootError> {
-    let (mut core, snapshot) = rebuild(log.as_ref())?;
+    let (mut core, snapshot) = match core {
+        Some(core) => follow_up(core, log.as_ref())?,
+        None => rebuild(log.as_ref())?,
+    };
     if let Some(first) = core.revived().first().copied().filter(|_| core.state().edition < EDITION) {
         return Err(BootError::Unrepaired { count: core.revived().len(), first });
     }
@@ -73,7 +89,7 @@ pub(crate) fn boot_by(
     let epoch = disk.with_reserve(|| log.begin_epoch(), AppendError::is_full)?;
     // An empty log has no last fact; its clock starts at the wall clock's time.
     let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
-    let clock = Clock::starting(clocks, last_fact);
+    let clock = Clock::starting_after(clocks, last_fact, quiet);
     begin(&mut core, (log.as_mut(), &disk), epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);
@@ -133,6 +149,12 @@ pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     Ok((core, snapshot))
 }
 
+/// Folds the rest of the log into a core; returns it with the snapshot's position.
+fn follow_up(core: Core, log: &dyn Log) -> Result<(Core, Seq), ReadError> {
+    let snapshot = log.snapshots().load().ok().flatten().map_or(Seq(0), |(at, _)| at);
+    Ok((fold_rest(core, log.reader().as_ref(), log.archive().as_ref())?, snapshot))
+}
+
 /// Returns the core of a stored state if this version of the program wrote it and the log goes on behind it.
 fn usable((at, bytes): (Seq, Vec<u8>), first: Seq) -> Option<Core> {
     let state = postcard::from_bytes::<State>(&bytes).ok();
@@ -148,7 +170,7 @@ pub(crate) fn replay(
 ) -> Result<Core, ReadError> {
     let first = log.first()?;
     let usable = |stored| usable(stored, first);
-    let mut core = match snapshot.and_then(usable) {
+    let core = match snapshot.and_then(usable) {
         Some(core) => core,
         None if first == Seq(1) => Core::default(),
         None => match archive.base().unwrap_or_default().and_then(usable) {
@@ -156,6 +178,13 @@ pub(crate) fn replay(
             None => archived(archive, first)?,
         },
     };
+    fold_rest(core, log, archive)
+}
+
+/// Folds what the log has behind the core.
+fn fold_rest(mut core: Core, log: &dyn LogReader, archive: &dyn Archive) -> Result<Core, ReadError> {
+    let first = log.first()?;
+    let usable = |stored| usable(stored, first);
     loop {
         let entries = log.read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
         let Some((at, next)) = entries.first() else { return Ok(core) };
@@ -191,7 +220,8 @@ fn archived(archive: &dyn Archive, first: Seq) -> Result<Core, ReadError> {
     Ok(core)
 }
 
-fn fold(core: &mut Core, entry: &Entry) {
+/// Folds one entry of the log into a core.
+pub(crate) fn fold(core: &mut Core, entry: &Entry) {
     if let Err(mismatch) = core.replay(entry) {
         // The fact is in the log and therefore holds. `lastword verify` finds out whether the log was altered.
         tracing::error!(%mismatch, "the log doesn't follow from itself");

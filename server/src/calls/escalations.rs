@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lastword_proto::ids::EscalationId;
 use lastword_proto::names::Ref;
-use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, NewEscalation, Page};
+use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, NewEscalation, Page, Scope};
 use lastword_proto::{Input, Principal, Reply, Seq, input};
 
 use super::{Caller, Context, admitted, check_sizes, checked, total};
@@ -39,6 +39,8 @@ pub(crate) async fn answer(
     answer: &EscalationAnswer,
 ) -> Result<EscalationView, ApiError> {
     caller.human()?;
+    // It extends and resumes.
+    caller.may(answer.lift.as_ref().map(|_| Scope::Control))?;
     // A lift needs no text, but an answer without both would settle nothing.
     if answer.lift.is_none() && answer.answer.trim().is_empty() {
         return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
-use lastword_proto::wire::{EscalationView, FieldError, Finished, StoredMessage};
+use lastword_proto::state::Agent;
+use lastword_proto::wire::{EscalationView, FieldError, Finished, Scope, StoredMessage};
 use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
@@ -37,6 +38,9 @@ pub(crate) async fn send(
     let says_something = !draft.body.trim().is_empty() || draft.payload.is_some() || draft.action.is_some();
     if draft.kind == MessageType::Request && !says_something && !matches!(draft.to, Address::Action(_)) {
         return Err(ApiError::pointless(&FieldError::new("body", "is empty, so the request asks for nothing")));
+    }
+    if caller.is_narrowed() {
+        caller.may(Some(scope_of(ctx, &draft, caller).await?))?;
     }
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
@@ -151,4 +155,31 @@ async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Resul
 pub(crate) async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, ApiError> {
     let shown = views::show(&ctx.handle, vec![seq]).await?;
     shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| ApiError::unknown(&seq.to_string()))
+}
+
+/// Returns the scope that a message needs: an answer or a STATUS is a turn's work, and an agent's request to a human is a
+/// question.
+async fn scope_of(ctx: &Context, draft: &Draft, caller: Caller) -> Result<Scope, ApiError> {
+    match draft.kind {
+        MessageType::Response | MessageType::Status => Ok(Scope::Work),
+        MessageType::Request if !caller.principal.is_human() => {
+            let to = draft.to.clone();
+            let asks = ctx.handle.query(move |live: &Live<'_>| may_reach_human(live, &to)).await?;
+            Ok(if asks { Scope::Ask } else { Scope::Send })
+        }
+        MessageType::Request | MessageType::Broadcast | MessageType::Info | MessageType::Alert => Ok(Scope::Send),
+    }
+}
+
+fn may_reach_human(live: &Live<'_>, to: &Address) -> bool {
+    let is_human = |wanted: &dyn Fn(&Agent) -> bool| {
+        live.state.agents.iter().any(|agent| agent.live && agent.is_human() && wanted(agent))
+    };
+    match to {
+        Address::User | Address::All => true,
+        Address::Name(name) => is_human(&|agent| agent.name.as_ref() == Some(name)),
+        Address::Group(group) => is_human(&|agent| agent.profile.groups.contains(group)),
+        Address::Action(action) => is_human(&|agent| agent.profile.actions.contains(action)),
+        Address::List(all) => all.iter().any(|one| may_reach_human(live, one)),
+    }
 }

@@ -41,13 +41,16 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Starts at `now` for a log whose last fact happened at `last_fact_us`, and continues from that fact's time. A new
-    /// log starts at the wall clock's time.
-    pub(crate) const fn starting(last_fact_us: Option<u64>, now: Reading) -> Self {
+    /// log starts at the wall clock's time. The fact was `quiet_us` ago; if that isn't known, the wall clock tells.
+    pub(crate) const fn starting(last_fact_us: Option<u64>, quiet_us: Option<u64>, now: Reading) -> Self {
         let (time_us, idle_us) = match last_fact_us {
             None => (now.wall_us, 0),
             Some(fact) => {
                 // Zero when the wall clock is behind the log: the time continues from the last fact at half speed.
-                let off = now.wall_us.saturating_sub(fact);
+                let off = match quiet_us {
+                    Some(quiet) => quiet,
+                    None => now.wall_us.saturating_sub(fact),
+                };
                 if off < IDLE_MIN_US {
                     (fact + off, 0)
                 } else if off <= FOLLOWED_MAX_US {

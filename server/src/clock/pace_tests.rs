@@ -20,7 +20,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let reading = Reading { monotonic_us: HOUR, boottime_us: 2 * HOUR, wall_us: BEGIN };
-        Self { pace: Pace::starting(None, reading), reading }
+        Self { pace: Pace::starting(None, None, reading), reading }
     }
 
     /// Runs the machine for `us`, with a reading every `every`.
@@ -95,7 +95,7 @@ fn twenty_years_ahead_are_not_followed() {
 #[test]
 fn twenty_years_ahead_at_a_start_are_not_followed_and_a_human_may_accept_them() {
     let now = Reading { wall_us: BEGIN + 20 * YEAR, ..Reading::default() };
-    let mut machine = Machine { reading: now, pace: Pace::starting(Some(BEGIN), now) };
+    let mut machine = Machine { reading: now, pace: Pace::starting(Some(BEGIN), None, now) };
     assert_eq!((machine.pace.time_us(), machine.pace.idle_us()), (BEGIN, 0));
     assert_eq!(machine.run(HOUR, SECOND), HOUR);
     machine.pace.jump(machine.difference().unsigned_abs());
@@ -106,7 +106,7 @@ fn twenty_years_ahead_at_a_start_are_not_followed_and_a_human_may_accept_them() 
 #[test]
 fn a_log_that_is_twenty_years_ahead_goes_on_at_half_speed() {
     let now = Reading { wall_us: BEGIN, ..Reading::default() };
-    let mut machine = Machine { reading: now, pace: Pace::starting(Some(BEGIN + 20 * YEAR), now) };
+    let mut machine = Machine { reading: now, pace: Pace::starting(Some(BEGIN + 20 * YEAR), None, now) };
     assert_eq!((machine.pace.time_us(), machine.pace.idle_us()), (BEGIN + 20 * YEAR, 0));
     assert_eq!(machine.run(HOUR, SECOND), HOUR / 2);
     assert_eq!(state(machine.difference() / 1_000), ClockState::HalfSpeed);
@@ -115,7 +115,7 @@ fn a_log_that_is_twenty_years_ahead_goes_on_at_half_speed() {
 #[test]
 fn three_days_off_or_asleep_are_a_stretch_without_the_broker() {
     let off = Reading { wall_us: BEGIN + 3 * DAY, ..Reading::default() };
-    let pace = Pace::starting(Some(BEGIN), off);
+    let pace = Pace::starting(Some(BEGIN), None, off);
     assert_eq!((pace.time_us(), pace.idle_us()), (BEGIN, 3 * DAY));
 
     let mut machine = Machine::new();
@@ -135,14 +135,25 @@ fn a_stretch_of_more_than_thirty_days_waits_for_a_human() {
     assert_eq!(machine.count_idle(), 0);
     assert_eq!(state(machine.difference() / 1_000), ClockState::Waiting);
     let off = Reading { wall_us: BEGIN + 31 * DAY, ..Reading::default() };
-    assert_eq!(Pace::starting(Some(BEGIN), off).idle_us(), 0);
+    assert_eq!(Pace::starting(Some(BEGIN), None, off).idle_us(), 0);
 }
 
 #[test]
 fn a_restart_within_a_second_is_no_stretch() {
     let now = Reading { wall_us: BEGIN + SECOND / 2, ..Reading::default() };
-    let pace = Pace::starting(Some(BEGIN), now);
+    let pace = Pace::starting(Some(BEGIN), None, now);
     assert_eq!((pace.time_us(), pace.idle_us()), (BEGIN + SECOND / 2, 0));
+}
+
+#[test]
+fn a_node_whose_clock_is_an_hour_off_takes_over_without_a_jump() {
+    for wall_us in [BEGIN + HOUR, BEGIN - HOUR] {
+        let now = Reading { wall_us, ..Reading::default() };
+        let pace = Pace::starting(Some(BEGIN), Some(SECOND / 2), now);
+        assert_eq!((pace.time_us(), pace.idle_us()), (BEGIN + SECOND / 2, 0));
+        let dead = Pace::starting(Some(BEGIN), Some(4 * SECOND), now);
+        assert_eq!((dead.time_us(), dead.idle_us()), (BEGIN, 4 * SECOND), "what nobody led is a stretch");
+    }
 }
 
 #[test]

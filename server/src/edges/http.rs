@@ -8,7 +8,7 @@ mod call_table;
 mod checkpoints;
 mod claims;
 mod clock;
-mod connections;
+pub(crate) mod connections;
 mod conversations;
 mod escalations;
 mod events;

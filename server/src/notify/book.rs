@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
 use lastword_proto::{Seq, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::FILE_NOTIFY;
-use crate::identity::write_private;
+use crate::files::Files;
 
 const VERSION: u32 = 1;
 
@@ -112,14 +111,10 @@ struct File {
     channels: NotificationLedger,
 }
 
-/// Returns the path of the file in the data directory.
-pub(super) fn path(dir: &Path) -> PathBuf {
-    dir.join(FILE_NOTIFY)
-}
-
 /// Loads the record. If the file is missing or unreadable, the record is empty: everything pending is sent once more.
-pub(super) fn load(path: &Path) -> NotificationLedger {
-    let read = fs::read(path).and_then(|bytes| serde_json::from_slice::<File>(&bytes).map_err(io::Error::other));
+pub(super) fn load(files: &Files) -> NotificationLedger {
+    let read = fs::read(files.path(FILE_NOTIFY))
+        .and_then(|bytes| serde_json::from_slice::<File>(&bytes).map_err(io::Error::other));
     match read {
         Ok(file) if file.version == VERSION => file.channels,
         Ok(file) => {
@@ -138,9 +133,9 @@ pub(super) fn load(path: &Path) -> NotificationLedger {
 }
 
 /// Saves the record, completely or not at all.
-pub(super) fn save(path: &Path, book: NotificationLedger) -> io::Result<()> {
+pub(super) fn save(files: &Files, book: NotificationLedger) -> io::Result<()> {
     let bytes = serde_json::to_vec(&File { version: VERSION, channels: book })?;
-    write_private(path, &bytes)
+    files.write(FILE_NOTIFY, &bytes)
 }
 
 #[cfg(test)]
@@ -150,8 +145,9 @@ mod tests {
     #[test]
     fn a_book_that_was_saved_is_read_as_it_was_and_a_damaged_one_is_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let path = path(dir.path());
-        assert_eq!(load(&path), NotificationLedger::new());
+        let files = Files::local(dir.path());
+        let path = files.path(FILE_NOTIFY);
+        assert_eq!(load(&files), NotificationLedger::new());
         let told = |topic| (topic, Repeats { times: 2, last: Time(7) });
         let topics = [
             Topic::Question(EscalationId(1)),
@@ -165,11 +161,11 @@ mod tests {
         let ledger =
             ChannelLedger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };
         let book = NotificationLedger::from([("desk".to_owned(), ledger)]);
-        save(&path, book.clone()).unwrap();
-        assert_eq!(load(&path), book);
+        save(&files, book.clone()).unwrap();
+        assert_eq!(load(&files), book);
         fs::write(&path, "{").unwrap();
-        assert_eq!(load(&path), NotificationLedger::new());
+        assert_eq!(load(&files), NotificationLedger::new());
         fs::write(&path, r#"{"version":9,"channels":{}}"#).unwrap();
-        assert_eq!(load(&path), NotificationLedger::new());
+        assert_eq!(load(&files), NotificationLedger::new());
     }
 }

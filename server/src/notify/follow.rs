@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use super::{Notification, fresh_id, send, wall_time};
 use crate::broker::Live;
 use crate::calls::{Context, ended, escalations};
 use crate::error::ApiError;
+use crate::files::Files;
 use crate::metrics::NotificationOutcome;
 use crate::views;
 
@@ -38,7 +38,7 @@ pub(crate) struct Follower {
     ctx: Context,
     channels: Vec<Arc<Channel>>,
     console: String,
-    file: PathBuf,
+    files: Files,
     plan: Plan,
     cursor: Seq,
     sends: JoinSet<(usize, Result<(), String>)>,
@@ -73,8 +73,8 @@ async fn grown(committed: &mut watch::Receiver<Seq>, cursor: Seq) -> Option<Seq>
 }
 
 impl Follower {
-    /// Creates a follower that keeps its record in `dir`; `console` is the URL of the console.
-    pub(crate) fn new(ctx: Context, channels: Vec<Channel>, dir: &Path, console: String) -> Self {
+    /// Creates a follower that keeps its record among `files`; `console` is the URL of the console.
+    pub(crate) fn new(ctx: Context, channels: Vec<Channel>, files: Files, console: String) -> Self {
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let rules = channels.iter().map(|channel| Rules {
             name: channel.name.clone(),
@@ -83,11 +83,10 @@ impl Follower {
             hourly_max: channel.hourly_max,
             stale_ms: milliseconds(channel.stale),
         });
-        let file = book::path(dir);
-        let plan = Plan::new(rules.collect(), book::load(&file));
+        let plan = Plan::new(rules.collect(), book::load(&files));
         ctx.handle.metrics().tell_of(channels.iter().map(|channel| channel.name.clone()).collect());
         let channels = channels.into_iter().map(Arc::new).collect();
-        Self { ctx, channels, console, file, plan, cursor: Seq(0), sends: JoinSet::new() }
+        Self { ctx, channels, console, files, plan, cursor: Seq(0), sends: JoinSet::new() }
     }
 
     /// Follows until the server shuts down. A send that is cut off then is repeated after the next start.
@@ -230,8 +229,8 @@ impl Follower {
     }
 
     async fn save(&self) {
-        let (file, book) = (self.file.clone(), self.plan.book().clone());
-        let saved = tokio::task::spawn_blocking(move || book::save(&file, book)).await;
+        let (files, book) = (self.files.clone(), self.plan.book().clone());
+        let saved = tokio::task::spawn_blocking(move || book::save(&files, book)).await;
         match saved {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "notify.json can't be written: a restart may tell again"),

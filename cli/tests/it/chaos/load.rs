@@ -18,7 +18,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::crash::{SharedKnown, answer, client, human, request};
+use crate::crash::{client, human};
+use crate::load::{SharedKnown, answer, request};
 use crate::program::Server;
 
 const SENDERS: usize = 4;

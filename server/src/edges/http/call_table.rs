@@ -100,7 +100,7 @@ pub(super) const CALLS: &[Row] = &[
         201,
         "NarrowedToken",
     ),
-    ("delete", "/token", "End the signed token that makes this call", "", "", 204, ""),
+    ("delete", "/token", "End the sign-in whose token makes this call", "", "", 204, ""),
     ("post", "/agents/{name}/token", "Replace an agent's token", "", "TokenTerms", 201, "AgentToken"),
     ("get", "/requests/{id}", "Get a request", "", "", 200, "RequestView"),
     ("post", "/requests/{id}/cancel", "Cancel a request", "", "", 200, "RequestView"),

@@ -62,7 +62,7 @@ struct Table {
     unproven: BTreeMap<u64, (IpAddr, Weak<Connection>)>,
     /// The number of unproven connections of each network that has any.
     networks: BTreeMap<IpAddr, usize>,
-    owners: HashMap<AgentId, Usage>,
+    owners: HashMap<OwnerKey, Usage>,
     agents: usize,
     humans: usize,
     body_bytes: usize,
@@ -76,16 +76,32 @@ struct Usage {
     body_bytes: usize,
 }
 
-/// One connection, for the requests on it.
+/// One connection, for the requests on it in one workspace.
 #[derive(Clone)]
-pub(crate) struct Peer(Arc<Connection>);
+pub(crate) struct Peer {
+    connection: Arc<Connection>,
+    workspace: u32,
+}
+
+/// The number of a workspace, and an agent or human in it.
+type OwnerKey = (u32, AgentId);
 
 struct Connection {
     all: Arc<Shared>,
     id: u64,
     address: IpAddr,
-    owner: OnceLock<Principal>,
+    owner: OnceLock<Owner>,
     evicted: Notify,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// An agent's or a human's.
+    Caller { key: OwnerKey, human: bool },
+    /// That of another node of the cluster, whose requests each count as their callers'.
+    #[cfg(feature = "cluster")]
+    Node,
 }
 
 /// An open event stream; dropping it gives its place back.
@@ -122,9 +138,9 @@ impl Connections {
         let id = table.next;
         table.next += 1;
         let (all, owner, evicted) = (Arc::clone(&self.0), OnceLock::new(), Notify::new());
-        let peer = Peer(Arc::new(Connection { all, id, address, owner, evicted }));
+        let peer = Peer { connection: Arc::new(Connection { all, id, address, owner, evicted }), workspace: 0 };
         let network = network(address);
-        table.unproven.insert(id, (network, Arc::downgrade(&peer.0)));
+        table.unproven.insert(id, (network, Arc::downgrade(&peer.connection)));
         *table.networks.entry(network).or_default() += 1;
         let oldest = if table.unproven.len() > self.0.shares.unproven { table.evict() } else { None };
         // Before the upgrade: dropping the last reference to a connection takes the lock.
@@ -175,14 +191,18 @@ impl Peer {
     /// Counts the connection as the caller's from its first request on. A later caller on the same connection, as behind
     /// a proxy, doesn't change that.
     pub(crate) fn prove(&self, caller: Principal) -> Result<(), ApiError> {
-        if self.0.owner.get().is_some() {
+        self.count((self.workspace, caller.agent()), caller.is_human())
+    }
+
+    fn count(&self, key: OwnerKey, human: bool) -> Result<(), ApiError> {
+        if self.connection.owner.get().is_some() {
             return Ok(());
         }
-        let shares = self.0.all.shares;
-        let mut table = self.0.all.lock();
+        let shares = self.connection.all.shares;
+        let mut table = self.connection.all.lock();
         let Table { owners, agents, humans, .. } = &mut *table;
-        let mut usage = owners.get(&caller.agent()).copied().unwrap_or_default();
-        let full = if caller.is_human() {
+        let mut usage = owners.get(&key).copied().unwrap_or_default();
+        let full = if human {
             (*humans >= shares.humans).then_some(("connections of all humans", shares.humans))
         } else if usage.connections >= shares.agent {
             Some(("connections of this agent", shares.agent))
@@ -193,34 +213,73 @@ impl Peer {
             return Err(saturated(what, max));
         }
         // Another request on this connection can't have proven it meanwhile: HTTP/1.1 has one at a time.
-        if self.0.owner.set(caller).is_ok() {
+        if self.connection.owner.set(Owner::Caller { key, human }).is_ok() {
             usage.connections += 1;
-            owners.insert(caller.agent(), usage);
-            *(if caller.is_human() { humans } else { agents }) += 1;
+            owners.insert(key, usage);
+            *(if human { humans } else { agents }) += 1;
             // A newer connection may have taken its place among them, which ends it only while it is unproven.
-            table.remove_unproven(self.0.id);
+            table.remove_unproven(self.connection.id);
         }
         Ok(())
     }
 
+    /// Returns the same connection for requests in another workspace, by its number.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn within(&self, workspace: u32) -> Self {
+        Self { connection: Arc::clone(&self.connection), workspace }
+    }
+
+    /// Returns a place among the connections for one request that another node passes on for this address. The connection
+    /// itself becomes that node's.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn on_behalf_of(&self, address: IpAddr, workspace: u32) -> Self {
+        if self.connection.owner.set(Owner::Node).is_ok() {
+            self.connection.all.lock().remove_unproven(self.connection.id);
+        }
+        Connections(Arc::clone(&self.connection.all)).enter(address).within(workspace)
+    }
+
+    /// Returns whose it is, for the node that passed the request on: `agent 3` or `human 1`.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn proof(&self) -> Option<String> {
+        match self.connection.owner.get()? {
+            Owner::Caller { key: (_, agent), human } => {
+                Some(format!("{} {}", if *human { "human" } else { "agent" }, agent.0))
+            }
+            Owner::Node => None,
+        }
+    }
+
+    /// Counts the connection as the caller's that another node proved: the text that [`Peer::proof`] returned there. If the
+    /// caller's share is full, the connection stays unproven and ends soon: its call was answered.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn prove_by(&self, proof: &str) {
+        let Some((kind, id)) = proof.split_once(' ') else { return };
+        if let Ok(id) = id.parse()
+            && let Err(full) = self.count((self.workspace, AgentId(id)), kind == "human")
+        {
+            tracing::debug!(?full, "a connection through this node");
+        }
+    }
+
     /// Returns the address at its other end.
-    pub(super) fn address(&self) -> IpAddr {
-        self.0.address
+    pub(crate) fn address(&self) -> IpAddr {
+        self.connection.address
     }
 
     /// Returns whether a request on it had a valid token or session.
-    pub(super) fn is_proven(&self) -> bool {
-        self.0.owner.get().is_some()
+    pub(crate) fn is_proven(&self) -> bool {
+        self.connection.owner.get().is_some()
     }
 
     /// Waits until this connection has to make room for another, unless it proves itself.
     pub(super) async fn evicted(&self) {
-        self.0.evicted.notified().await;
+        self.connection.evicted.notified().await;
     }
 
     /// Opens an event stream.
     pub(crate) fn stream(&self) -> Result<StreamPermit, ApiError> {
-        let mut table = self.0.all.lock();
+        let mut table = self.connection.all.lock();
         if let Some(usage) = self.usage(&mut table) {
             if usage.streams >= STREAMS_MAX {
                 return Err(saturated("event streams of this caller", STREAMS_MAX));
@@ -234,8 +293,8 @@ impl Peer {
     pub(super) fn body(&self, bytes: usize) -> Result<BodyPermit, ApiError> {
         let bytes = if bytes <= BODY_BYTES_FREE { 0 } else { bytes };
         if bytes > 0 {
-            let mut table = self.0.all.lock();
-            let agent = self.0.owner.get().is_some_and(|owner| !owner.is_human());
+            let mut table = self.connection.all.lock();
+            let agent = self.connection.owner.get().is_some_and(|owner| owner.is_agent());
             if agent && table.body_bytes + bytes > BODY_BYTES_SUM_MAX {
                 return Err(saturated("bytes of request bodies of all agents", BODY_BYTES_SUM_MAX));
             }
@@ -254,13 +313,27 @@ impl Peer {
     }
 
     fn usage<'a>(&self, table: &'a mut Table) -> Option<&'a mut Usage> {
-        table.owners.get_mut(&self.0.owner.get()?.agent())
+        table.owners.get_mut(&self.connection.owner.get()?.key()?)
+    }
+}
+
+impl Owner {
+    const fn key(&self) -> Option<OwnerKey> {
+        match self {
+            Self::Caller { key, .. } => Some(*key),
+            #[cfg(feature = "cluster")]
+            Self::Node => None,
+        }
+    }
+
+    const fn is_agent(&self) -> bool {
+        matches!(self, Self::Caller { human: false, .. })
     }
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        if let Some(usage) = self.0.usage(&mut self.0.0.all.lock()) {
+        if let Some(usage) = self.0.usage(&mut self.0.connection.all.lock()) {
             usage.streams = usage.streams.saturating_sub(1);
         }
     }
@@ -271,11 +344,11 @@ impl Drop for BodyPermit {
         if self.1 == 0 {
             return;
         }
-        let mut table = self.0.0.all.lock();
+        let mut table = self.0.connection.all.lock();
         if let Some(usage) = self.0.usage(&mut table) {
             usage.body_bytes = usage.body_bytes.saturating_sub(self.1);
         }
-        if self.0.0.owner.get().is_some_and(|owner| !owner.is_human()) {
+        if self.0.connection.owner.get().is_some_and(|owner| owner.is_agent()) {
             table.body_bytes = table.body_bytes.saturating_sub(self.1);
         }
     }
@@ -284,17 +357,22 @@ impl Drop for BodyPermit {
 impl Drop for Connection {
     fn drop(&mut self) {
         let mut table = self.all.lock();
-        let Some(owner) = self.owner.get() else {
-            table.remove_unproven(self.id);
-            return;
+        let (key, human) = match self.owner.get() {
+            None => {
+                table.remove_unproven(self.id);
+                return;
+            }
+            #[cfg(feature = "cluster")]
+            Some(Owner::Node) => return,
+            Some(Owner::Caller { key, human }) => (key, *human),
         };
         let Table { owners, agents, humans, .. } = &mut *table;
-        let count = if owner.is_human() { humans } else { agents };
+        let count = if human { humans } else { agents };
         *count = count.saturating_sub(1);
-        if let Some(usage) = owners.get_mut(&owner.agent()) {
+        if let Some(usage) = owners.get_mut(key) {
             usage.connections = usage.connections.saturating_sub(1);
             if usage.connections == 0 {
-                owners.remove(&owner.agent());
+                owners.remove(key);
             }
         }
     }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
-use lastword_proto::wire::{Event, FieldError};
+use lastword_proto::wire::{Event, FieldError, Scope};
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
 
@@ -59,7 +59,10 @@ pub(super) async fn events(
         archives::check_position(&ctx, Seq(after))?;
     }
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
-    subscription.attach();
+    // A program that only reads serves no work.
+    if caller.may(Some(Scope::Work)).is_ok() {
+        subscription.attach();
+    }
     let tail = LogTail::new(ctx, caller, Some(after.map_or(position, Seq)));
     let until = params.until.map(Seq);
     let feed = Feed { tail, until, ready: VecDeque::new(), _subscription: subscription, _permit: permit };

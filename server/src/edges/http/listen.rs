@@ -1,11 +1,13 @@
 //! Accepts connections, and ends those that hold something for too long.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
@@ -20,11 +22,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::app;
 use super::connections::{Connections, Peer};
 use super::stall::WriteTimeout;
-use crate::calls::{Context, ended};
-use crate::edges::mcp::AnonymousMcp;
+use crate::calls::ended;
 use crate::error::ApiError;
 use crate::tls::Certificate;
 
@@ -44,48 +44,52 @@ const HANDSHAKE: u8 = 0x16;
 /// The most bytes of a request without TLS that are read before the connection ends.
 const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
-/// Serves until the server shuts down, then lets every connection finish its request.
+/// Serves `routes` until `stopping` becomes true, gives idle connections the time `leaving` for one more request, then lets every connection finish its request.
 pub(crate) async fn serve(
     listener: TcpListener,
-    ctx: Context,
+    routes: Router,
     certificate: Option<Arc<Certificate>>,
-    anonymous_mcp: Option<AnonymousMcp>,
+    (mut stopping, leaving): (watch::Receiver<bool>, Duration),
 ) -> io::Result<()> {
-    let mut stopping = ctx.stopping.clone();
-    let routes = TowerToHyperService::new(app(ctx, anonymous_mcp));
-    let all = Connections::new();
+    let routes = TowerToHyperService::new(routes);
+    let (all, ending) = (Connections::new(), stopping.clone());
     let mut connections = JoinSet::new();
     if let Some(certificate) = &certificate {
         connections.spawn(Arc::clone(certificate).follow(stopping.clone()));
     }
-    loop {
-        let (stream, address) = tokio::select! {
-            () = ended(&mut stopping) => break,
-            Some(_ended) = connections.join_next() => continue,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => (stream, peer.ip()),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
-        };
+    let accept = |(stream, address): (TcpStream, IpAddr), connections: &mut JoinSet<()>| {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection without nodelay");
         }
-        let conditions = Conditions { peer: all.enter(address), proof_by: Instant::now() + PROOF_TIME_MAX };
+        let conditions = Conditions { peer: all.enter(address), proof_by: Instant::now() + PROOF_TIME_MAX, leaving };
         match &certificate {
             None => {
                 let io = TokioIo::new(stream);
-                connections.spawn(connection(WriteTimeout::new(io), routes.clone(), conditions, stopping.clone()))
+                connections.spawn(connection(WriteTimeout::new(io), routes.clone(), conditions, ending.clone()))
             }
             // Not here: a handshake takes as long as the peer likes.
             Some(certificate) => {
                 let certificate = Arc::clone(certificate);
-                connections.spawn(secured(stream, certificate, routes.clone(), conditions, stopping.clone()))
+                connections.spawn(secured(stream, certificate, routes.clone(), conditions, ending.clone()))
             }
         };
+    };
+    loop {
+        tokio::select! {
+            () = ended(&mut stopping) => break,
+            Some(_ended) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => accept((stream, peer.ip()), &mut connections),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    // What waits to be accepted has a request, as likely as not: closing the listener would reset it.
+    while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
+        accept((stream, peer.ip()), &mut connections);
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
@@ -96,6 +100,8 @@ pub(crate) async fn serve(
 struct Conditions {
     peer: Peer,
     proof_by: Instant,
+    /// How long it may stay idle once the server shuts down.
+    leaving: Duration,
 }
 
 /// Serves one connection over TLS. The handshake ends like an unproven connection: for a newer one, or when the time to
@@ -147,11 +153,17 @@ async fn refuse_plain<T>(mut stream: TcpStream) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "the caller doesn't speak TLS"))
 }
 
+/// Waits until the server shuts down, and then for as long as an idle connection may stay.
+async fn left(stopping: &mut watch::Receiver<bool>, leaving: Duration) {
+    ended(stopping).await;
+    sleep(leaving).await;
+}
+
 /// Serves one connection until it ends, has to make room, or doesn't prove itself in time.
 async fn connection(
     io: impl Read + Write + Unpin,
     routes: TowerToHyperService<Router>,
-    Conditions { peer, proof_by }: Conditions,
+    Conditions { peer, proof_by, leaving }: Conditions,
     mut stopping: watch::Receiver<bool>,
 ) {
     let connection = http1::Builder::new()
@@ -189,7 +201,7 @@ async fn connection(
                     ends = true;
                 }
             }
-            () = ended(&mut stopping), if !ends => {
+            () = left(&mut stopping, leaving), if !ends => {
                 connection.as_mut().graceful_shutdown();
                 ends = true;
             }

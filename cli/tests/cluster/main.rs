@@ -1,0 +1,27 @@
+//! Nodes of a cluster from outside: the real binary three times, on three NATS servers that replicate. Each test starts its
+//! own, and one runs at a time.
+//!
+//! The ordinary tests are the short form of the campaigns; `LASTWORD_FAULTS=50` repeats each fault as often.
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+#[path = "../it/load.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod load;
+#[cfg(test)]
+#[path = "../../../store/tests/it/nats_server.rs"]
+#[allow(dead_code, reason = "the store's tests use more of it")]
+mod nats_server;
+#[cfg(test)]
+#[path = "../it/program.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod program;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod traffic;
+#[cfg(test)]
+mod workspaces;
+#[cfg(test)]
+mod world;

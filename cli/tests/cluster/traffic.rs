@@ -1,0 +1,183 @@
+//! Clients that work through all nodes, whatever happens to them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lastword_client::{Client, ClientError, SendTerms, Sent};
+use lastword_proto::wire::Finish;
+use lastword_store::Store;
+use rand::RngExt as _;
+use tokio::task::JoinSet;
+
+use crate::load::{Known, SharedKnown, answer, check_entries, request};
+use crate::nats_server::runtime;
+use crate::world::{PAUSE, World};
+
+const SENDERS: usize = 6;
+/// The longest wait of one call before its client goes to another node.
+const CALL_MAX: Duration = Duration::from_secs(8);
+
+/// Returns the present moment, to measure outages by.
+#[allow(clippy::disallowed_methods, reason = "a measurement")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The load, until it is ended.
+pub(crate) struct Traffic {
+    tasks: JoinSet<()>,
+    ended: Arc<AtomicBool>,
+    known: SharedKnown,
+    acked: Arc<std::sync::Mutex<Vec<Instant>>>,
+    /// Calls that failed in another way than by asking to come back.
+    failed: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+#[derive(Clone)]
+struct Worker {
+    clients: Vec<Client>,
+    ended: Arc<AtomicBool>,
+    known: SharedKnown,
+    acked: Arc<std::sync::Mutex<Vec<Instant>>>,
+    failed: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Traffic {
+    pub(crate) fn start(world: &World, agents: &[String]) -> Self {
+        let _in = runtime().enter();
+        let mut traffic = Self {
+            tasks: JoinSet::new(),
+            ended: Arc::default(),
+            known: SharedKnown::default(),
+            acked: Arc::default(),
+            failed: Arc::default(),
+        };
+        let worker = |token: &str| Worker {
+            clients: world.nodes.iter().map(|node| node.client(token)).collect(),
+            ended: Arc::clone(&traffic.ended),
+            known: Arc::clone(&traffic.known),
+            acked: Arc::clone(&traffic.acked),
+            failed: Arc::clone(&traffic.failed),
+        };
+        let (human, agents): (_, Vec<_>) =
+            (worker(&world.operator()), agents.iter().map(|token| worker(token)).collect());
+        for _ in 0..SENDERS {
+            traffic.tasks.spawn(human.clone().send());
+        }
+        for agent in agents {
+            traffic.tasks.spawn(agent.serve());
+        }
+        traffic
+    }
+
+    /// Waits until this many more sends are acknowledged.
+    pub(crate) fn goes_on(&self, more: usize) {
+        let wanted = self.acked.lock().unwrap().len() + more;
+        crate::nats_server::until("the load goes on", || self.acked.lock().unwrap().len() >= wanted);
+    }
+
+    /// Returns the longest time without an acknowledged send around this moment and up to now.
+    pub(crate) fn gap_since(&self, moment: Instant) -> Duration {
+        let acked = self.acked.lock().unwrap();
+        let from = acked.partition_point(|at| *at < moment).saturating_sub(1);
+        acked[from..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    }
+
+    /// Ends the load; returns what the clients know, and the calls that failed for another reason than a pause.
+    pub(crate) fn end(mut self) -> (Known, Vec<String>) {
+        self.ended.store(true, Ordering::Relaxed);
+        runtime().block_on(async { while self.tasks.join_next().await.is_some() {} });
+        let known = std::mem::take(&mut *self.known.lock().unwrap());
+        let failed = std::mem::take(&mut *self.failed.lock().unwrap());
+        (known, failed)
+    }
+}
+
+impl Worker {
+    fn any(&self) -> &Client {
+        &self.clients[rand::rng().random_range(0..self.clients.len())]
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Notes a call that failed, and waits before the next.
+    async fn failed<T>(&self, result: Result<Result<T, ClientError>, tokio::time::error::Elapsed>) {
+        match result {
+            Ok(Err(ClientError::Refused(problem))) if problem.retry_after_ms.is_some() => {}
+            Ok(Err(error)) => self.failed.lock().unwrap().push(error.to_string()),
+            Ok(Ok(_)) => return,
+            Err(late) => self.failed.lock().unwrap().push(late.to_string()),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Sends requests, each until it is acknowledged: by any node, under the same key.
+    async fn send(self) {
+        while self.goes_on() {
+            let key = {
+                let mut known = self.known.lock().unwrap();
+                known.next += 1;
+                format!("key-{}", known.next)
+            };
+            loop {
+                let sent = tokio::time::timeout(CALL_MAX, self.any().send(&request(&key), &SendTerms::default())).await;
+                if let Ok(Ok(Sent::One { message, .. })) = sent {
+                    self.known.lock().unwrap().sent.insert(key, message.id);
+                    self.acked.lock().unwrap().push(now());
+                    break;
+                }
+                self.failed(sent).await;
+                if !self.goes_on() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes deliveries and answers them.
+    async fn serve(self) {
+        while self.goes_on() {
+            let taken = tokio::time::timeout(CALL_MAX, self.any().inbox(Duration::from_millis(500))).await;
+            let Ok(Ok(delivery)) = taken else {
+                self.failed(taken).await;
+                continue;
+            };
+            let Some((turn, body)) = delivery.and_then(|d| Some((d.turn?.id, d.message.body))) else { continue };
+            let finish = Finish { answer: answer(&body), ..Finish::default() };
+            loop {
+                let finished = tokio::time::timeout(CALL_MAX, self.any().finish(&turn, &finish)).await;
+                match finished {
+                    Ok(Ok(finished)) => {
+                        self.known.lock().unwrap().answers.extend(finished.answer);
+                        break;
+                    }
+                    // An earlier attempt ended it, whose answer was lost.
+                    Ok(Err(ClientError::Refused(problem))) if problem.retry_after_ms.is_none() => break,
+                    other => self.failed(other).await,
+                }
+                if !self.goes_on() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Checks that each node's mirror has all that was acknowledged, once, and that all of them have the same log.
+pub(crate) fn check(world: &mut World, known: &Known) {
+    world.nodes.iter_mut().for_each(|node| assert_eq!(node.terminate(), 0, "{}", node.said()));
+    let stores: Vec<Store> = world.nodes.iter().map(|node| Store::sqlite(&node.data("main"))).collect();
+    let last = |store: &Store| store.open_reader().unwrap().last().unwrap();
+    // A node that ended first hasn't read what the last one wrote.
+    let whole = stores.iter().max_by_key(|store| last(store)).unwrap();
+    check_entries(whole.open_reader().unwrap().as_ref(), known);
+    for (store, node) in stores.iter().zip(&world.nodes) {
+        let end = store.open_chain().unwrap().end().unwrap().unwrap();
+        assert_eq!(whole.open_chain().unwrap().at(end.at).unwrap(), Some(end), "the same log on {}", node.name);
+        let verified = crate::program::run(&node.data("main"), &["--data", ".", "verify"]);
+        assert_eq!(verified.code, 0, "{verified:?}");
+    }
+}

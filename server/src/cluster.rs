@@ -1,0 +1,586 @@
+//! Several nodes that serve several workspaces over NATS JetStream.
+//!
+//! ```text
+//!            any node                        the leader of the workspace
+//!  call ───► front ── Host, path ──► local?  routes ──► broker ──► stream of the workspace ──► every node's mirror
+//!                               └──► remote  forward, one hop
+//! ```
+//!
+//! - Each workspace has one leader at a time: the node that has its lease. The lease is for liveness alone; what keeps two
+//!   leaders apart is the log, which refuses the appends of an earlier epoch.
+//! - A node renews one record for all that it leads. Without a renewal for 2 s it serves nothing, by its own monotonic
+//!   clock; the others take over after 3 s, by theirs.
+//! - Every node follows every workspace's log, so that taking over is a lease and a few messages.
+
+mod copies;
+mod durability;
+mod forward;
+mod front;
+mod heartbeat;
+mod holder;
+mod members;
+mod metrics;
+mod placement;
+mod status;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use lastword_proto::Seq;
+use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use self::copies::{add_files, fetch_files};
+pub use self::durability::{Monitored, Unmonitored, default_monitors, monitored};
+pub use self::members::{LeaseRecord, NodeInfo};
+pub use self::status::{NodeStatus, Status, WorkspaceStatus, status};
+
+use self::forward::Forwarder;
+use self::heartbeat::Heartbeat;
+use self::holder::{Holder, Open};
+use self::members::{Leader, View, node_key, workspace_key};
+use crate::clock::{Stopwatch, uptime};
+use crate::edges::http::listen;
+use crate::identity::{FILE_OPERATOR_TOKEN, Secret, hex};
+use crate::server::{Config, DRAIN_MAX, bind, local_url};
+use crate::tls::{Certificate, TlsError, Transport};
+use crate::workspace::Settings;
+
+/// The workspace of calls that name none.
+pub const WORKSPACE_MAIN: &str = "main";
+/// The key of the secret by which nodes know each other.
+const KEY_SECRET: &str = "secret";
+/// How often a call that was passed on looks whether its leader still lives.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a node looks whether it may still serve.
+const LAPSE_LOOK: Duration = Duration::from_millis(50);
+/// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
+const LAG_MAX: u64 = 1_000;
+/// The pause before the registry is watched anew.
+const WATCH_AGAIN: Duration = Duration::from_millis(200);
+/// How long a start waits for NATS to be ready, and the pause between two attempts.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_PAUSE: Duration = Duration::from_millis(300);
+/// The time that clients of a stopping node have to leave its connections.
+const LEAVING_MIN: Duration = Duration::from_secs(1);
+/// The time in which a stopping node hands its workspaces over.
+const HAND_OVER_MAX: Duration = Duration::from_secs(10);
+
+/// The configuration of a node besides that of its workspaces.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// How to reach NATS.
+    pub nats: NatsOptions,
+    /// The name of this node: 1 to 32 of a-z, 0-9 and `-`. No two nodes have the same.
+    pub node: String,
+    /// Its address for the other nodes; `None` for the one that it listens on.
+    pub advertise: Option<String>,
+    /// The servers on which each stream is stored: 3, or 1 for a trial.
+    pub replicas: usize,
+}
+
+/// Why a node can't start, or has to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// NATS can't be used.
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    /// The registry can't be read or written.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// Another program uses the node's name.
+    #[error("the node {0} is running elsewhere: give each node a name of its own with --node")]
+    Name(String),
+    /// The address can't be listened on.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// The address of the configuration.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The certificate or its key is unusable.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The data directory can't be used, or no thread can be started.
+    #[error("{place}: {source}")]
+    File {
+        /// The file or directory.
+        place: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// How a workspace stands on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The last position that this node knows.
+    pub(crate) last: Seq,
+    /// The messages of the stream that it has not read yet.
+    pub(crate) lag: u64,
+    /// Whether it follows the workspace, or leads it.
+    pub(crate) follows: bool,
+    /// Why it doesn't follow.
+    pub(crate) fault: Option<String>,
+}
+
+/// What the tasks of a node share.
+pub(crate) struct Shared {
+    name: String,
+    session: String,
+    url: String,
+    transport: Transport,
+    hosts: Vec<String>,
+    nats: Nats,
+    registry: Registry,
+    /// When the program started, by the machine's uptime.
+    started: Duration,
+    heartbeat: Heartbeat,
+    secret: String,
+    forwarder: Forwarder,
+    /// Grows each time that the node may no longer serve.
+    lapses: watch::Sender<u64>,
+    /// Whether the node is about to end, so that clients should open no more connections to it.
+    ending: AtomicBool,
+    view: Mutex<View>,
+    /// The workspaces that this node serves, each with its number among those that it knows.
+    served: RwLock<BTreeMap<String, Arc<Open>>>,
+    standings: Mutex<BTreeMap<String, (u32, Standing)>>,
+    /// Grows with each change of the registry, and when a workspace opens or closes here.
+    changed: watch::Sender<u64>,
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
+    record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
+}
+
+impl Shared {
+    fn view<T>(&self, look: impl FnOnce(&mut View, Duration) -> T) -> T {
+        let now = uptime().saturating_sub(self.started);
+        look(&mut self.view.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+
+    /// Returns the revision of the lease that this node should take.
+    fn wants(&self, workspace: &str) -> Option<u64> {
+        if !self.heartbeat.is_valid() {
+            return None;
+        }
+        // A node that has only just been heard again declares nobody dead.
+        let heard = self.heartbeat.healthy_for() >= members::SERVE_MAX;
+        self.view(|view, now| view.wants(workspace, now, heard && view.hears(now)))
+    }
+
+    /// Returns whether this node hears of the others, and they of it.
+    fn hears(&self) -> bool {
+        self.heartbeat.is_valid() && self.view(|view, now| view.hears(now))
+    }
+
+    fn lost(&self, workspace: &str, epoch: u64) -> bool {
+        self.view(|view, _| view.lost(workspace, epoch))
+    }
+
+    fn hand_over(&self, workspace: &str) -> Option<String> {
+        self.view(|view, now| {
+            view.look(now);
+            view.hand_over(workspace, now)
+        })
+    }
+
+    fn successor(&self, workspace: &str) -> Option<String> {
+        self.view(|view, now| view.successor(workspace, now))
+    }
+
+    pub(crate) fn leader(&self, workspace: &str) -> Option<Leader> {
+        self.view(|view, now| view.leader(workspace, now))
+    }
+
+    /// Waits until another epoch of a workspace begins, or its leader is no longer heard of.
+    pub(crate) async fn superseded(&self, workspace: &str, epoch: u64) {
+        let mut changed = self.changed.subscribe();
+        while self.leader(workspace).is_some_and(|leader| leader.epoch == epoch) {
+            // A death is silent: no change tells of it.
+            let _either = tokio::time::timeout(LOOK_EVERY, changed.changed()).await;
+        }
+    }
+
+    fn open(&self, workspace: &str, open: Option<Arc<Open>>) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        match open {
+            Some(open) => served.insert(workspace.to_owned(), open),
+            None => served.remove(workspace),
+        };
+        drop(served);
+        self.changed.send_modify(|changed| *changed += 1);
+    }
+
+    /// Returns whether this node still leads what it opened.
+    pub(crate) fn holds(&self, open: &Open) -> bool {
+        self.heartbeat.stretch() == Some(open.stretch)
+    }
+
+    pub(crate) fn served(&self, workspace: &str) -> Option<Arc<Open>> {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).get(workspace).cloned()
+    }
+
+    fn note(&self, workspace: &str, change: impl FnOnce(&mut Standing)) {
+        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, standing)) = standings.get_mut(workspace) {
+            change(standing);
+        }
+    }
+
+    /// Returns the workspaces that this node can't lead now.
+    fn unfit(&self) -> Vec<String> {
+        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let unfit = |standing: &Standing| !standing.follows || standing.lag > LAG_MAX;
+        standings.iter().filter(|(_, (_, standing))| unfit(standing)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the number of a workspace on this node.
+    pub(crate) fn number(&self, workspace: &str) -> u32 {
+        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        standings.get(workspace).map_or(0, |(number, _)| *number)
+    }
+
+    /// Returns the address of a workspace for programs and people on this machine.
+    fn url_of(&self, workspace: &str) -> String {
+        if workspace == WORKSPACE_MAIN {
+            return self.url.clone();
+        }
+        let port = self.url.rsplit(':').next().unwrap_or_default();
+        format!("{}://{workspace}.localhost:{port}", self.transport.scheme())
+    }
+
+    /// Returns the host names of a workspace.
+    fn hosts_of(&self, workspace: &str) -> Vec<String> {
+        let own = self.hosts.iter().map(|host| format!("{workspace}.{host}"));
+        if workspace == WORKSPACE_MAIN { self.hosts.iter().cloned().chain(own).collect() } else { own.collect() }
+    }
+}
+
+/// A running node. [`Node::shutdown`] hands its workspaces over and ends it.
+pub struct Node {
+    shared: Arc<Shared>,
+    dir: PathBuf,
+    addr: SocketAddr,
+    certificate: Option<Arc<Certificate>>,
+    stop: watch::Sender<bool>,
+    /// The listener, and what has to end before it.
+    listening: JoinSet<io::Result<()>>,
+    followers: watch::Sender<bool>,
+    holders: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>,
+    failed: watch::Receiver<Option<String>>,
+}
+
+impl Node {
+    /// Joins the cluster, follows its workspaces and listens.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub async fn start(config: Config, cluster: ClusterConfig) -> Result<Self, NodeError> {
+        let dir = config.data_dir.clone();
+        make_dir(&dir)?;
+        let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, &dir, &config.hosts));
+        let certificate = certificate.transpose()?.map(Arc::new);
+        let transport = Transport::of(config.tls.as_ref());
+        let (listener, addr) =
+            bind(config.listen).map_err(|(address, source)| NodeError::Listen { address, source })?;
+        let nats = Nats::connect(cluster.nats).await?;
+        let registry =
+            patiently(async || Registry::open(&nats, cluster.replicas).await.map_err(NodeError::from)).await?;
+        let failed = |source| NodeError::File { place: dir.clone(), source };
+        let session = hex(&Secret::token().map_err(failed)?.credential()[..8]);
+        let own = Secret::token().map_err(failed)?;
+        let secret = patiently(async || shared_secret(&registry, &own).await.map_err(NodeError::from)).await?;
+        let url = local_url(transport, addr);
+        let info = NodeInfo {
+            session: session.clone(),
+            url: cluster.advertise.unwrap_or_else(|| url.clone()),
+            pin: (transport == Transport::SelfSigned)
+                .then(|| certificate.as_ref().map(|certificate| certificate.fingerprint()))
+                .flatten(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            unfit: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            name: cluster.node.clone(),
+            session,
+            url,
+            transport,
+            hosts: config.hosts.clone(),
+            nats,
+            registry: registry.clone(),
+            started: uptime(),
+            heartbeat: Heartbeat::new(),
+            secret,
+            forwarder: Forwarder::default(),
+            lapses: watch::Sender::new(0),
+            ending: AtomicBool::new(false),
+            view: Mutex::new(View::new(&cluster.node)),
+            served: RwLock::default(),
+            standings: Mutex::default(),
+            changed: watch::Sender::new(0),
+        });
+        patiently(async || add_workspace(&shared, WORKSPACE_MAIN, cluster.replicas).await).await?;
+        // Before the first call: it must not be told that its workspace doesn't exist.
+        for record in patiently(async || registry.list("").await.map_err(NodeError::from)).await? {
+            shared.view(|view, now| view.apply(&record, now));
+        }
+        let revision = earlier_run(&registry, &cluster.node).await?;
+        let (stop, stopping) = watch::channel(false);
+        let (followers, following) = watch::channel(false);
+        let (report, failed) = watch::channel(None);
+        let mut listening = JoinSet::new();
+        listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
+        listening.spawn(until(stopping.clone(), note_lapses(Arc::clone(&shared))));
+        let holders = Arc::new(Mutex::new(Vec::new()));
+        let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: config.settings(), following };
+        listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
+        let routes = front::routes(Arc::clone(&shared));
+        listening.spawn(listen::serve(listener, routes, certificate.clone(), (stopping, LEAVING_MIN)));
+        Ok(Self { shared, dir, addr, certificate, stop, listening, followers, holders, failed })
+    }
+
+    /// Returns the address that it listens on.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Returns the URL at which programs on this machine reach it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.shared.url
+    }
+
+    /// Returns the SHA-256 of its certificate; `None` without TLS.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<String> {
+        self.certificate.as_ref().map(|certificate| certificate.fingerprint())
+    }
+
+    /// Waits until the workspace of calls that name none has a leader.
+    pub async fn ready(&self) {
+        let mut changed = self.shared.changed.subscribe();
+        let another = || self.shared.leader(WORKSPACE_MAIN).is_some_and(|leader| leader.node != self.shared.name);
+        while self.shared.served(WORKSPACE_MAIN).is_none() && !another() {
+            // The sender lives as long as this node.
+            let _changed = changed.changed().await;
+        }
+    }
+
+    /// Returns the path of the file with the token of the first human of the workspace of calls that name none.
+    #[must_use]
+    pub fn operator_token_file(&self) -> PathBuf {
+        self.dir.join(WORKSPACE_MAIN).join(FILE_OPERATOR_TOKEN)
+    }
+
+    /// Waits until the node has to stop, and returns the reason.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.failed.clone();
+        let found = failed.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        match found {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Hands the workspaces over, then ends the connections and the node.
+    pub async fn shutdown(mut self) {
+        // While the workspaces are handed over, clients leave its connections one by one.
+        self.shared.ending.store(true, Ordering::Release);
+        self.followers.send_replace(true);
+        let holders = std::mem::take(&mut *self.holders.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended = tokio::task::spawn_blocking(move || holders.into_iter().for_each(|holder| drop(holder.join())));
+        let (ended, ()) = tokio::join!(tokio::time::timeout(HAND_OVER_MAX, ended), tokio::time::sleep(LEAVING_MIN));
+        if ended.is_err() {
+            tracing::warn!("a workspace was not handed over in time");
+        }
+        self.stop.send_replace(true);
+        let drained = tokio::time::timeout(DRAIN_MAX, async { while self.listening.join_next().await.is_some() {} });
+        if drained.await.is_err() {
+            self.listening.shutdown().await;
+        }
+        // The others need not wait until they no longer hear of it.
+        let (registry, key) = (&self.shared.registry, node_key(&self.shared.name));
+        if let Ok(Some(record)) = registry.get(&key).await
+            && parse::<NodeInfo>(&record).is_some_and(|info| info.session == self.shared.session)
+            && let Err(error) = registry.delete(&key, record.revision).await
+        {
+            tracing::debug!(%error, "the node's record stays until it expires");
+        }
+    }
+}
+
+/// Tries until it succeeds, for a while: NATS may be starting, or electing.
+async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) -> Result<T, NodeError> {
+    let since = Stopwatch::start();
+    loop {
+        match attempt().await {
+            Err(error @ (NodeError::Nats(NatsError::Unavailable { .. }) | NodeError::Registry(_)))
+                if since.elapsed() < START_MAX =>
+            {
+                tracing::warn!(%error, "NATS isn't ready; trying again");
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), NodeError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| NodeError::File { place: dir.to_owned(), source })
+}
+
+async fn until(mut stopping: watch::Receiver<bool>, task: impl Future<Output = ()>) -> io::Result<()> {
+    tokio::select! {
+        () = crate::calls::ended(&mut stopping) => {}
+        () = task => {}
+    }
+    Ok(())
+}
+
+/// Returns the revision of the record that an earlier run of this node left.
+async fn earlier_run(registry: &Registry, node: &str) -> Result<Option<u64>, NodeError> {
+    let Some(record) = registry.get(&node_key(node)).await? else { return Ok(None) };
+    // A program that is alive renews its record within this time.
+    tokio::time::sleep(members::RENEW_EVERY * 3 / 2).await;
+    match registry.get(&node_key(node)).await? {
+        Some(found) if found.revision != record.revision => Err(NodeError::Name(node.to_owned())),
+        found => Ok(found.map(|found| found.revision)),
+    }
+}
+
+/// Returns the secret by which nodes know each other, which the first one draws.
+async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, RegistryError> {
+    match registry.create(KEY_SECRET, own.reveal().as_bytes()).await {
+        Ok(_) => return Ok(own.reveal().to_owned()),
+        Err(RegistryError::Conflict { .. }) => {}
+        Err(error @ RegistryError::Unavailable { .. }) => return Err(error),
+    }
+    let found = registry.get(KEY_SECRET).await?.and_then(|record| record.value);
+    found.and_then(|value| String::from_utf8(value).ok()).ok_or_else(|| RegistryError::Unavailable {
+        reason: "the nodes' secret is damaged: delete the key `secret`".to_owned(),
+    })
+}
+
+/// What a workspace is, for the registry.
+#[derive(Serialize)]
+struct WorkspaceRecord {
+    stream: String,
+}
+
+async fn add_workspace(shared: &Shared, workspace: &str, replicas: usize) -> Result<(), NodeError> {
+    create_workspace(&shared.nats, &shared.registry, workspace, replicas).await.map(|_| ())
+}
+
+/// Makes a workspace: its stream, then its record. Returns whether it is new.
+///
+/// # Errors
+/// The name is no workspace's, or NATS refuses.
+pub async fn create_workspace(
+    nats: &Nats,
+    registry: &Registry,
+    workspace: &str,
+    replicas: usize,
+) -> Result<bool, NodeError> {
+    nats.create_stream(workspace, replicas).await?;
+    let record = WorkspaceRecord { stream: format!("LASTWORD_{workspace}") };
+    let value = serde_json::to_vec(&record).unwrap_or_default();
+    match registry.create(&workspace_key(workspace), &value).await {
+        Ok(_) => Ok(true),
+        Err(RegistryError::Conflict { .. }) => Ok(false),
+        Err(error @ RegistryError::Unavailable { .. }) => Err(error.into()),
+    }
+}
+
+/// Starts a thread for each workspace.
+struct Starter {
+    shared: Arc<Shared>,
+    dir: PathBuf,
+    settings: Settings,
+    following: watch::Receiver<bool>,
+}
+
+impl Starter {
+    fn start_new(&self, holders: &Mutex<Vec<std::thread::JoinHandle<()>>>) {
+        let shared = &self.shared;
+        let all: Vec<String> = shared.view(|view, _| view.workspaces().map(str::to_owned).collect());
+        for workspace in all {
+            let mut standings = shared.standings.lock().unwrap_or_else(PoisonError::into_inner);
+            if standings.contains_key(&workspace) || *self.following.borrow() {
+                continue;
+            }
+            // Numbers from 1 on: 0 is that of a server with one workspace.
+            let number = u32::try_from(standings.len() + 1).unwrap_or(u32::MAX);
+            standings
+                .insert(workspace.clone(), (number, Standing { last: Seq(0), lag: 0, follows: false, fault: None }));
+            drop(standings);
+            let mut settings = self.settings.clone();
+            settings.hosts = shared.hosts_of(&workspace);
+            let (dir, stopping) = (self.dir.join(&workspace), self.following.clone());
+            let holder = Holder { shared: Arc::clone(shared), workspace, dir, settings, stopping };
+            let runtime = tokio::runtime::Handle::current();
+            let name = format!("ws-{}", holder.workspace);
+            let run = move || runtime.block_on(holder.run());
+            match std::thread::Builder::new().name(name).spawn(run) {
+                Ok(thread) => holders.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+                Err(error) => tracing::error!(%error, "no thread for a workspace"),
+            }
+        }
+    }
+}
+
+/// Says that the node is alive, and reports it if another program says so in its name.
+async fn beat(shared: Arc<Shared>, info: NodeInfo, revision: Option<u64>, report: watch::Sender<Option<String>>) {
+    let told = Arc::clone(&shared);
+    let info = move || NodeInfo { unfit: told.unfit(), ..info.clone() };
+    let beating = shared.heartbeat.clone().run(shared.registry.clone(), shared.name.clone(), info, revision);
+    let error = beating.await;
+    report.send_replace(Some(format!("{error}: another program is this node")));
+    std::future::pending::<()>().await;
+}
+
+/// Tells the calls in progress when the node may no longer serve.
+async fn note_lapses(shared: Arc<Shared>) {
+    let mut valid = false;
+    loop {
+        let before = std::mem::replace(&mut valid, shared.heartbeat.is_valid());
+        if before && !valid {
+            shared.lapses.send_modify(|lapses| *lapses += 1);
+        }
+        tokio::time::sleep(LAPSE_LOOK).await;
+    }
+}
+
+/// Keeps the view up to date, and starts following each workspace that appears.
+async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>) {
+    let shared = Arc::clone(&starter.shared);
+    loop {
+        match shared.registry.watch().await {
+            Ok(mut watched) => {
+                shared.view(View::hear_anew);
+                while let Some(record) = watched.next().await {
+                    shared.view(|view, now| {
+                        view.apply(&record, now);
+                        view.look(now);
+                    });
+                    starter.start_new(&holders);
+                    shared.changed.send_modify(|changed| *changed += 1);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the registry isn't watched"),
+        }
+        tokio::time::sleep(WATCH_AGAIN).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! Passes a call on to the node that leads its workspace.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use lastword_client::{Endpoint, Pin, Trust};
+
+use super::members::Leader;
+
+/// The header with the nodes' secret, which only nodes send.
+pub(crate) const NODE: HeaderName = HeaderName::from_static("lastword-node");
+/// The header with the workspace of a call that a node passes on.
+pub(crate) const WORKSPACE: HeaderName = HeaderName::from_static("lastword-workspace");
+/// The header with the address that the call came from.
+pub(crate) const CLIENT: HeaderName = HeaderName::from_static("lastword-client");
+/// The header of the answer to a node: whose token the call had.
+pub(crate) const PROOF: HeaderName = HeaderName::from_static("lastword-proof");
+/// The headers that are of one connection.
+const OF_CONNECTION: [HeaderName; 2] = [CONNECTION, TRANSFER_ENCODING];
+
+/// Why a call was not passed on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotForwarded {
+    /// The node wasn't reached: nothing was done.
+    #[error("{node} can't be reached: {reason}")]
+    Unreached { node: String, reason: String },
+    /// The connection broke: the call may have been carried out.
+    #[error("{node} gave no answer: {reason}")]
+    Unanswered { node: String, reason: String },
+}
+
+/// The connections to the other nodes.
+#[derive(Default)]
+pub(crate) struct Forwarder(Mutex<HashMap<String, reqwest::Client>>);
+
+impl Forwarder {
+    fn client(&self, leader: &Leader) -> Result<reqwest::Client, NotForwarded> {
+        let info = &leader.info;
+        let key = format!("{} {}", info.url, info.pin.as_deref().unwrap_or_default());
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let unusable = |error: lastword_client::ClientError| NotForwarded::Unreached {
+            node: leader.node.clone(),
+            reason: error.to_string(),
+        };
+        let endpoint = Endpoint::new(&info.url);
+        let endpoint = match &info.pin {
+            Some(pin) => endpoint.trusting(Trust::Pinned(Pin::parse(pin).map_err(unusable)?)),
+            None => endpoint,
+        };
+        let client = endpoint.http().map_err(unusable)?;
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    /// Passes a call on, and returns the answer as it comes. Its body isn't kept, so it is sent once.
+    pub(crate) async fn forward(
+        &self,
+        leader: &Leader,
+        (secret, workspace): (&str, &str),
+        from: Option<IpAddr>,
+        request: Request,
+    ) -> Result<Response, NotForwarded> {
+        let client = self.client(leader)?;
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut headers = parts.headers;
+        OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
+        let mut add = |name: HeaderName, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        };
+        add(NODE, secret);
+        add(WORKSPACE, workspace);
+        if let Some(from) = from {
+            add(CLIENT, &from.to_string());
+        }
+        let call = client.request(parts.method, format!("{}{path}", leader.info.url)).headers(headers);
+        let answer = call.body(reqwest::Body::wrap_stream(body.into_data_stream())).send().await;
+        let answer = answer.map_err(|error| {
+            let (node, reason) = (leader.node.clone(), error.to_string());
+            if error.is_connect() {
+                NotForwarded::Unreached { node, reason }
+            } else {
+                NotForwarded::Unanswered { node, reason }
+            }
+        })?;
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = answer.headers().clone();
+        OF_CONNECTION.iter().for_each(|name| drop(response.headers_mut().remove(name)));
+        *response.body_mut() = Body::from_stream(answer.bytes_stream());
+        Ok(response)
+    }
+}
+
+/// Removes what only nodes may send.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    [NODE, WORKSPACE, CLIENT].iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Returns the host name of a call, without its port.
+pub(crate) fn host(headers: &HeaderMap) -> Option<&str> {
+    let host = headers.get(HOST)?.to_str().ok()?;
+    match host.rfind(':') {
+        Some(colon) if !host[colon..].contains(']') => Some(&host[..colon]),
+        Some(_) | None => Some(host),
+    }
+}

@@ -1,0 +1,346 @@
+//! The routes of a node: finds the workspace of a call, and serves it here or passes it on to its leader.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use hyper::body::Body as _;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use lastword_proto::Code;
+
+use super::forward::{CLIENT, NODE, NotForwarded, PROOF, WORKSPACE, host, strip};
+use super::holder::{InProgress, Open};
+use super::members::Leader;
+use super::{Shared, WORKSPACE_MAIN};
+use crate::edges::http::connections::Peer;
+use crate::error::ApiError;
+
+/// How long a call waits for its workspace to have a leader.
+const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
+/// The pause before a node that can't be reached is tried again.
+const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
+/// When a caller should come back whose workspace has no leader, in ms.
+const RETRY_MS: u64 = 1_000;
+/// The longest body of which a copy is kept, to send it again.
+const COPIED_BYTES_MAX: u64 = 16 << 10;
+/// The prefix of paths that name a workspace.
+const PREFIX: &str = "/w/";
+/// The type of event streams.
+const EVENTS: &[u8] = b"text/event-stream";
+/// The header by which a client asks for the leader's address instead of being passed on.
+const REDIRECT: HeaderName = HeaderName::from_static("lastword-redirect");
+
+pub(crate) fn routes(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/cluster/metrics", get(super::metrics::show))
+        .fallback(dispatch)
+        .with_state(shared)
+}
+
+/// What a call is about, before anything is done for it.
+struct Call {
+    workspace: String,
+    /// The address that it came from, if another node passed it on.
+    from: Option<IpAddr>,
+    by_node: bool,
+}
+
+async fn dispatch(State(shared): State<Arc<Shared>>, mut request: Request) -> Response {
+    match prepare(&shared, &mut request) {
+        Ok(call) => {
+            let mut response = serve(&shared, call, request).await;
+            if shared.ending.load(Ordering::Acquire) {
+                // Its client opens its next connection to another node, instead of meeting a closed one.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
+        Err(fault) => fault.into_response(),
+    }
+}
+
+fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
+    check_path(request.uri().path())?;
+    let headers = request.headers();
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(shown) = text(&NODE) {
+        // Hashed, so that the comparison tells nothing of the secret.
+        if crate::identity::credential(shown) != crate::identity::credential(&shared.secret) {
+            return Err(ApiError::new(Code::Forbidden, "The header Lastword-Node is for nodes of this cluster"));
+        }
+        let call = Call {
+            workspace: text(&WORKSPACE).unwrap_or(WORKSPACE_MAIN).to_owned(),
+            from: text(&CLIENT).and_then(|from| from.parse().ok()),
+            by_node: true,
+        };
+        strip(request.headers_mut());
+        return Ok(call);
+    }
+    let by_host = host(headers).and_then(|host| named(shared, host));
+    strip(request.headers_mut());
+    let by_path = without_prefix(request)?;
+    let workspace = match (by_host, by_path) {
+        (Some(host), Some(path)) if host != path => {
+            let text = format!("The host names the workspace {host} and the path {path}");
+            return Err(ApiError::new(Code::Malformed, text));
+        }
+        (by_host, by_path) => by_path.or(by_host).unwrap_or_else(|| WORKSPACE_MAIN.to_owned()),
+    };
+    if !shared.view(|view, _| view.has(&workspace)) {
+        return Err(ApiError::new(Code::UnknownRequest, format!("There is no workspace {workspace}")));
+    }
+    Ok(Call { workspace, from: None, by_node: false })
+}
+
+/// Refuses a path that a node and the leader could read differently.
+fn check_path(path: &str) -> Result<(), ApiError> {
+    let dots = |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    if path.starts_with('/') && !path.contains('\\') && !path.split('/').any(dots) {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::Malformed, "The path has to begin with / and to have no segment . or .."))
+}
+
+/// Returns the workspace that a host name begins with: `NAME.localhost`, or `NAME.` and one of the hosts.
+fn named(shared: &Shared, host: &str) -> Option<String> {
+    let (name, rest) = host.split_once('.')?;
+    let known = rest.eq_ignore_ascii_case("localhost") || shared.hosts.iter().any(|own| own.eq_ignore_ascii_case(rest));
+    known.then(|| name.to_ascii_lowercase())
+}
+
+/// Takes the workspace out of a path such as `/w/NAME/v1/messages`.
+fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
+    let Some(rest) = request.uri().path().strip_prefix(PREFIX) else { return Ok(None) };
+    let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let (name, path) = (name.to_owned(), format!("/{path}{query}"));
+    let malformed = || ApiError::new(Code::Malformed, "The path behind the workspace isn't one");
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(|_| malformed())?);
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| malformed())?;
+    Ok(Some(name))
+}
+
+async fn serve(shared: &Arc<Shared>, call: Call, mut request: Request) -> Response {
+    let mut changed = shared.changed.subscribe();
+    let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
+    let number = shared.number(&call.workspace);
+    let peer = request.extensions().get::<Peer>().map(|peer| match call.from {
+        Some(from) => peer.on_behalf_of(from, number),
+        None if call.by_node => peer.on_behalf_of(peer.address(), number),
+        None => peer.within(number),
+    });
+    if let Some(peer) = &peer {
+        request.extensions_mut().insert(peer.clone());
+    }
+    loop {
+        // It would learn of a new leader only once it is heard again.
+        if !shared.heartbeat.is_valid() {
+            return no_leader(&call.workspace);
+        }
+        if let Some(open) = shared.served(&call.workspace).filter(|open| shared.holds(open)) {
+            return here(shared, &open, &call, peer, request).await;
+        }
+        // One hop: a node that was taken for the leader waits until it is, or says that it isn't.
+        let remote = shared.leader(&call.workspace).filter(|leader| leader.node != shared.name && !call.by_node);
+        if let Some(leader) = remote {
+            if request.headers().contains_key(REDIRECT) {
+                return redirect(&leader.info.url, &call.workspace, request.uri());
+            }
+            let (sent, again) = twice(request).await;
+            match there(shared, &leader, &call, peer.clone(), sent).await {
+                Ok(response) => return response,
+                Err(error @ NotForwarded::Unanswered { .. }) => return unanswered(&error),
+                // Another node is about to lead it, or its leader is about to be back.
+                Err(error @ NotForwarded::Unreached { .. }) => {
+                    tracing::debug!(%error, "a call was not passed on");
+                    match again.filter(|_| tokio::time::Instant::now() < deadline) {
+                        Some(again) => request = again,
+                        None => return no_leader(&call.workspace),
+                    }
+                    tokio::time::sleep(UNREACHED_PAUSE).await;
+                    continue;
+                }
+            }
+        }
+        if tokio::time::timeout_at(deadline, changed.changed()).await.is_err() {
+            return no_leader(&call.workspace);
+        }
+    }
+}
+
+/// Serves a call by the workspace's own routes.
+async fn here(shared: &Shared, open: &Arc<Open>, call: &Call, peer: Option<Peer>, request: Request) -> Response {
+    let in_progress = InProgress::enter(open);
+    let mut lapses = shared.lapses.subscribe();
+    let mut response = tokio::select! {
+        Ok(response) = TowerToHyperService::new(open.routes.clone()).call(request) => response,
+        // Its facts may be on their way to the log.
+        _ = lapses.changed() => {
+            return unanswered(&cut_off(shared));
+        }
+    };
+    drop(in_progress);
+    // A leader that was cut off meanwhile may have answered from an old state.
+    if !shared.holds(open) {
+        return unanswered(&cut_off(shared));
+    }
+    let proof = peer.filter(|_| call.by_node).and_then(|peer| HeaderValue::from_str(&peer.proof()?).ok());
+    if let Some(proof) = proof {
+        response.headers_mut().insert(PROOF, proof);
+    }
+    response
+}
+
+/// Returns a call that asks whose a token is, and nothing else.
+fn probe(token: HeaderValue, headers: &HeaderMap) -> Request {
+    let mut probe = Request::new(Body::empty());
+    *probe.uri_mut() = Uri::from_static("/v1/clock");
+    probe.headers_mut().insert(AUTHORIZATION, token);
+    if let Some(host) = headers.get(HOST) {
+        probe.headers_mut().insert(HOST, host.clone());
+    }
+    probe
+}
+
+fn cut_off(shared: &Shared) -> NotForwarded {
+    let (node, reason) = (shared.name.clone(), "the cluster doesn't hear it any more".to_owned());
+    NotForwarded::Unanswered { node, reason }
+}
+
+/// Returns a call, and a copy of it to send if the leader isn't reached; a long one is sent once.
+async fn twice(request: Request) -> (Request, Option<Request>) {
+    let length = match request.body().size_hint().exact() {
+        Some(length) if length <= COPIED_BYTES_MAX => length,
+        Some(_) | None => return (request, None),
+    };
+    let (parts, body) = request.into_parts();
+    let bytes = usize::try_from(length).map(|length| axum::body::to_bytes(body, length));
+    match bytes {
+        Ok(bytes) => match bytes.await {
+            Ok(bytes) => {
+                let copy = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
+                (Request::from_parts(parts, Body::from(bytes)), Some(copy))
+            }
+            // The caller broke off, so nobody waits for an answer.
+            Err(_) => (Request::from_parts(parts, Body::empty()), None),
+        },
+        Err(_) => (Request::from_parts(parts, Body::empty()), None),
+    }
+}
+
+/// Passes a call on to the leader of its workspace.
+async fn there(
+    shared: &Arc<Shared>,
+    leader: &Leader,
+    call: &Call,
+    peer: Option<Peer>,
+    request: Request,
+) -> Result<Response, NotForwarded> {
+    let from = peer.as_ref().map(Peer::address);
+    let secret = (shared.secret.as_str(), call.workspace.as_str());
+    let answered = async {
+        // A call may take longer than an unproven connection has: whose it is, is asked first, once a connection.
+        if let Some(peer) = peer.as_ref().filter(|peer| !peer.is_proven())
+            && let Some(token) = request.headers().get(AUTHORIZATION)
+        {
+            let asked = shared.forwarder.forward(leader, secret, from, probe(token.clone(), request.headers())).await?;
+            match asked.headers().get(PROOF).and_then(|proof| proof.to_str().ok()) {
+                Some(proof) => peer.prove_by(proof),
+                None => return Ok(asked),
+            }
+        }
+        shared.forwarder.forward(leader, secret, from, request).await
+    };
+    let forwarded = tokio::select! {
+        forwarded = answered => forwarded,
+        () = shared.superseded(&call.workspace, leader.epoch) => {
+            let (node, reason) = (leader.node.clone(), "it leads the workspace no longer".to_owned());
+            Err(NotForwarded::Unanswered { node, reason })
+        }
+    };
+    let mut response = while_led(Arc::clone(shared), call.workspace.clone(), leader.epoch, forwarded?);
+    let proof = response.headers_mut().remove(PROOF);
+    if let (Some(peer), Some(proof)) = (&peer, proof.as_ref().and_then(|proof| proof.to_str().ok())) {
+        peer.prove_by(proof);
+    }
+    Ok(response)
+}
+
+/// Returns an answer whose body ends early when its leader does: a leader that hangs would leave an event stream open for
+/// good. Any other body breaks off, so that nobody takes it for whole.
+fn while_led(shared: Arc<Shared>, workspace: String, epoch: u64, response: Response) -> Response {
+    if response.headers().contains_key(CONTENT_LENGTH) {
+        return response;
+    }
+    let events = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
+    response.map(|body| {
+        let superseded = Box::pin(async move { shared.superseded(&workspace, epoch).await });
+        let body = body.into_data_stream().map_err(io::Error::other);
+        if events {
+            return Body::from_stream(body.take_until(superseded));
+        }
+        let parts = stream::unfold(Some((body, superseded)), |state| async move {
+            let (mut body, mut superseded) = state?;
+            tokio::select! {
+                part = body.next() => part.map(|part| (part, Some((body, superseded)))),
+                () = &mut superseded => Some((Err(io::Error::other("the leader changed")), None)),
+            }
+        });
+        Body::from_stream(parts)
+    })
+}
+
+fn redirect(url: &str, workspace: &str, uri: &Uri) -> Response {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let place = format!("{url}{PREFIX}{workspace}{path}");
+    match HeaderValue::from_str(&place) {
+        Ok(place) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response(),
+        Err(_) => ApiError::internal("the leader's address can't be shown").into_response(),
+    }
+}
+
+fn no_leader(workspace: &str) -> Response {
+    let text = format!("No node leads the workspace {workspace} at the moment, and nothing was done: try again");
+    let mut fault = ApiError::new(Code::Saturated, text);
+    fault.0.retry_after_ms = Some(RETRY_MS);
+    fault.into_response()
+}
+
+fn unanswered(error: &NotForwarded) -> Response {
+    let mut fault = ApiError::new(
+        Code::Saturated,
+        format!("{error}. Whether the call was carried out isn't known: repeat it with the same Idempotency-Key"),
+    );
+    fault.0.status = 502;
+    fault.0.retry_after_ms = Some(RETRY_MS);
+    fault.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_two_readers_could_read_differently_is_refused() {
+        for good in ["/", "/v1/agents", "/w/team-b/v1/agents", "/v1/rooms/a..b", "/v1/x%2fy"] {
+            assert!(check_path(good).is_ok(), "{good}");
+        }
+        for bad in ["", "*", "v1", "/v1/../agents", "/v1/.", "/v1/%2E%2e/x", "/v1/.%2e", "/v1\\x"] {
+            assert!(check_path(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! One workspace on one node, on a thread of its own: follows its log, takes it over when it should, serves it, and gives
+//! it back.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use lastword_proto::{Core, Entry, Seq};
+use lastword_store::{AppendError, Index, Mirror, MirrorError};
+use tokio::sync::watch;
+
+use super::Shared;
+use super::copies::{RegistryFiles, has_files};
+use super::members::{LeaseRecord, lease_key};
+use crate::broker::{BootError, Handle, fold, replay};
+use crate::calls::ended;
+use crate::clock::Stopwatch;
+use crate::edges::http::app;
+use crate::files::Files;
+use crate::workspace::{Opening, Settings, StartError, Workspace, open_index};
+
+/// How often a follower looks whether it should lead, and a leader whether it still does.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a follower's read model catches up.
+const INDEX_EVERY: Duration = Duration::from_millis(500);
+/// How long calls in progress may take when a workspace is handed over.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// The pause after a failure to follow or to open.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A workspace that this node serves.
+pub(crate) struct Open {
+    pub(crate) routes: Router,
+    pub(crate) epoch: u64,
+    /// The stretch of renewals in which the lease was won.
+    pub(crate) stretch: u64,
+    /// The calls in progress.
+    pub(crate) calls: AtomicUsize,
+}
+
+/// Counts a call while it is in progress.
+pub(crate) struct InProgress(Arc<Open>);
+
+impl InProgress {
+    pub(crate) fn enter(open: &Arc<Open>) -> Self {
+        open.calls.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Why a node stopped following or leading a workspace for a moment.
+#[derive(Debug, thiserror::Error)]
+enum Setback {
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    #[error(transparent)]
+    Lead(#[from] AppendError),
+    #[error("its files: {0}")]
+    Files(#[from] io::Error),
+}
+
+/// A workspace that this node follows.
+struct Followed {
+    mirror: Mirror,
+    core: Core,
+    index: Index,
+    /// When it last read something new of the log, if that was new to everybody.
+    heard: Option<Stopwatch>,
+}
+
+pub(crate) struct Holder {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) workspace: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl Holder {
+    /// Runs until the node stops. A fault of the workspace is logged, and tried again.
+    pub(crate) async fn run(mut self) {
+        let mut ending = self.stopping.clone();
+        loop {
+            match self.once().await {
+                Ok(()) => return,
+                Err(error) => {
+                    let workspace = self.workspace.as_str();
+                    tracing::error!(workspace, %error, "this node doesn't follow the workspace; it tries again");
+                    self.shared.note(&self.workspace, |standing| {
+                        (standing.follows, standing.fault) = (false, Some(error.to_string()));
+                    });
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = ended(&mut ending) => return,
+            }
+        }
+    }
+
+    /// Follows, and leads when it should; `Ok` when the node stops.
+    async fn once(&mut self) -> Result<(), Setback> {
+        loop {
+            let mut followed = self.follow_from_here().await?;
+            let Some(revision) = self.follow(&mut followed).await? else { return Ok(()) };
+            let Some(lease) = self.take(revision).await else { continue };
+            let next = self.lead(lease, followed).await;
+            if self.shared.heartbeat.is_valid() {
+                self.release(lease, next.as_ref().ok().cloned().flatten()).await;
+            }
+            next?;
+            if *self.stopping.borrow() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn follow_from_here(&self) -> Result<Followed, Setback> {
+        let mirror = Mirror::open(&self.shared.nats, &self.workspace, &self.dir).await?;
+        let snapshot = mirror.snapshots().load().unwrap_or_default();
+        let reader = mirror.reader();
+        let core = replay(snapshot, reader.as_ref(), mirror.archive().as_ref()).map_err(BootError::from)?;
+        let index = open_index(&self.dir, reader.as_ref())?;
+        Ok(Followed { mirror, core, index, heard: None })
+    }
+
+    /// Follows the log until this node should lead; returns the revision of the lease that it should take then, and `None`
+    /// when the node stops.
+    async fn follow(&mut self, followed: &mut Followed) -> Result<Option<u64>, Setback> {
+        let (mut indexed, mut synced) = (Stopwatch::start(), false);
+        let mut ending = self.stopping.clone();
+        let Followed { mirror, core, index, heard } = followed;
+        let reader = mirror.reader();
+        loop {
+            let (last, lag) = (mirror.last(), mirror.lag());
+            self.shared.note(&self.workspace, |standing| {
+                (standing.last, standing.lag, standing.follows, standing.fault) = (last, lag, true, None);
+            });
+            let entries = {
+                // Kept over the looks: a reader that begins anew after each of them would never get anywhere.
+                let mut following = pin!(mirror.follow());
+                loop {
+                    tokio::select! {
+                        entries = &mut following => break entries?,
+                        () = tokio::time::sleep(LOOK_EVERY) => {}
+                        () = ended(&mut ending) => return Ok(None),
+                    }
+                    if let Some(revision) = self.shared.wants(&self.workspace) {
+                        return Ok(Some(revision));
+                    }
+                    if indexed.elapsed() < INDEX_EVERY {
+                        continue;
+                    }
+                    if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
+                        tracing::warn!(%error, "a follower's read model doesn't catch up");
+                    }
+                    synced = synced || self.sync_files().await;
+                    indexed = Stopwatch::start();
+                }
+            };
+            fold_all(core, &entries);
+            // What it reads late was written earlier.
+            if !entries.is_empty() && lag == 0 && mirror.lag() == 0 && self.shared.hears() {
+                *heard = Some(Stopwatch::start());
+            }
+            if let Some(revision) = self.shared.wants(&self.workspace) {
+                return Ok(Some(revision));
+            }
+        }
+    }
+
+    /// Fetches the small files once there are some, so that people find the first human's token on every node.
+    async fn sync_files(&self) -> bool {
+        let (registry, workspace) = (&self.shared.registry, self.workspace.as_str());
+        match has_files(registry, workspace).await {
+            Ok(true) => match RegistryFiles::open(registry, workspace, 0, &Files::local(&self.dir)).await {
+                Ok(_) => true,
+                Err(error) => {
+                    tracing::warn!(workspace, %error, "the workspace's small files weren't fetched");
+                    false
+                }
+            },
+            Ok(false) | Err(_) => false,
+        }
+    }
+
+    fn lease(&self, released: bool, next: Option<String>) -> Vec<u8> {
+        let (node, session) = (self.shared.name.clone(), self.shared.session.clone());
+        serde_json::to_vec(&LeaseRecord { node, session, released, next }).unwrap_or_default()
+    }
+
+    /// Takes the lease of this revision; returns its new revision if this node has it now.
+    async fn take(&self, revision: u64) -> Option<u64> {
+        let (key, lease) = (lease_key(&self.workspace), self.lease(false, None));
+        let taken = match revision {
+            0 => self.shared.registry.create(&key, &lease).await,
+            revision => self.shared.registry.replace(&key, &lease, revision).await,
+        };
+        match taken {
+            Ok(lease) => Some(lease),
+            Err(error) => {
+                tracing::info!(workspace = self.workspace, %error, "the lease was not taken");
+                // A lost answer leaves a lease of this session that nobody uses: the next look sees it.
+                let found = self.shared.registry.get(&key).await.ok().flatten()?;
+                let lease = super::parse::<LeaseRecord>(&found)?;
+                let own = lease.session == self.shared.session && !lease.released && found.revision > revision;
+                own.then_some(found.revision)
+            }
+        }
+    }
+
+    async fn release(&self, revision: u64, next: Option<String>) {
+        let (key, lease) = (lease_key(&self.workspace), self.lease(true, next));
+        if let Err(error) = self.shared.registry.replace(&key, &lease, revision).await {
+            tracing::warn!(workspace = self.workspace, %error, "the lease was not released; it expires");
+        }
+    }
+
+    /// Leads the workspace with the lease of this revision until it should stop; returns the node that should go on.
+    async fn lead(&mut self, revision: u64, followed: Followed) -> Result<Option<String>, Setback> {
+        let took = Stopwatch::start();
+        let Followed { mirror, mut core, index, heard } = followed;
+        // A log that moved in brings its epochs along.
+        let epoch = revision.max(mirror.epoch() + 1);
+        let heartbeat = self.shared.heartbeat.clone();
+        let Some(stretch) = heartbeat.stretch() else { return Ok(None) };
+        let lease = Arc::new(move || heartbeat.stretch() == Some(stretch));
+        let (log, entries) = match mirror.lead(epoch, &self.shared.name, lease).await {
+            Ok(leading) => leading,
+            Err((_mirror, error)) => return Err(error.into()),
+        };
+        fold_all(&mut core, &entries);
+        let local = Files::local(&self.dir);
+        let copies = Arc::new(RegistryFiles::open(&self.shared.registry, &self.workspace, epoch, &local).await?);
+        let opening = Opening {
+            log,
+            core: Some(core),
+            quiet: heard.map(Stopwatch::elapsed),
+            index,
+            files: Files::copied(&self.dir, copies),
+            transport: self.shared.transport,
+            url: self.shared.url_of(&self.workspace),
+        };
+        let mut workspace = Workspace::open(self.settings.clone(), opening).await?;
+        let routes = app(workspace.context().clone(), None);
+        let handle = workspace.context().handle.clone();
+        let open = Arc::new(Open { routes, epoch, stretch, calls: AtomicUsize::new(0) });
+        let (mut stopping, calls) = (workspace.context().stopping.clone(), Arc::clone(&open));
+        workspace.spawn(async move {
+            ended(&mut stopping).await;
+            while calls.calls.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        });
+        self.shared.open(&self.workspace, Some(Arc::clone(&open)));
+        let ms = took.elapsed().as_millis();
+        tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
+        let (next, drain) = self.serve((revision, stretch), &handle).await;
+        self.shared.open(&self.workspace, None);
+        workspace.close(drain).await;
+        tracing::info!(workspace = self.workspace, epoch, next, "this node leads the workspace no longer");
+        Ok(next)
+    }
+
+    /// Waits until the workspace should be closed; returns the node that should go on, and how long calls may take to end.
+    async fn serve(&mut self, (revision, stretch): (u64, u64), handle: &Handle) -> (Option<String>, Duration) {
+        let (mut failed, mut ending) = (handle.failed(), self.stopping.clone());
+        loop {
+            tokio::select! {
+                found = failed.wait_for(Option::is_some) => {
+                    let reason = found.ok().and_then(|found| found.as_ref().map(|failed| failed.reason.clone()));
+                    tracing::error!(workspace = self.workspace, ?reason, "the broker failed");
+                    return (None, Duration::ZERO);
+                }
+                () = ended(&mut ending) => return (self.shared.successor(&self.workspace), DRAIN_MAX),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            let last = *handle.committed().borrow();
+            self.shared.note(&self.workspace, |standing| {
+                (standing.last, standing.lag, standing.follows, standing.fault) = (last, 0, true, None);
+            });
+            if self.shared.heartbeat.stretch() != Some(stretch) || self.shared.lost(&self.workspace, revision) {
+                tracing::warn!(workspace = self.workspace, "the lease is over");
+                return (None, Duration::ZERO);
+            }
+            if let Some(next) = self.shared.hand_over(&self.workspace) {
+                return (Some(next), DRAIN_MAX);
+            }
+        }
+    }
+}
+
+fn fold_all(core: &mut Core, entries: &[(Seq, Entry)]) {
+    entries.iter().for_each(|(_, entry)| fold(core, entry));
+}

@@ -1,0 +1,424 @@
+//! What a node knows of the others, and what follows from it: who is alive, and who should lead which workspace. Pure: the
+//! caller passes the records and the time in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lastword_store::Record;
+use serde::{Deserialize, Serialize};
+
+use super::placement::order;
+
+/// How often a node says that it is alive.
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// A node that has not said so for this long, by its own clock, serves nothing.
+pub(crate) const SERVE_MAX: Duration = Duration::from_secs(2);
+/// A node of which the others have not heard for this long, by theirs, is dead. Longer than [`SERVE_MAX`], so that no two
+/// nodes serve a workspace at a time. Only availability rests on it: an old leader's writes are refused by the log.
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
+/// The pause between one candidate and the next.
+const RANK_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node waits for the others at its start, before it leads a workspace that nobody has led.
+const SETTLE: Duration = Duration::from_secs(2);
+/// How long the nodes must have been the same before a workspace moves to one that should lead it.
+const STEADY: Duration = Duration::from_secs(5);
+
+const NODE: &str = "node.";
+const LEASE: &str = "lease.";
+const WORKSPACE: &str = "workspace.";
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// Drawn at each start of the program: tells a node from an earlier run of it.
+    pub session: String,
+    /// Its address for the other nodes: `http://10.0.0.1:7171`.
+    pub url: String,
+    /// The SHA-256 of its certificate, as `sha256:HEX`; without it, its certificate is verified by the system's roots.
+    pub pin: Option<String>,
+    /// The version of the program.
+    pub version: String,
+    /// The workspaces that it can't lead now: it fails to follow them, or is far behind.
+    #[serde(default)]
+    pub unfit: Vec<String>,
+}
+
+/// Who leads a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// The node.
+    pub node: String,
+    /// Its session.
+    pub session: String,
+    /// Whether it has stopped leading.
+    pub released: bool,
+    /// The node that should lead next; only after a release.
+    pub next: Option<String>,
+}
+
+/// A lease as it was read.
+#[derive(Clone, Debug)]
+struct Held {
+    lease: LeaseRecord,
+    /// The revision at which it was won or released.
+    revision: u64,
+    since: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    info: NodeInfo,
+    at: Duration,
+    revision: u64,
+}
+
+/// What a node knows of its cluster. Times are since the program's start.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    me: String,
+    nodes: BTreeMap<String, Seen>,
+    leases: BTreeMap<String, Held>,
+    workspaces: BTreeMap<String, u64>,
+    /// Who was alive when somebody last looked, and since when.
+    steady: (Vec<String>, Duration),
+}
+
+/// The leader of a workspace, for who passes a call on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) node: String,
+    pub(crate) info: NodeInfo,
+    pub(crate) epoch: u64,
+}
+
+pub(crate) fn node_key(node: &str) -> String {
+    format!("{NODE}{node}")
+}
+
+pub(crate) fn lease_key(workspace: &str) -> String {
+    format!("{LEASE}{workspace}")
+}
+
+pub(crate) fn workspace_key(workspace: &str) -> String {
+    format!("{WORKSPACE}{workspace}")
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
+    record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
+}
+
+impl View {
+    pub(crate) fn new(me: &str) -> Self {
+        let me = me.to_owned();
+        let (nodes, leases, workspaces) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { me, nodes, leases, workspaces, steady: (Vec::new(), Duration::ZERO) }
+    }
+
+    /// Takes a record of the registry in.
+    pub(crate) fn apply(&mut self, record: &Record, now: Duration) {
+        let (key, revision) = (record.key.as_str(), record.revision);
+        if let Some(node) = key.strip_prefix(NODE) {
+            let known = self.nodes.get(node).is_some_and(|seen| seen.revision >= revision);
+            match parse::<NodeInfo>(record) {
+                // Seen again, not heard of again.
+                Some(_) if known => {}
+                Some(info) => drop(self.nodes.insert(node.to_owned(), Seen { info, at: now, revision })),
+                None => drop(self.nodes.remove(node)),
+            }
+        } else if let Some(workspace) = key.strip_prefix(LEASE) {
+            let known = self.leases.get(workspace).is_some_and(|held| held.revision >= revision);
+            match parse::<LeaseRecord>(record) {
+                Some(_) if known => {}
+                Some(lease) => drop(self.leases.insert(workspace.to_owned(), Held { lease, revision, since: now })),
+                None => drop(self.leases.remove(workspace)),
+            }
+        } else if let Some(workspace) = key.strip_prefix(WORKSPACE) {
+            match record.value {
+                Some(_) => drop(self.workspaces.insert(workspace.to_owned(), revision)),
+                None => drop(self.workspaces.remove(workspace)),
+            }
+        }
+    }
+
+    /// Notes who is alive, for what depends on how long that has been so.
+    pub(crate) fn look(&mut self, now: Duration) {
+        let alive: Vec<String> = self.alive(now).map(str::to_owned).collect();
+        if alive != self.steady.0 {
+            self.steady = (alive, now);
+        }
+    }
+
+    /// Forgets how long ago it heard of the others: it was itself cut off.
+    pub(crate) fn hear_anew(&mut self, now: Duration) {
+        self.nodes.values_mut().for_each(|seen| seen.at = now);
+    }
+
+    fn alive(&self, now: Duration) -> impl Iterator<Item = &str> {
+        let heard = move |seen: &Seen| now.saturating_sub(seen.at) < DEAD_AFTER;
+        self.nodes.iter().filter(move |(_, seen)| heard(seen)).map(|(node, _)| node.as_str())
+    }
+
+    /// Returns the nodes in the order in which they should lead a workspace: those that are alive and can, and if none can,
+    /// all that are alive.
+    fn ranks(&self, workspace: &str, now: Duration) -> Vec<&str> {
+        let fit = |node: &&str| {
+            self.nodes.get(*node).is_some_and(|seen| !seen.info.unfit.iter().any(|unfit| unfit == workspace))
+        };
+        let able = order(workspace, self.alive(now).filter(fit));
+        if able.is_empty() { order(workspace, self.alive(now)) } else { able }
+    }
+
+    /// Returns whether this node's own record came back from the registry just now: it hears what the others say.
+    pub(crate) fn hears(&self, now: Duration) -> bool {
+        self.nodes.get(&self.me).is_some_and(|seen| now.saturating_sub(seen.at) < SERVE_MAX)
+    }
+
+    /// Returns the workspaces.
+    pub(crate) fn workspaces(&self) -> impl Iterator<Item = &str> {
+        self.workspaces.keys().map(String::as_str)
+    }
+
+    /// Returns whether there is such a workspace.
+    pub(crate) fn has(&self, workspace: &str) -> bool {
+        self.workspaces.contains_key(workspace)
+    }
+
+    /// Returns the nodes, and whether each is alive.
+    pub(crate) fn nodes(&self, now: Duration) -> impl Iterator<Item = (&str, &NodeInfo, bool)> {
+        let heard = move |seen: &Seen| now.saturating_sub(seen.at) < DEAD_AFTER;
+        self.nodes.iter().map(move |(node, seen)| (node.as_str(), &seen.info, heard(seen)))
+    }
+
+    /// Returns who leads a workspace, if that node lives.
+    pub(crate) fn leader(&self, workspace: &str, now: Duration) -> Option<Leader> {
+        let held = self.leases.get(workspace).filter(|held| self.holds(held, now))?;
+        let info = self.nodes.get(&held.lease.node)?.info.clone();
+        Some(Leader { node: held.lease.node.clone(), info, epoch: held.revision })
+    }
+
+    fn holds(&self, held: &Held, now: Duration) -> bool {
+        let Held { lease, .. } = held;
+        let lives = |seen: &Seen| seen.info.session == lease.session && now.saturating_sub(seen.at) < DEAD_AFTER;
+        !lease.released && self.nodes.get(&lease.node).is_some_and(lives)
+    }
+
+    /// Returns whether the lease of this revision was taken from its holder.
+    pub(crate) fn lost(&self, workspace: &str, revision: u64) -> bool {
+        self.leases.get(workspace).is_some_and(|held| held.revision > revision)
+    }
+
+    /// Returns the revision of the lease that this node should take now, 0 if nobody ever had it; `None` if it should not.
+    /// Unless it `judges`, it takes no lease of a node for dead. Only for a node that doesn't lead the workspace.
+    pub(crate) fn wants(&self, workspace: &str, now: Duration, judges: bool) -> Option<u64> {
+        if !self.has(workspace) {
+            return None;
+        }
+        let order = self.ranks(workspace, now);
+        let rank = u32::try_from(order.iter().position(|node| *node == self.me)?).ok()?;
+        let pause = RANK_PAUSE * rank;
+        let Some(held) = self.leases.get(workspace) else { return (now >= SETTLE + pause).then_some(0) };
+        let (revision, lease) = (held.revision, &held.lease);
+        // Of this node, which doesn't lead: an earlier run of it, or it was cut off and nobody took its place.
+        if lease.node == self.me && !lease.released {
+            return Some(revision);
+        }
+        if self.holds(held, now) {
+            return None;
+        }
+        let since_release = now.saturating_sub(held.since);
+        let due = if lease.released {
+            match lease.next.as_deref() {
+                Some(next) if next == self.me => true,
+                // The one that was named may die before it takes it.
+                Some(next) if order.contains(&next) => since_release >= DEAD_AFTER + pause,
+                _ => since_release >= pause,
+            }
+        } else {
+            // A dead node's record keeps the time at which it was heard of last.
+            let dead_since = self.nodes.get(&lease.node).map_or(held.since, |seen| seen.at + DEAD_AFTER);
+            judges && now.saturating_sub(dead_since) >= pause
+        };
+        due.then_some(revision)
+    }
+
+    /// Returns the node to which this one should hand a workspace over that it leads.
+    pub(crate) fn hand_over(&self, workspace: &str, now: Duration) -> Option<String> {
+        if now.saturating_sub(self.steady.1) < STEADY {
+            return None;
+        }
+        let first = self.ranks(workspace, now).first().map(|node| (*node).to_owned())?;
+        (first != self.me).then_some(first)
+    }
+
+    /// Returns the node that should lead a workspace when this one goes.
+    pub(crate) fn successor(&self, workspace: &str, now: Duration) -> Option<String> {
+        let mut others = self.ranks(workspace, now).into_iter().filter(|node| *node != self.me);
+        others.next().map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    struct World {
+        view: View,
+        revision: u64,
+    }
+
+    impl World {
+        /// A cluster of three as `me` sees it, in which all have just been heard of.
+        fn new(me: &str, now: Duration) -> Self {
+            let mut world = Self { view: View::new(me), revision: 0 };
+            world.put("workspace.main", b"{}", now);
+            for node in ["a", "b", "c"] {
+                world.beat(node, "s1", now);
+            }
+            world
+        }
+
+        fn put(&mut self, key: &str, value: &[u8], now: Duration) -> u64 {
+            self.revision += 1;
+            let record = Record { key: key.to_owned(), value: Some(value.to_vec()), revision: self.revision };
+            self.view.apply(&record, now);
+            self.view.look(now);
+            self.revision
+        }
+
+        fn beat(&mut self, node: &str, session: &str, now: Duration) {
+            self.beat_unfit(node, session, Vec::new(), now);
+        }
+
+        fn beat_unfit(&mut self, node: &str, session: &str, unfit: Vec<String>, now: Duration) {
+            let info = NodeInfo {
+                session: session.into(),
+                url: format!("http://{node}"),
+                pin: None,
+                version: "1".into(),
+                unfit,
+            };
+            self.put(&node_key(node), &serde_json::to_vec(&info).unwrap(), now);
+        }
+
+        fn lease(&mut self, node: &str, session: &str, next: Option<Option<&str>>, now: Duration) -> u64 {
+            let lease = LeaseRecord {
+                node: node.into(),
+                session: session.into(),
+                released: next.is_some(),
+                next: next.flatten().map(str::to_owned),
+            };
+            self.put("lease.main", &serde_json::to_vec(&lease).unwrap(), now)
+        }
+    }
+
+    fn ranks() -> Vec<&'static str> {
+        order("main", ["a", "b", "c"].into_iter())
+    }
+
+    #[test]
+    fn the_first_in_order_leads_a_workspace_that_nobody_led() {
+        for (rank, node) in ranks().into_iter().enumerate() {
+            let world = World::new(node, s(2));
+            assert_eq!(world.view.wants("main", s(1), true), None, "the others may be about to start");
+            assert_eq!(world.view.wants("main", s(2), true), (rank == 0).then_some(0), "{node}");
+            assert_eq!(world.view.wants("other", s(9), true), None);
+        }
+    }
+
+    #[test]
+    fn a_leader_that_is_heard_of_keeps_its_workspace_and_a_dead_one_is_followed_in_order() {
+        let order = ranks();
+        for (rank, node) in order.iter().enumerate().skip(1) {
+            let mut world = World::new(node, s(10));
+            let epoch = world.lease(order[0], "s1", None, s(10));
+            assert_eq!(world.view.leader("main", s(12)).unwrap().epoch, epoch);
+            assert_eq!(world.view.wants("main", s(12), true), None);
+            for other in &order[1..] {
+                world.beat(other, "s1", s(13));
+            }
+            assert_eq!(world.view.leader("main", s(13)), None);
+            // The dead one is out of the order, so the second is the first.
+            assert_eq!(world.view.wants("main", s(13), true), (rank == 1).then_some(epoch));
+            assert_eq!(world.view.wants("main", s(14), true), Some(epoch), "the next one after a second more");
+        }
+    }
+
+    #[test]
+    fn another_run_of_a_node_does_not_hold_what_the_earlier_one_held() {
+        let order = ranks();
+        let mut world = World::new(order[1], s(10));
+        world.lease(order[0], "s0", None, s(10));
+        assert_eq!(world.view.leader("main", s(10)), None);
+        assert_eq!(world.view.wants("main", s(10), true), None, "it may take it back at once");
+        let mut own = World::new(order[0], s(10));
+        let earlier = own.lease(order[0], "s0", None, s(10));
+        assert_eq!(own.view.wants("main", s(10), true), Some(earlier));
+        // As after a failure of NATS, in which no other node could take the lease.
+        let lapsed = own.lease(order[0], "s1", None, s(11));
+        assert_eq!(own.view.wants("main", s(11), true), Some(lapsed));
+    }
+
+    #[test]
+    fn what_is_released_goes_to_the_node_that_was_named_and_to_another_if_that_one_dies() {
+        let order = ranks();
+        for (node, at_once) in [(order[2], true), (order[1], false)] {
+            let mut world = World::new(node, s(10));
+            let released = world.lease(order[0], "s1", Some(Some(order[2])), s(10));
+            assert_eq!(world.view.wants("main", s(10), true), at_once.then_some(released), "{node}");
+            for alive in ["a", "b", "c"] {
+                world.beat(alive, "s1", s(15));
+            }
+            assert_eq!(world.view.wants("main", s(15), true), Some(released));
+        }
+    }
+
+    #[test]
+    fn a_workspace_moves_to_the_node_that_should_lead_it_once_the_nodes_are_steady() {
+        let order = ranks();
+        let mut world = World::new(order[1], s(10));
+        world.lease(order[1], "s1", None, s(10));
+        assert_eq!(world.view.hand_over("main", s(12)), None);
+        for at in 11..17 {
+            for node in &order {
+                world.beat(node, "s1", s(at));
+            }
+        }
+        assert_eq!(world.view.hand_over("main", s(16)), Some(order[0].to_owned()));
+        assert_eq!(world.view.successor("main", s(16)), Some(order[0].to_owned()));
+    }
+
+    #[test]
+    fn a_node_that_cannot_lead_is_handed_nothing_and_takes_nothing_while_another_can() {
+        let order = ranks();
+        let mut world = World::new(order[1], s(10));
+        let epoch = world.lease(order[1], "s1", None, s(10));
+        for at in 11..17 {
+            world.beat_unfit(order[0], "s1", vec!["main".into()], s(at));
+            world.beat(order[1], "s1", s(at));
+            world.beat(order[2], "s1", s(at));
+        }
+        assert_eq!(world.view.hand_over("main", s(16)), None);
+        assert_eq!(world.view.successor("main", s(16)), Some(order[2].to_owned()));
+        let mut unfit = World::new(order[0], s(10));
+        unfit.lease(order[1], "s1", None, s(10));
+        for at in [13, 16, 19] {
+            unfit.beat_unfit(order[0], "s1", vec!["main".into()], s(at));
+            unfit.beat(order[2], "s1", s(at));
+        }
+        assert_eq!(unfit.view.wants("main", s(19), true), None);
+        unfit.beat_unfit(order[0], "s1", vec!["main".into()], s(30));
+        assert_eq!(unfit.view.wants("main", s(30), true), Some(epoch), "alone, it does what it can");
+    }
+
+    #[test]
+    fn who_was_cut_off_itself_declares_nobody_dead_at_once() {
+        let mut world = World::new("a", s(10));
+        assert_eq!(world.view.alive(s(20)).count(), 0);
+        world.view.hear_anew(s(20));
+        assert_eq!(world.view.alive(s(20)).count(), 3);
+    }
+}

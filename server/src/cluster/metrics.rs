@@ -1,0 +1,57 @@
+//! The metrics of a node, in the text format of Prometheus.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError};
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+use super::{Shared, Standing};
+
+/// The values of a family, each with its labels.
+type Lines = Vec<(String, String)>;
+
+/// `GET /cluster/metrics`: the renewal's age, the nodes, and each workspace's position, lag and epoch.
+pub(crate) async fn show(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text(&shared))
+}
+
+fn text(shared: &Shared) -> String {
+    let age = shared.heartbeat.age().map_or_else(|| "NaN".to_owned(), |age| age.as_secs_f64().to_string());
+    let alive = |node: &str, alive: bool| (format!("{{node=\"{node}\"}}"), u8::from(alive).to_string());
+    let nodes = shared.view(|view, now| view.nodes(now).map(|(node, _, heard)| alive(node, heard)).collect::<Lines>());
+    let standings = shared.standings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let each = |value: &dyn Fn(&str, &Standing) -> u64| -> Lines {
+        let line = |(name, (_, standing)): (&String, &(u32, Standing))| {
+            (format!("{{workspace=\"{name}\"}}"), value(name, standing).to_string())
+        };
+        standings.iter().map(line).collect()
+    };
+    let epoch = |name: &str, _: &Standing| shared.served(name).map_or(0, |open| open.epoch);
+    let families = [
+        ("node_renewal_age_seconds", "Seconds since this node last renewed its record.", vec![(String::new(), age)]),
+        ("node_alive", "Whether this node has heard of a node in the last 3 seconds.", nodes),
+        ("workspace_epoch", "The epoch in which this node leads the workspace; 0 while it follows.", each(&epoch)),
+        ("workspace_position", "The last position of the log on this node.", each(&|_, standing| standing.last.0)),
+        (
+            "workspace_lag_messages",
+            "Messages of the stream that this node has not read yet.",
+            each(&|_, standing| standing.lag),
+        ),
+        (
+            "workspace_fault",
+            "Whether this node fails to follow the workspace.",
+            each(&|_, standing| u64::from(standing.fault.is_some())),
+        ),
+    ];
+    let mut out = String::new();
+    for (name, help, lines) in families {
+        // Writing into a string can't fail.
+        let _written = writeln!(out, "# HELP lastword_{name} {help}\n# TYPE lastword_{name} gauge");
+        for (labels, value) in lines {
+            let _written = writeln!(out, "lastword_{name}{labels} {value}");
+        }
+    }
+    out
+}

@@ -1,0 +1,73 @@
+//! The cluster as its registry and streams show it, for people.
+
+use lastword_store::{Nats, Registry};
+use serde::Serialize;
+
+use super::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key};
+use super::{NodeError, parse};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub node: String,
+    /// Its address for the other nodes.
+    pub url: String,
+    /// The version of the program.
+    pub version: String,
+    /// Whether it has renewed its record just now.
+    pub alive: bool,
+}
+
+/// A workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkspaceStatus {
+    /// Its name.
+    pub workspace: String,
+    /// The node that has its lease; `None` while nobody leads it.
+    pub leader: Option<String>,
+    /// The number of that lease.
+    pub epoch: u64,
+}
+
+/// The nodes and workspaces of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The nodes that have a record.
+    pub nodes: Vec<NodeStatus>,
+    /// The workspaces that have a stream.
+    pub workspaces: Vec<WorkspaceStatus>,
+}
+
+/// Reads the status of a cluster; takes somewhat more than the time between two renewals.
+///
+/// # Errors
+/// NATS can't be used.
+pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeError> {
+    let prefix = node_key("");
+    let before = registry.list(&prefix).await?;
+    tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
+    let mut nodes = Vec::new();
+    for record in registry.list(&prefix).await? {
+        let Some(info) = parse::<NodeInfo>(&record) else { continue };
+        let earlier = before.iter().find(|earlier| earlier.key == record.key);
+        nodes.push(NodeStatus {
+            node: record.key.trim_start_matches(&prefix).to_owned(),
+            url: info.url,
+            version: info.version,
+            alive: earlier.is_none_or(|earlier| earlier.revision != record.revision),
+        });
+    }
+    let mut workspaces = Vec::new();
+    for workspace in nats.streams().await? {
+        let found = registry.get(&lease_key(&workspace)).await?;
+        let lease = found.as_ref().and_then(parse::<LeaseRecord>).filter(|lease| !lease.released);
+        let alive = |node: &String| nodes.iter().any(|status| status.node == *node && status.alive);
+        workspaces.push(WorkspaceStatus {
+            workspace,
+            leader: lease.map(|lease| lease.node).filter(alive),
+            epoch: found.map_or(0, |record| record.revision),
+        });
+    }
+    Ok(Status { nodes, workspaces })
+}

@@ -1,0 +1,461 @@
+//! A workspace at work: its broker, read model, schedules and notifications, from opening to closing. Whoever opens it
+//! gives it a log and serves its routes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_proto::fact::{Kind, Profile};
+use lastword_proto::ids::AgentId;
+use lastword_proto::input::Registration;
+use lastword_proto::names::AgentName;
+use lastword_proto::policy::Policy;
+use lastword_proto::wire::DiskSpace;
+use lastword_proto::{Core, Input, Limits, Principal, Reply, Seq, State};
+use lastword_store::{Index, IndexError, Log, LogReader, OpenError};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use crate::archive::{self, ArchivePolicy};
+use crate::attempts::Attempts;
+use crate::broker::{self, BootError, Handle, Unserved};
+use crate::calls::Context;
+use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
+use crate::calls::sign_in::SignIn;
+use crate::checkpoint::{self, CheckpointError, LogSigner};
+use crate::clock::Source;
+use crate::disk::{Disk, LOOK_EVERY};
+use crate::files::Files;
+use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
+use crate::notify::{Channel, Follower};
+use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
+use crate::origins::Origins;
+use crate::priority;
+use crate::sync::thread;
+use crate::tls::{TlsError, Transport};
+
+/// The usual name of a workspace's first human.
+pub const OPERATOR: &str = "operator";
+/// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
+/// less than many small ones.
+const INDEX_PACE: Duration = Duration::from_millis(60);
+
+/// Why a server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The broker can't start.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The read model can't be opened.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The broker stopped or refused an input during the start.
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+    /// The system can't start another thread.
+    #[error("can't start a thread: {0}")]
+    Thread(io::Error),
+    /// The address can't be listened on.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// The address of the configuration.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The certificate or its key is unusable.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The anonymous MCP surface is for this machine only.
+    #[error("the anonymous MCP surface is served on the loopback interface only, and {address} isn't on it")]
+    AnonymousMcp {
+        /// The address of the configuration.
+        address: SocketAddr,
+    },
+    /// The policy of held calls names agents that were never registered.
+    #[error("the policy of held calls names {}, and no agent is called so", names.join(", "))]
+    Policy {
+        /// The unknown names.
+        names: Vec<String>,
+    },
+    /// A schedule of the configuration is invalid.
+    #[error("{at}: [[schedule]]: {reason}")]
+    Schedule {
+        /// Its place in the configuration, as `FILE:LINE`.
+        at: String,
+        /// The reason, as a sentence.
+        reason: String,
+    },
+    /// The provider by which humans sign in is configured wrongly.
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
+    /// The key of checkpoints is unusable.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A file of the data directory can't be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The path of the file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl From<UnsetSchedule> for StartError {
+    fn from(unset: UnsetSchedule) -> Self {
+        match unset {
+            UnsetSchedule::Wrong { at, reason } => Self::Schedule { at, reason },
+            UnsetSchedule::Unserved(unserved) => Self::Unserved(unserved),
+        }
+    }
+}
+
+/// The configuration of a workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The limits to put in force.
+    pub(crate) limits: Limits,
+    /// The policy that allows, denies or holds tool calls.
+    pub(crate) policy: Policy,
+    /// Host names under which it may be called, besides literal addresses and `localhost`.
+    pub(crate) hosts: Vec<String>,
+    /// Failed authentications that an address may make in a minute.
+    pub(crate) auth_failures_max: u64,
+    /// When the oldest part of the log moves to the archive.
+    pub(crate) archive: ArchivePolicy,
+    /// Whether to replace the first human's token by a new one.
+    pub(crate) renew_operator_token: bool,
+    /// The agents whose own MCP client has a human in front of it, each with that human's name.
+    pub(crate) seats: BTreeMap<String, String>,
+    /// The place where each limit and guard is set.
+    pub(crate) set_at: BTreeMap<String, String>,
+    /// The channels through which humans are notified of pending decisions.
+    pub(crate) notify: Vec<Channel>,
+    /// The schedules of the configuration.
+    pub(crate) schedules: Vec<ConfiguredSchedule>,
+    /// The provider by which humans sign in.
+    pub(crate) oidc: Option<Oidc>,
+    /// The facts after which a checkpoint is kept.
+    pub(crate) checkpoint_every_facts: u64,
+    /// The clocks that the broker's time follows.
+    pub(crate) clocks: Source,
+}
+
+/// What a workspace is opened on.
+pub(crate) struct Opening {
+    /// Its log, with the right to write to it.
+    pub(crate) log: Box<dyn Log>,
+    /// The fold of a part of the log, if there is one.
+    pub(crate) core: Option<Core>,
+    /// How long the log has had no new entry, if this process has followed it; otherwise the wall clock tells.
+    pub(crate) quiet: Option<Duration>,
+    /// Its read model.
+    pub(crate) index: Index,
+    /// Its small files.
+    pub(crate) files: Files,
+    /// Whether and how its callers use TLS.
+    pub(crate) transport: Transport,
+    /// Its address for programs on this machine: `http://127.0.0.1:7171`.
+    pub(crate) url: String,
+}
+
+/// An open workspace. [`Workspace::close`] ends it in order.
+pub(crate) struct Workspace {
+    ctx: Context,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<io::Result<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
+    operator_token_file: PathBuf,
+}
+
+impl Workspace {
+    /// Starts the broker on the log, and everything that follows it.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub(crate) async fn open(settings: Settings, opening: Opening) -> Result<Self, StartError> {
+        let Opening { log, core, quiet, index, files, transport, url } = opening;
+        let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
+        let disk = Arc::new(Disk::of(files.dir()));
+        let signers = Signers::open(&files, &disk)?;
+        let boot = broker::Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, quiet };
+        let limits = settings.limits.clone();
+        // A log may wait for its servers, and a long one takes a while to fold.
+        let booted = tokio::task::spawn_blocking(move || broker::boot_by(boot, log, signers.turns, limits));
+        let (handle, broker) = booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??;
+        let mut threads = vec![broker];
+        let opened = async {
+            let operator_token_file = bootstrap(&handle, &files, settings.renew_operator_token).await?;
+            configure(&handle, settings.policy).await?;
+            schedules::configure(&handle, settings.schedules).await?;
+            Ok(operator_token_file)
+        };
+        let operator_token_file = match opened.await {
+            Ok(file) => file,
+            Err(error) => {
+                handle.close();
+                join(threads).await;
+                return Err(error);
+            }
+        };
+        let (stop, stopping) = watch::channel(false);
+        let signing = (Arc::clone(&signers.log), settings.checkpoint_every_facts);
+        let checkpoints = checkpoint::keep(signing, handle.committed(), stopping.clone());
+        let (position, indexed) = watch::channel(index.last());
+        let hurry = Arc::new(Notify::new());
+        let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
+        let (archives, mover) = archive::start(log, handle.clone(), settings.archive).map_err(StartError::Thread)?;
+        let mut ctx = Context {
+            handle: handle.clone(),
+            index: index.reader(),
+            indexed,
+            hurry: Arc::clone(&hurry),
+            stopping,
+            origins: Arc::new(Origins::new(&settings.hosts, transport)),
+            transport,
+            seats: Arc::new(settings.seats),
+            set_at: Arc::new(settings.set_at),
+            scheduled: Arc::default(),
+            shown: Arc::default(),
+            data_dir: files.dir().into(),
+            signer: signers.log,
+            sign_in: Arc::default(),
+            archives,
+            attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
+            oidc: None,
+        };
+        let console = console_url(&ctx, &url);
+        ctx.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
+        let keeper =
+            broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
+        let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
+            .map_err(StartError::Thread)?;
+        threads.extend([keeper, mover, follower, checkpoints.map_err(StartError::Thread)?]);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(schedules::tick(ctx.clone()));
+        if !settings.notify.is_empty() {
+            tasks.spawn(Follower::new(ctx.clone(), settings.notify, files, format!("{console}/")).run());
+        }
+        Ok(Self { ctx, stop, tasks, threads, operator_token_file })
+    }
+
+    /// Returns what its calls need.
+    pub(crate) const fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// Returns the path of the file with the first human's token.
+    pub(crate) fn operator_token_file(&self) -> &Path {
+        &self.operator_token_file
+    }
+
+    /// Adds a task that ends once the workspace is about to close.
+    pub(crate) fn spawn(&mut self, task: impl Future<Output = io::Result<()>> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Closes it: refuses new calls, gives those in progress up to `drain_max`, and saves a snapshot.
+    pub(crate) async fn close(mut self, drain_max: Duration) {
+        self.stop.send_replace(true);
+        let drained = tokio::time::timeout(drain_max, async {
+            while let Some(ended) = self.tasks.join_next().await {
+                match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "the listener failed"),
+                    Err(error) => tracing::warn!(%error, "a task failed"),
+                }
+            }
+        });
+        if drained.await.is_err() {
+            tracing::warn!("connections were cut that did not end in time");
+            self.tasks.shutdown().await;
+        }
+        // Only now: the connections that were draining still needed the broker.
+        self.ctx.handle.close();
+        join(std::mem::take(&mut self.threads)).await;
+    }
+}
+
+async fn join(threads: Vec<thread::JoinHandle<()>>) {
+    let joined = tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+    if !matches!(joined.await, Ok(true)) {
+        tracing::error!("a thread panicked");
+    }
+}
+
+/// Returns the URL of the console for a human's browser: under the first configured host name if the certificate is one
+/// for names.
+pub(crate) fn console_url(ctx: &Context, url: &str) -> String {
+    match (ctx.transport, ctx.origins.first_host()) {
+        (Transport::Certified, Some(host)) => {
+            let port = url.rsplit(':').next().unwrap_or_default();
+            format!("https://{host}:{port}")
+        }
+        (Transport::Plain | Transport::SelfSigned | Transport::Certified, _) => url.to_owned(),
+    }
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
+/// Who signs for the workspace, and who signed in to it.
+struct Signers {
+    turns: TurnSigner,
+    accounts: Accounts,
+    log: Arc<LogSigner>,
+}
+
+impl Signers {
+    fn open(files: &Files, disk: &Disk) -> Result<Self, StartError> {
+        let failed = |file: &str, source| StartError::File { path: files.path(file), source };
+        Ok(Self {
+            turns: TurnSigner::open(files).map_err(|source| failed(FILE_SECRET_KEY, source))?,
+            accounts: Accounts::open(files).map_err(|source| failed(FILE_SUBJECTS, source))?,
+            log: log_signer(files, disk)?,
+        })
+    }
+}
+
+/// Opens the read model in `dir`, and catches up with the log as far as the disk has room.
+pub(crate) fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
+    let mut index = Index::open(dir)?;
+    index.check(reader)?;
+    match index.catch_up(reader, &mut |_, _| {}) {
+        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+        caught_up => caught_up?,
+    }
+    Ok(index)
+}
+
+/// Opens the signer of checkpoints; a new key may use the disk's reserve, because a start must succeed on a full disk.
+fn log_signer(files: &Files, disk: &Disk) -> Result<Arc<LogSigner>, CheckpointError> {
+    let write = |name: &str, bytes: &[u8]| disk.with_reserve(|| files.write(name, bytes), is_full);
+    LogSigner::prepare(files, write).map(Arc::new)
+}
+
+/// Puts the policy of held calls into force. An unknown name in it is an error, because a typo would leave a rule
+/// without effect. Before the first agent is registered, unknown names are only logged: the policy may name agents to
+/// come.
+async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
+    let named = policy.clone();
+    let unknown = handle.query(move |live| {
+        let agents = live.state.agents.iter().filter(|agent| !agent.is_human()).count();
+        let unknown = named.names().filter(|name| live.state.agent_of(name.as_str()).is_none());
+        // The first row of the table is the broker itself.
+        (agents > 1, unknown.map(ToString::to_string).collect::<Vec<_>>())
+    });
+    match unknown.await? {
+        (_, names) if names.is_empty() => {}
+        (true, names) => return Err(StartError::Policy { names }),
+        (false, names) => tracing::warn!(?names, "the policy of held calls names agents that are not registered yet"),
+    }
+    handle.submit(Input::ConfigurePolicy(Box::new(policy))).await?;
+    Ok(())
+}
+
+/// Registers the first human if there is none, and writes the token file. On later starts the file may be gone, because
+/// the human moved the token out of the agents' reach; that doesn't create a second token.
+async fn bootstrap(handle: &Handle, files: &Files, renew: bool) -> Result<PathBuf, StartError> {
+    let path = files.path(FILE_OPERATOR_TOKEN);
+    let failed = |source| StartError::File { path: path.clone(), source };
+    let (operator, name) = handle.query(|live| (operator(live.state), free_name(live.state))).await?;
+    if operator.is_some() && !renew {
+        return Ok(path);
+    }
+    let token = Secret::token().map_err(failed)?;
+    let input = match operator {
+        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential().into()),
+        None => Input::Bootstrap(Registration {
+            name: AgentName::new(&name).map_err(|e| failed(io::Error::other(e.to_string())))?,
+            kind: Kind::Human,
+            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            credential: token.credential(),
+            role: None,
+            key: None,
+        }),
+    };
+    // Write the token before the fact. A crash between the two leaves a file that the next start replaces, instead of a
+    // human whose token is lost.
+    files.write(FILE_OPERATOR_TOKEN, format!("{}\n", token.reveal()).as_bytes()).map_err(failed)?;
+    let reply = handle.submit(input).await?;
+    if matches!(reply, Reply::Registered(_) | Reply::Done) {
+        Ok(path)
+    } else {
+        Err(failed(io::Error::other(format!("the first human was not registered: {reply:?}"))))
+    }
+}
+
+/// Returns the name for a new first human. An agent may have taken the usual one since the last human was removed.
+fn free_name(state: &State) -> String {
+    let others = (2_u64..).map(|n| format!("{OPERATOR}-{n}"));
+    std::iter::once(OPERATOR.to_owned()).chain(others).find(|name| state.live(name).is_none()).unwrap_or_default()
+}
+
+/// Returns the workspace's first human as a principal. Access to the data directory allows acting for that human, since
+/// it gives access to the log.
+fn operator(state: &State) -> Option<(Principal, AgentId)> {
+    let human = state.any_human();
+    let held = state.credentials.iter().find(|(_, agent)| **agent == human)?;
+    state.prove(held.0).filter(|p| p.is_human()).map(|principal| (principal, human))
+}
+
+/// Starts the thread that keeps the read model up with the log. It ends when the broker does.
+fn follow(
+    (mut index, reader, first): (Index, Arc<dyn LogReader>, watch::Receiver<Seq>),
+    handle: Handle,
+    position: watch::Sender<Seq>,
+    (hurry, disk): (Arc<Notify>, Arc<Disk>),
+) -> io::Result<thread::JoinHandle<()>> {
+    let mut committed = handle.committed();
+    drop(handle);
+    let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    thread::Builder::new().name("index".into()).spawn(move || {
+        priority::lower(priority::AFTER_OTHERS);
+        loop {
+            let behind = index.last();
+            let news = wait.block_on(committed.wait_for(|seq| *seq > behind)).map(|_| ());
+            let mut reached = |at, _| {
+                position.send_replace(at);
+            };
+            // On a full disk the remaining room belongs to the log.
+            let full = disk.space() == DiskSpace::Full;
+            let archived = *first.borrow();
+            let mut step = || index.trim(archived).and_then(|()| index.catch_up(reader.as_ref(), &mut reached));
+            let caught_up = if full { Ok(()) } else { step() };
+            let room = match caught_up {
+                Ok(()) => !full,
+                Err(error) if error.is_full() => {
+                    tracing::warn!(%error, "the read model waits for room on the disk");
+                    false
+                }
+                Err(error) => {
+                    // The log is intact. Audits report that the read model is behind, and the next start catches up.
+                    tracing::error!(%error, "the read model no longer follows the log");
+                    return;
+                }
+            };
+            // The broker has ended, and the step above indexed its last facts.
+            if news.is_err() {
+                return;
+            }
+            if !room {
+                if committed.has_changed().is_err() {
+                    // The broker has ended; the next start catches up.
+                    return;
+                }
+                thread::sleep(LOOK_EVERY);
+                continue;
+            }
+            // A pause that an audit cuts short. Both outcomes lead to the next step.
+            let _hurried = wait.block_on(async { tokio::time::timeout(INDEX_PACE, hurry.notified()).await }).is_ok();
+        }
+    })
+}
