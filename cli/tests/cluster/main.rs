@@ -1,5 +1,5 @@
 //! Nodes of a cluster from outside: the real binary three times, on three NATS servers that replicate. Each test starts its
-//! own, and one runs at a time.
+//! own.
 //!
 //! The ordinary tests are the short form of the campaigns; `LASTWORD_FAULTS=50` repeats each fault as often.
 
@@ -10,9 +10,15 @@ mod faults;
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod load;
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 #[path = "../../../store/tests/it/nats_server.rs"]
 #[allow(dead_code, reason = "the store's tests use more of it")]
 mod nats_server;
+#[cfg(test)]
+#[path = "../it/preload.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod preload;
 #[cfg(test)]
 #[path = "../it/program.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]

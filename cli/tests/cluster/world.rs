@@ -2,8 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token};
@@ -11,14 +10,26 @@ use lastword_proto::wire::NewAgent;
 use lastword_store::Registry;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::load::AGENTS;
-use crate::nats_server::{Three, free_port, program, runtime, until};
+use crate::nats_server::{Machine, NatsServer, Three, free_port, program, runtime, until};
+use crate::preload::Control;
 use crate::program::{PATH, finish, lastword};
 use crate::proxy::Proxy;
 
-/// One test at a time: each has six servers, and measures.
-static TURN: Mutex<()> = Mutex::new(());
+/// Tests at a time: each has six servers, most of the time idle.
+const TURNS: u32 = 2;
+static FREE: Semaphore = Semaphore::const_new(TURNS as usize);
+
+/// Waits until there is room for a test: all of it, if the test measures.
+pub(crate) fn turn() -> SemaphorePermit<'static> {
+    room(if measures() { TURNS } else { 1 })
+}
+
+fn room(turns: u32) -> SemaphorePermit<'static> {
+    runtime().block_on(FREE.acquire_many(turns)).unwrap()
+}
 
 /// Returns how often a fault is repeated: `LASTWORD_FAULTS`, or `short`.
 pub(crate) fn times(short: usize) -> usize {
@@ -37,16 +48,22 @@ pub(crate) struct Node {
     dir: PathBuf,
     args: Vec<String>,
     child: Option<Child>,
-    /// The proxies through which it reaches the NATS servers.
+    machine: Machine,
+    /// The proxies through which it reaches the NATS servers, if they are on this machine.
     pub(crate) proxies: Vec<Proxy>,
+    /// What moves its clock.
+    pub(crate) control: Option<Control>,
 }
 
 impl Node {
     pub(crate) fn start(&mut self) {
         let errors = File::options().create(true).append(true).open(self.dir.with_extension("err")).unwrap();
-        let mut command = lastword(self.dir.parent().unwrap());
+        let mut command = lastword_on(&self.machine, self.dir.parent().unwrap());
+        if let Some(control) = &self.control {
+            control.preload(&mut command, &self.dir);
+        }
         command.args(&self.args).env("PATH", PATH).env("LASTWORD_LOG", "warn,lastword_server=info").stderr(errors);
-        self.child = Some(command.stdout(std::process::Stdio::null()).spawn().unwrap());
+        self.child = Some(command.stdout(Stdio::null()).spawn().unwrap());
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -95,7 +112,7 @@ pub(crate) struct World {
     pub(crate) nats: Three,
     pub(crate) dir: TempDir,
     pub(crate) registry: Registry,
-    _turn: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl World {
@@ -107,12 +124,32 @@ impl World {
     /// Does the same with this lastword.toml and these arguments.
     pub(crate) fn start_with(test: &str, config: &str, args: &[&str]) -> Option<Self> {
         let program = program(test)?;
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let nats = Three::start(&program);
+        Some(Self::start_here(&program, (config, args), turn()))
+    }
+
+    /// Does the same while no other test runs.
+    pub(crate) fn start_alone(test: &str) -> Option<Self> {
+        let program = program(test)?;
+        Some(Self::start_here(&program, ("", &[]), room(TURNS)))
+    }
+
+    fn start_here(program: &Path, settings: (&str, &[&str]), turn: SemaphorePermit<'static>) -> Self {
+        let machines = [(); 3].map(|()| Machine::local());
+        Self::start_on(program, &machines, settings, turn)
+    }
+
+    /// Starts a server and a node on each machine.
+    pub(crate) fn start_on(
+        program: &Path,
+        machines: &[Machine; 3],
+        (config, args): (&str, &[&str]),
+        turn: SemaphorePermit<'static>,
+    ) -> Self {
+        let nats = Three::start_on(program, machines);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("lastword.toml"), config).unwrap();
-        let nodes = ["a", "b", "c"].map(|name| node(name, &nats, dir.path(), args));
-        let mut nodes = Vec::from(nodes);
+        let names = ["a", "b", "c"].into_iter().zip(machines);
+        let mut nodes: Vec<_> = names.map(|(name, machine)| node(name, machine, (&nats, args), dir.path())).collect();
         nodes.iter_mut().for_each(Node::start);
         let connection = nats.connect();
         let mut registry = None;
@@ -122,7 +159,20 @@ impl World {
         });
         let world = Self { nodes, nats, dir, registry: registry.unwrap(), _turn: turn };
         world.settled("main");
-        Some(world)
+        world
+    }
+
+    /// Restarts every node with a clock of its own.
+    pub(crate) fn move_clocks(&mut self, test: &str) -> Option<()> {
+        for n in 0..self.nodes.len() {
+            let dir = self.dir.path().join(format!("clock-{n}"));
+            std::fs::create_dir(&dir).unwrap();
+            self.nodes[n].control = Some(Control::new(test, &dir)?);
+            assert_eq!(self.nodes[n].terminate(), 0);
+            self.nodes[n].start();
+            self.settled("main");
+        }
+        Some(())
     }
 
     /// Waits until a workspace has a leader that answers, and every node is a member.
@@ -145,7 +195,12 @@ impl World {
         let human = self.nodes[0].client(&self.operator());
         let register = |n| {
             let agent: NewAgent = serde_json::from_value(json!({ "name": format!("agent-{n}") })).unwrap();
-            runtime().block_on(human.register(&agent)).unwrap().token
+            let mut made = None;
+            until("the agent is registered", || {
+                made = runtime().block_on(human.register(&agent)).ok();
+                made.is_some()
+            });
+            made.unwrap().token
         };
         (0..AGENTS).map(register).collect()
     }
@@ -156,6 +211,17 @@ impl World {
         let lease: Value = serde_json::from_slice(&lease.value?).ok()?;
         let held = lease["released"] == false;
         self.nodes.iter().position(|node| held && lease["node"] == node.name)
+    }
+
+    /// Returns the revision of a workspace's lease, which is its epoch.
+    pub(crate) fn lease(&self, workspace: &str) -> Option<u64> {
+        let lease = runtime().block_on(self.registry.get(&format!("lease.{workspace}"))).ok()?;
+        lease.map(|lease| lease.revision)
+    }
+
+    /// Moves a node's wall clock by this many seconds.
+    pub(crate) fn clock(&self, node: usize, seconds: i64) {
+        self.nodes[node].control.as_ref().unwrap().wall(seconds);
     }
 
     /// Waits for a leader.
@@ -170,7 +236,7 @@ impl World {
 
     /// Returns the addresses of the NATS servers, with commas between them.
     pub(crate) fn servers(&self) -> String {
-        self.nats.servers.iter().map(crate::nats_server::NatsServer::url).collect::<Vec<_>>().join(",")
+        self.nats.servers.iter().map(NatsServer::url).collect::<Vec<_>>().join(",")
     }
 
     /// Runs the program against NATS, without a node.
@@ -188,11 +254,22 @@ impl Drop for World {
     }
 }
 
-fn node(name: &'static str, nats: &Three, dir: &Path, more: &[&str]) -> Node {
+/// Returns the program's command on a machine.
+fn lastword_on(machine: &Machine, dir: &Path) -> Command {
+    let own = lastword(dir);
+    let mut command = machine.command(Path::new(own.get_program()));
+    command.current_dir(dir).env_clear().stdin(Stdio::null());
+    command
+}
+
+fn node(name: &'static str, machine: &Machine, (nats, more): (&Three, &[&str]), dir: &Path) -> Node {
     let port = free_port();
-    let proxies: Vec<Proxy> = nats.servers.iter().map(|server| Proxy::to(server.port)).collect();
-    let servers = proxies.iter().map(|proxy| format!("nats://{}", proxy.address)).collect::<Vec<_>>().join(",");
-    let (data, listen) = (dir.join(name), format!("127.0.0.1:{port}"));
+    let local = machine.namespace.is_none();
+    let proxies: Vec<Proxy> = nats.servers.iter().filter(|_| local).map(|server| Proxy::to(server.port)).collect();
+    let direct = nats.servers.iter().filter(|_| !local).map(NatsServer::url);
+    let servers: Vec<_> = proxies.iter().map(|proxy| format!("nats://{}", proxy.address)).chain(direct).collect();
+    let servers = servers.join(",");
+    let (data, listen) = (dir.join(name), format!("{}:{port}", machine.host));
     let monitors = nats.monitors.join(",");
     let args = ["--data", data.to_str().unwrap(), "serve", "--cluster", &servers, "--node", name, "--listen", &listen]
         .into_iter()
@@ -200,7 +277,8 @@ fn node(name: &'static str, nats: &Three, dir: &Path, more: &[&str]) -> Node {
         .chain(more.iter().copied())
         .map(str::to_owned)
         .collect();
-    Node { name, url: format!("http://{listen}"), dir: data, args, child: None, proxies }
+    let machine = machine.clone();
+    Node { name, url: format!("http://{listen}"), dir: data, args, child: None, machine, proxies, control: None }
 }
 
 /// The pause of a client whose call was refused for a moment.

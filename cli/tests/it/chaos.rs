@@ -1,14 +1,11 @@
 //! A faulty disk, a jumping clock and kills, all at once, under load, on the real program.
 //!
-//! A library in C, compiled by the test and preloaded into the server, makes calls on the data directory's files fail
-//! or wait, and moves the wall clock. What clients saw is compared with the log, and the witness recounts it.
+//! What clients saw is compared with the log, and the witness recounts it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -19,12 +16,12 @@ use tokio::time::Instant;
 
 use crate::crash::{enrol, settle};
 use crate::load::{SharedKnown, check_log};
+use crate::preload::Control;
 use crate::program::{Ended, PATH, Server, lastword, run};
 
 #[path = "chaos/load.rs"]
 mod load;
 
-const FAULTS: &str = include_str!("chaos/faults.c");
 /// Bounds a server's end; it drains within seconds even if each sync is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Starts in a row that faults may end, before one without faults has to succeed.
@@ -46,25 +43,6 @@ fn length() -> Duration {
 /// differently in each run.
 fn seed() -> u64 {
     std::env::var_os("LASTWORD_SEED").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(1)
-}
-
-/// Compiles the library. If that isn't possible here, a note goes past the test harness, which captures the output of
-/// passing tests; with `LASTWORD_CC` set the test fails instead.
-fn compiled(dir: &Path) -> Option<PathBuf> {
-    let (source, library) = (dir.join("faults.c"), dir.join("faults.so"));
-    fs::write(&source, FAULTS).unwrap();
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).stderr(Stdio::piped());
-    let missing = match cc.output() {
-        Ok(output) if output.status.success() => return Some(library),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
-    let told =
-        format!("\nNOT TESTED: chaos of the whole server: `cc` can't compile for Linux with glibc here: {missing}\n");
-    assert!(std::env::var_os("LASTWORD_CC").is_none(), "{told}");
-    std::io::stderr().write_all(told.as_bytes()).unwrap();
-    None
 }
 
 /// The faults in force: chances in a million calls, in the order of the library's numbers.
@@ -103,13 +81,6 @@ impl Weather {
     }
 }
 
-/// The memory that the test shares with the library.
-struct Control {
-    file: File,
-    path: PathBuf,
-    library: PathBuf,
-}
-
 /// How often the library did something, by its own count.
 #[derive(Debug, Default)]
 struct Counts {
@@ -127,27 +98,6 @@ impl Counts {
 }
 
 impl Control {
-    const NUMBERS: u64 = 14;
-
-    fn new(dir: &Path, library: PathBuf, seed: u64) -> Self {
-        let path = dir.join("control");
-        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        file.set_len(Self::NUMBERS * 8).unwrap();
-        let control = Self { file, path, library };
-        control.set(1, seed.cast_signed());
-        control
-    }
-
-    fn set(&self, at: u64, value: i64) {
-        self.file.write_all_at(&value.to_ne_bytes(), at * 8).unwrap();
-    }
-
-    fn get(&self, at: u64) -> i64 {
-        let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, at * 8).unwrap();
-        i64::from_ne_bytes(bytes)
-    }
-
     fn weather(&self, weather: Weather) {
         let Weather { sync_eio, write_eio, write_enospc, read_eio, slow_sync, slow_us_max } = weather;
         // Slow first: the longest pause is read once a sync is slow.
@@ -155,11 +105,6 @@ impl Control {
         for (at, value) in (2..).zip([sync_eio, write_eio, write_enospc, read_eio, slow_sync]) {
             self.set(at, value);
         }
-    }
-
-    /// Sets the wall clock to this many seconds after the machine's.
-    fn wall(&self, seconds: i64) {
-        self.set(0, seconds);
     }
 
     fn counts(&self) -> Counts {
@@ -173,8 +118,7 @@ impl Control {
     fn server(&self, dir: &Path) -> Command {
         let mut server = lastword(dir);
         server.args(["serve", "--json", "--listen", "127.0.0.1:0"]).env("PATH", PATH);
-        server.env("LD_PRELOAD", &self.library).env("CHAOS_CONTROL", &self.path);
-        server.env("CHAOS_DIR", fs::canonicalize(dir).unwrap().join(".lastword"));
+        self.preload(&mut server, &dir.join(".lastword"));
         server.stderr(File::create(said(dir)).unwrap());
         server
     }
@@ -204,8 +148,8 @@ struct Did {
 #[test]
 fn a_faulty_disk_a_jumping_clock_and_kills_at_once_lose_nothing_and_mix_nothing_up() {
     let aside = tempfile::tempdir().unwrap();
-    let Some(library) = compiled(aside.path()) else { return };
-    let control = Control::new(aside.path(), library, seed());
+    let Some(control) = Control::new("chaos of the whole server", aside.path()) else { return };
+    control.seed(seed());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(chaos(&control));
 }

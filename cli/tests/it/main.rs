@@ -37,6 +37,8 @@ mod offline;
 #[cfg(test)]
 mod online;
 #[cfg(test)]
+mod preload;
+#[cfg(test)]
 mod program;
 #[cfg(test)]
 #[path = "../../../server/tests/it/provider.rs"]

@@ -65,10 +65,33 @@ fn free_ports<const N: usize>() -> [u16; N] {
     std::array::from_fn(|_| free_port())
 }
 
+/// A machine to run on: this one, or a network namespace of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    /// Its address for the others.
+    pub(crate) host: String,
+    pub(crate) namespace: Option<String>,
+}
+
+impl Machine {
+    pub(crate) fn local() -> Self {
+        Self { host: "127.0.0.1".to_owned(), namespace: None }
+    }
+
+    /// Returns a command that runs `program` there.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let Some(namespace) = &self.namespace else { return Command::new(program) };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(program);
+        command
+    }
+}
+
 /// A server with JetStream.
 pub(crate) struct NatsServer {
     program: PathBuf,
     config: PathBuf,
+    machine: Machine,
     pub(crate) port: u16,
     guard: Option<Child>,
     pid: u32,
@@ -76,22 +99,23 @@ pub(crate) struct NatsServer {
 
 impl NatsServer {
     /// Starts a server whose configuration is in `dir`, and waits until it accepts connections.
-    fn start(program: &Path, config: PathBuf, port: u16) -> Self {
-        let mut server = Self { program: program.to_owned(), config, port, guard: None, pid: 0 };
+    fn start(program: &Path, config: PathBuf, machine: Machine, port: u16) -> Self {
+        let mut server = Self { program: program.to_owned(), config, machine, port, guard: None, pid: 0 };
         server.resume();
         server
     }
 
     /// Starts the server again, on the same port and with the same data.
     pub(crate) fn resume(&mut self) {
-        let mut command = Command::new("sh");
+        let mut command = self.machine.command(Path::new("sh"));
         command.args(["-c", GUARD]).arg(&self.program).arg("-c").arg(&self.config);
         let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(guard.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.pid = line.trim().parse().unwrap();
         self.guard = Some(guard);
-        until("the server accepts connections", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+        let address = (self.machine.host.as_str(), self.port);
+        until("the server accepts connections", || TcpStream::connect(address).is_ok());
     }
 
     /// Kills the server (SIGKILL).
@@ -103,7 +127,7 @@ impl NatsServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}:{}", self.machine.host, self.port)
     }
 
     /// Sends the server a signal, such as `STOP`.
@@ -135,7 +159,7 @@ impl One {
         );
         let path = dir.path().join("nats.conf");
         std::fs::write(&path, config).unwrap();
-        Self { server: NatsServer::start(program, path, port), _dir: dir }
+        Self { server: NatsServer::start(program, path, Machine::local(), port), _dir: dir }
     }
 
     pub(crate) fn connect(&self) -> Nats {
@@ -154,25 +178,29 @@ pub(crate) struct Three {
 
 impl Three {
     pub(crate) fn start(program: &Path) -> Self {
+        Self::start_on(program, &[(); 3].map(|()| Machine::local()))
+    }
+
+    /// Starts one on each machine.
+    pub(crate) fn start_on(program: &Path, machines: &[Machine; 3]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ports: [u16; 9] = free_ports();
-        let routes: Vec<_> = ports[3..6].iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
-        let servers = (0..3).map(|n| {
+        let hosts = machines.iter().map(|machine| machine.host.as_str());
+        let routes = hosts.clone().zip(&ports[3..6]).map(|(host, port)| format!("nats://{host}:{port}"));
+        let routes = routes.collect::<Vec<_>>().join(", ");
+        let monitors = hosts.zip(&ports[6..]).map(|(host, port)| format!("http://{host}:{port}")).collect();
+        let servers = machines.iter().enumerate().map(|(n, machine)| {
+            let (host, [listen, route, monitor]) = (&machine.host, [ports[n], ports[3 + n], ports[6 + n]]);
+            let data = dir.path().join(format!("data{n}"));
             let config = format!(
-                "server_name: n{n}\nlisten: 127.0.0.1:{}\nhttp: 127.0.0.1:{}\n\
-                 jetstream {{ store_dir: {:?}, max_file_store: 4GB, sync_interval: always }}\n\
-                 cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}], no_advertise: true }}\n",
-                ports[n],
-                ports[6 + n],
-                dir.path().join(format!("data{n}")),
-                ports[3 + n],
-                routes.join(", ")
+                "server_name: n{n}\nlisten: \"{host}:{listen}\"\nhttp: \"{host}:{monitor}\"\n\
+                 jetstream {{ store_dir: {data:?}, max_file_store: 4GB, sync_interval: always }}\n\
+                 cluster {{ name: c, listen: \"{host}:{route}\", routes: [{routes}], no_advertise: true }}\n"
             );
             let path = dir.path().join(format!("nats{n}.conf"));
             std::fs::write(&path, config).unwrap();
-            NatsServer::start(program, path, ports[n])
+            NatsServer::start(program, path, machine.clone(), listen)
         });
-        let monitors = ports[6..].iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
         Self { servers: servers.collect(), monitors, _dir: dir }
     }
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The order is that of `Control` in chaos.rs. */
+/* The order is that of `Control` in preload.rs and chaos.rs. */
 struct control {
     int64_t wall_offset_s, seed, sync_eio, write_eio, write_enospc, read_eio, slow_sync, slow_us_max;
     int64_t calls, syncs_failed, writes_failed, writes_without_room, reads_failed, syncs_delayed;
