@@ -12,6 +12,8 @@ mod load;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+mod nats_access;
+#[cfg(test)]
 #[path = "../../../store/tests/it/nats_server.rs"]
 #[allow(dead_code, reason = "the store's tests use more of it")]
 mod nats_server;

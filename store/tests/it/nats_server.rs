@@ -151,10 +151,15 @@ pub(crate) struct One {
 
 impl One {
     pub(crate) fn start(program: &Path) -> Self {
+        Self::start_with(program, "")
+    }
+
+    /// Starts a server with more settings.
+    pub(crate) fn start_with(program: &Path, settings: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let [port] = free_ports();
         let config = format!(
-            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {:?}, max_file_store: 4GB }}\n",
+            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {:?}, max_file_store: 4GB }}\n{settings}",
             dir.path().join("data")
         );
         let path = dir.path().join("nats.conf");
