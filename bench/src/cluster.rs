@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::stream::{Config, StorageType};
+use futures_util::StreamExt as _;
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
@@ -11,6 +13,8 @@ use lastword_proto::{Input, Principal};
 use lastword_server::identity::{Secret, TurnSigner};
 use lastword_server::{Handle, OPERATOR, boot};
 use lastword_store::{Mirror, Nats, NatsOptions};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive, exchange, principal, submit};
@@ -33,9 +37,12 @@ pub(crate) async fn loads(args: &Args, dir: &Path) -> Result<Vec<ReportRow>, Fai
     let mut rows = Vec::new();
     for in_flight in [1, 128] {
         let load = args.load(in_flight);
-        let plain = messages(&nats, &workspace, load, args.replicas).await?;
+        let subject = plain_stream(&nats, &workspace, args.replicas).await?;
+        let plain = messages(&nats, &subject, load).await?;
         let base = plain.per_second;
         rows.push(ReportRow::new("JetStream: publish, acknowledged", in_flight, plain, 1.0, base));
+        let taken = deliveries(&nats, &workspace, &subject, load).await?;
+        rows.push(ReportRow::new("JetStream: publish, deliver, confirmed", in_flight, taken, 2.0, base));
         let whole = exchanges(&broker, load).await?;
         rows.push(ReportRow::new("on the stream: send, take, finish", in_flight, whole, 3.0, base));
     }
@@ -47,8 +54,8 @@ pub(crate) async fn loads(args: &Args, dir: &Path) -> Result<Vec<ReportRow>, Fai
     Ok(rows)
 }
 
-/// Plain messages of the same length on a stream of their own, each acknowledged.
-async fn messages(nats: &Nats, workspace: &str, load: Load, replicas: usize) -> Result<Measured, Failure> {
+/// Creates a stream for plain messages, and returns its subject.
+async fn plain_stream(nats: &Nats, workspace: &str, replicas: usize) -> Result<String, Failure> {
     let subject = format!("plain.{workspace}");
     let config = Config {
         name: format!("PLAIN_{workspace}"),
@@ -58,12 +65,60 @@ async fn messages(nats: &Nats, workspace: &str, load: Load, replicas: usize) -> 
         ..Config::default()
     };
     nats.jetstream().get_or_create_stream(config).await.map_err(Failure::unavailable)?;
+    Ok(subject)
+}
+
+async fn publish(nats: &Nats, subject: &str, body: &str) -> Result<(), Failure> {
+    let body = body.to_owned().into();
+    let sent = nats.jetstream().publish(subject.to_owned(), body).await.map_err(Failure::unavailable)?;
+    sent.await.map(|_| ()).map_err(Failure::unavailable)
+}
+
+/// Plain messages of the same length on a stream of their own, each acknowledged.
+async fn messages(nats: &Nats, subject: &str, load: Load) -> Result<Measured, Failure> {
     let body = "x".repeat(load.body);
     drive(load, |_| {
-        let (jetstream, subject, body) = (nats.jetstream().clone(), subject.clone(), body.clone());
+        let (nats, subject, body) = (nats.clone(), subject.to_owned(), body.clone());
+        async move { publish(&nats, &subject, &body).await }
+    })
+    .await
+}
+
+/// The same, each also delivered to a consumer that acknowledges it, and whose acknowledgement the server confirms.
+async fn deliveries(nats: &Nats, workspace: &str, subject: &str, load: Load) -> Result<Measured, Failure> {
+    let stream = nats.jetstream().get_stream(format!("PLAIN_{workspace}")).await.map_err(Failure::unavailable)?;
+    let config = pull::Config {
+        durable_name: Some(format!("taker-{}", load.in_flight)),
+        deliver_policy: DeliverPolicy::New,
+        max_ack_pending: 10_000,
+        ..pull::Config::default()
+    };
+    let consumer = stream.create_consumer(config).await.map_err(Failure::unavailable)?;
+    let mut taken = consumer.messages().await.map_err(Failure::unavailable)?;
+    let confirmed = Arc::new(Semaphore::new(0));
+    let confirms = Arc::clone(&confirmed);
+    let mut taker = JoinSet::new();
+    taker.spawn(async move {
+        let mut acknowledging = JoinSet::new();
+        while let Some(Ok(message)) = taken.next().await {
+            let confirms = Arc::clone(&confirms);
+            acknowledging.spawn(async move {
+                if message.double_ack().await.is_ok() {
+                    confirms.add_permits(1);
+                }
+            });
+            while acknowledging.try_join_next().is_some() {}
+        }
+    });
+    let body = "x".repeat(load.body);
+    drive(load, |_| {
+        let (nats, subject, body) = (nats.clone(), subject.to_owned(), body.clone());
+        let confirmed = Arc::clone(&confirmed);
         async move {
-            let sent = jetstream.publish(subject, body.into()).await.map_err(Failure::unavailable)?;
-            sent.await.map(|_| ()).map_err(Failure::unavailable)
+            publish(&nats, &subject, &body).await?;
+            // One of those in flight: their order doesn't matter here.
+            confirmed.acquire().await.map_err(Failure::bug)?.forget();
+            Ok(())
         }
     })
     .await
