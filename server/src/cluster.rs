@@ -59,8 +59,8 @@ pub const WORKSPACE_MAIN: &str = "main";
 const KEY_SECRET: &str = "secret";
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often a node looks whether it may still serve.
-const LAPSE_LOOK: Duration = Duration::from_millis(50);
+/// How often a node looks at what time alone changes.
+const LOOK_AT_TIME: Duration = Duration::from_millis(50);
 /// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
 const LAG_MAX: u64 = 1_000;
 /// The pause before the registry is watched anew.
@@ -156,6 +156,8 @@ pub(crate) struct Shared {
     standings: Mutex<BTreeMap<String, (u32, Standing)>>,
     /// Grows with each change of the registry, and when a workspace opens or closes here.
     changed: watch::Sender<u64>,
+    /// Grows whenever another node may have to lead a workspace: those who follow or lead one look then.
+    looks: watch::Sender<u64>,
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
@@ -328,6 +330,7 @@ impl Node {
             served: RwLock::default(),
             standings: Mutex::default(),
             changed: watch::Sender::new(0),
+            looks: watch::Sender::new(0),
         });
         patiently(async || add_workspace(&shared, WORKSPACE_MAIN, cluster.replicas).await).await?;
         // Before the first call: it must not be told that its workspace doesn't exist.
@@ -340,7 +343,7 @@ impl Node {
         let (report, failed) = watch::channel(None);
         let mut listening = JoinSet::new();
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
-        listening.spawn(until(stopping.clone(), note_lapses(Arc::clone(&shared))));
+        listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: config.settings(), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
@@ -551,15 +554,24 @@ async fn beat(shared: Arc<Shared>, info: NodeInfo, revision: Option<u64>, report
     std::future::pending::<()>().await;
 }
 
-/// Tells the calls in progress when the node may no longer serve.
-async fn note_lapses(shared: Arc<Shared>) {
+/// Tells of what no record tells: that the node may no longer serve, and while leadership may pass to another by time
+/// alone. One task for all workspaces, which cost nothing while nothing happens.
+async fn watch_time(shared: Arc<Shared>) {
     let mut valid = false;
     loop {
         let before = std::mem::replace(&mut valid, shared.heartbeat.is_valid());
         if before && !valid {
             shared.lapses.send_modify(|lapses| *lapses += 1);
         }
-        tokio::time::sleep(LAPSE_LOOK).await;
+        let settled = shared.view(|view, now| {
+            view.look(now);
+            view.is_settled(now)
+        });
+        // A node that has only just been heard again still has to judge the others.
+        if before != valid || !settled || shared.heartbeat.healthy_for() < 2 * members::SERVE_MAX {
+            shared.looks.send_modify(|looks| *looks += 1);
+        }
+        tokio::time::sleep(LOOK_AT_TIME).await;
     }
 }
 
@@ -571,11 +583,15 @@ async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::Jo
             Ok(mut watched) => {
                 shared.view(View::hear_anew);
                 while let Some(record) = watched.next().await {
-                    shared.view(|view, now| {
-                        view.apply(&record, now);
+                    let news = shared.view(|view, now| {
+                        let news = view.apply(&record, now);
                         view.look(now);
+                        news
                     });
-                    starter.start_new(&holders);
+                    if news {
+                        starter.start_new(&holders);
+                        shared.looks.send_modify(|looks| *looks += 1);
+                    }
                     shared.changed.send_modify(|changed| *changed += 1);
                 }
             }

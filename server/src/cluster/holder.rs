@@ -23,8 +23,8 @@ use crate::edges::http::app;
 use crate::files::Files;
 use crate::workspace::{Opening, Settings, StartError, Workspace, open_index};
 
-/// How often a follower looks whether it should lead, and a leader whether it still does.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a follower's read model catches up.
 const INDEX_EVERY: Duration = Duration::from_millis(500);
 /// How long calls in progress may take when a workspace is handed over.
@@ -80,6 +80,26 @@ struct Followed {
     index: Index,
     /// When it last read something new of the log, if that was new to everybody.
     heard: Option<Stopwatch>,
+}
+
+/// How far a follower's read model is.
+struct CatchingUp {
+    at: Seq,
+    since: Stopwatch,
+}
+
+impl CatchingUp {
+    fn new() -> Self {
+        Self { at: Seq(0), since: Stopwatch::start() }
+    }
+
+    fn is_due(&self, last: Seq) -> bool {
+        self.at < last && self.since.elapsed() >= INDEX_EVERY
+    }
+
+    fn done(&mut self, at: Seq) {
+        (self.at, self.since) = (at, Stopwatch::start());
+    }
 }
 
 pub(crate) struct Holder {
@@ -141,8 +161,8 @@ impl Holder {
     /// Follows the log until this node should lead; returns the revision of the lease that it should take then, and `None`
     /// when the node stops.
     async fn follow(&mut self, followed: &mut Followed) -> Result<Option<u64>, Setback> {
-        let (mut indexed, mut synced) = (Stopwatch::start(), false);
-        let mut ending = self.stopping.clone();
+        let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
+        let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
         let Followed { mirror, core, index, heard } = followed;
         let reader = mirror.reader();
         loop {
@@ -154,31 +174,31 @@ impl Holder {
                 // Kept over the looks: a reader that begins anew after each of them would never get anywhere.
                 let mut following = pin!(mirror.follow());
                 loop {
-                    tokio::select! {
-                        entries = &mut following => break entries?,
-                        () = tokio::time::sleep(LOOK_EVERY) => {}
-                        () = ended(&mut ending) => return Ok(None),
-                    }
                     if let Some(revision) = self.shared.wants(&self.workspace) {
                         return Ok(Some(revision));
                     }
-                    if indexed.elapsed() < INDEX_EVERY {
-                        continue;
+                    if catching_up.is_due(last) {
+                        if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
+                            tracing::warn!(%error, "a follower's read model doesn't catch up");
+                        }
+                        catching_up.done(last);
                     }
-                    if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
-                        tracing::warn!(%error, "a follower's read model doesn't catch up");
+                    if !synced && asked.elapsed() >= INDEX_EVERY {
+                        (synced, asked) = (self.sync_files().await, Stopwatch::start());
                     }
-                    synced = synced || self.sync_files().await;
-                    indexed = Stopwatch::start();
+                    let pause = if synced && catching_up.at == last { LOOK_EVERY } else { INDEX_EVERY };
+                    tokio::select! {
+                        entries = &mut following => break entries?,
+                        _ = looks.changed() => {}
+                        () = tokio::time::sleep(pause) => {}
+                        () = ended(&mut ending) => return Ok(None),
+                    }
                 }
             };
             fold_all(core, &entries);
             // What it reads late was written earlier.
             if !entries.is_empty() && lag == 0 && mirror.lag() == 0 && self.shared.hears() {
                 *heard = Some(Stopwatch::start());
-            }
-            if let Some(revision) = self.shared.wants(&self.workspace) {
-                return Ok(Some(revision));
             }
         }
     }
@@ -280,6 +300,7 @@ impl Holder {
     /// Waits until the workspace should be closed; returns the node that should go on, and how long calls may take to end.
     async fn serve(&mut self, (revision, stretch): (u64, u64), handle: &Handle) -> (Option<String>, Duration) {
         let (mut failed, mut ending) = (handle.failed(), self.stopping.clone());
+        let mut looks = self.shared.looks.subscribe();
         loop {
             tokio::select! {
                 found = failed.wait_for(Option::is_some) => {
@@ -288,6 +309,7 @@ impl Holder {
                     return (None, Duration::ZERO);
                 }
                 () = ended(&mut ending) => return (self.shared.successor(&self.workspace), DRAIN_MAX),
+                _ = looks.changed() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             let last = *handle.committed().borrow();

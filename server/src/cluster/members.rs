@@ -107,6 +107,9 @@ fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
     record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
 }
 
+/// The time after [`STEADY`] in which leaders hand workspaces over.
+const HAND_OVER_ROOM: Duration = Duration::from_secs(1);
+
 impl View {
     pub(crate) fn new(me: &str) -> Self {
         let me = me.to_owned();
@@ -114,21 +117,25 @@ impl View {
         Self { me, nodes, leases, workspaces, steady: (Vec::new(), Duration::ZERO) }
     }
 
-    /// Takes a record of the registry in.
-    pub(crate) fn apply(&mut self, record: &Record, now: Duration) {
+    /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
+    pub(crate) fn apply(&mut self, record: &Record, now: Duration) -> bool {
         let (key, revision) = (record.key.as_str(), record.revision);
         if let Some(node) = key.strip_prefix(NODE) {
             let known = self.nodes.get(node).is_some_and(|seen| seen.revision >= revision);
             match parse::<NodeInfo>(record) {
                 // Seen again, not heard of again.
-                Some(_) if known => {}
-                Some(info) => drop(self.nodes.insert(node.to_owned(), Seen { info, at: now, revision })),
+                Some(_) if known => return false,
+                Some(info) => {
+                    let same = self.nodes.get(node).is_some_and(|seen| seen.info == info);
+                    self.nodes.insert(node.to_owned(), Seen { info, at: now, revision });
+                    return !same;
+                }
                 None => drop(self.nodes.remove(node)),
             }
         } else if let Some(workspace) = key.strip_prefix(LEASE) {
             let known = self.leases.get(workspace).is_some_and(|held| held.revision >= revision);
             match parse::<LeaseRecord>(record) {
-                Some(_) if known => {}
+                Some(_) if known => return false,
                 Some(lease) => drop(self.leases.insert(workspace.to_owned(), Held { lease, revision, since: now })),
                 None => drop(self.leases.remove(workspace)),
             }
@@ -138,6 +145,7 @@ impl View {
                 None => drop(self.workspaces.remove(workspace)),
             }
         }
+        true
     }
 
     /// Notes who is alive, for what depends on how long that has been so.
@@ -146,6 +154,13 @@ impl View {
         if alive != self.steady.0 {
             self.steady = (alive, now);
         }
+    }
+
+    /// Returns whether every workspace has a leader that is the right one, and nothing will change that but a record or
+    /// a death.
+    pub(crate) fn is_settled(&self, now: Duration) -> bool {
+        let led = |workspace: &String| self.leases.get(workspace).is_some_and(|held| self.holds(held, now));
+        now.saturating_sub(self.steady.1) > STEADY + HAND_OVER_ROOM && self.workspaces.keys().all(led)
     }
 
     /// Forgets how long ago it heard of the others: it was itself cut off.
