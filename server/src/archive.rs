@@ -181,8 +181,11 @@ impl Mover {
     fn run(&self, policy: ArchivePolicy) -> Result<Moved, MoveError> {
         let done = self.move_by(policy);
         // What left before an error has left, too.
+        let published = self.archive.publish();
         self.first.send_replace(self.log.first()?);
-        done
+        let moved = done?;
+        published?;
+        Ok(moved)
     }
 
     /// Fails if the broker has ended: the data directory may be another server's soon.

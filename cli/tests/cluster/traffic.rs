@@ -173,9 +173,11 @@ pub(crate) fn check(world: &mut World, known: &Known) {
     let last = |store: &Store| store.open_reader().unwrap().last().unwrap();
     // A node that ended first hasn't read what the last one wrote.
     let whole = stores.iter().max_by_key(|store| last(store)).unwrap();
+    // What left the log is there as well.
+    while whole.archive().unwrap().put_back().unwrap().is_some() {}
     check_entries(whole.open_reader().unwrap().as_ref(), known);
     for (store, node) in stores.iter().zip(&world.nodes) {
-        let end = store.open_chain().unwrap().end().unwrap().unwrap();
+        let end = store.open_chain().unwrap().end().unwrap().expect(node.name);
         assert_eq!(whole.open_chain().unwrap().at(end.at).unwrap(), Some(end), "the same log on {}", node.name);
         let verified = crate::program::run(&node.data("main"), &["--data", ".", "verify"]);
         assert_eq!(verified.code, 0, "{verified:?}");

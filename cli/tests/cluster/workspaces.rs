@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::nats_server::{runtime, until};
+use crate::traffic::{Traffic, check};
 use crate::world::{World, measures, times};
 
 async fn call(url: &str, host: Option<&str>, token: &str, body: Option<&Value>) -> (u16, Value) {
@@ -263,4 +264,55 @@ fn the_workspaces_of_a_dead_node_are_spread_over_the_others() {
         outages.len()
     );
     assert!(!outages.is_empty() && (!measures() || longest <= std::time::Duration::from_secs(6)), "{longest:?}");
+}
+
+#[test]
+fn what_leaves_the_log_leaves_the_stream_and_every_node_and_a_new_node_begins_without_it() {
+    // What is remembered for retries, and answers that a human may still look at, stay in the log: here for a second.
+    let config = "[limits]\nretention_ms = 1000\ndelivery_age_ms = 1000\n";
+    let Some(mut world) = World::start_with("an archive", config, &[]) else { return };
+    let agents = world.enrol();
+    let traffic = Traffic::start(&world, &agents);
+    let operator = world.nodes[0].data("main").join("operator.token");
+    let first = |world: &World, node: usize| {
+        let store = lastword_store::Store::sqlite(&world.nodes[node].data("main"));
+        store.open_reader().map_or(0, |log| log.first().unwrap().0)
+    };
+    let nats = world.nats.connect();
+    let purged = || {
+        runtime().block_on(async {
+            let mut stream = nats.jetstream().get_stream("LASTWORD_main").await.unwrap();
+            let state = &stream.info().await.unwrap().state;
+            state.last_sequence - state.messages
+        })
+    };
+    let mut end = 0;
+    // Twice at least: the stream keeps what the older of two starts needs.
+    until("messages left the stream", || {
+        traffic.goes_on(100);
+        let args = ["--url", &world.nodes[1].url, "--token-file", operator.to_str().unwrap()];
+        let moved = world.run(&[&args[..], &["--json", "archive", "now", "--above", "1", "--yes"]].concat());
+        assert_eq!(moved.code, 0, "{moved:?}");
+        let moved = moved.json();
+        end = moved["segments"].as_array().and_then(|all| all.last()?["last"].as_u64()).unwrap_or(end);
+        purged() > 0
+    });
+    for node in 0..3 {
+        until("a node lets go of what left", || first(&world, node) == end + 1);
+    }
+    // A disk is lost, and then the node that leads.
+    let leader = world.led("main");
+    let fresh = (leader + 1) % 3;
+    world.nodes[fresh].kill();
+    std::fs::remove_dir_all(world.nodes[fresh].data("main")).unwrap();
+    world.nodes[fresh].start();
+    until("the new node has the rest of the log", || first(&world, fresh) == end + 1);
+    traffic.goes_on(50);
+    world.nodes[leader].kill();
+    traffic.goes_on(50);
+    world.nodes[leader].start();
+    world.settled("main");
+    // Calls to a node that isn't there fail.
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
 }

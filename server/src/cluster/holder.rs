@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use axum::Router;
 use lastword_proto::{Core, Entry, Seq};
-use lastword_store::{AppendError, Index, Mirror, MirrorError};
+use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
 
 use super::Shared;
 use super::copies::{RegistryFiles, has_files};
-use super::members::{LeaseRecord, lease_key};
+use super::members::{LeaseRecord, archive_key, lease_key};
 use crate::broker::{BootError, Handle, fold, replay};
-use crate::calls::ended;
+use crate::calls::{Context, ended};
 use crate::clock::Stopwatch;
 use crate::edges::http::app;
 use crate::files::Files;
@@ -69,6 +69,8 @@ enum Setback {
     Boot(#[from] BootError),
     #[error(transparent)]
     Lead(#[from] AppendError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
     #[error("its files: {0}")]
     Files(#[from] io::Error),
 }
@@ -80,6 +82,8 @@ struct Followed {
     index: Index,
     /// When it last read something new of the log, if that was new to everybody.
     heard: Option<Stopwatch>,
+    /// The newest hint that it followed by letting go of what left the stream.
+    let_go: u64,
 }
 
 /// How far a follower's read model is.
@@ -155,7 +159,7 @@ impl Holder {
         let reader = mirror.reader();
         let core = replay(snapshot, reader.as_ref(), mirror.archive().as_ref()).map_err(BootError::from)?;
         let index = open_index(&self.dir, reader.as_ref())?;
-        Ok(Followed { mirror, core, index, heard: None })
+        Ok(Followed { mirror, core, index, heard: None, let_go: 0 })
     }
 
     /// Follows the log until this node should lead; returns the revision of the lease that it should take then, and `None`
@@ -163,9 +167,16 @@ impl Holder {
     async fn follow(&mut self, followed: &mut Followed) -> Result<Option<u64>, Setback> {
         let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
         let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
-        let Followed { mirror, core, index, heard } = followed;
+        let Followed { mirror, core, index, heard, let_go } = followed;
         let reader = mirror.reader();
         loop {
+            let archived = self.shared.view(|view, _| view.archived(&self.workspace));
+            if archived > *let_go {
+                *let_go = archived;
+                if let Err(error) = give_back_room(mirror, index).await {
+                    tracing::warn!(%error, "a follower keeps what left the log");
+                }
+            }
             let (last, lag) = (mirror.last(), mirror.lag());
             self.shared.note(&self.workspace, |standing| {
                 (standing.last, standing.lag, standing.follows, standing.fault) = (last, lag, true, None);
@@ -176,6 +187,9 @@ impl Holder {
                 loop {
                     if let Some(revision) = self.shared.wants(&self.workspace) {
                         return Ok(Some(revision));
+                    }
+                    if self.shared.view(|view, _| view.archived(&self.workspace)) > *let_go {
+                        break Vec::new();
                     }
                     if catching_up.is_due(last) {
                         if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
@@ -253,7 +267,7 @@ impl Holder {
     /// Leads the workspace with the lease of this revision until it should stop; returns the node that should go on.
     async fn lead(&mut self, revision: u64, followed: Followed) -> Result<Option<String>, Setback> {
         let took = Stopwatch::start();
-        let Followed { mirror, mut core, index, heard } = followed;
+        let Followed { mirror, mut core, index, heard, .. } = followed;
         // A log that moved in brings its epochs along.
         let epoch = revision.max(mirror.epoch() + 1);
         let heartbeat = self.shared.heartbeat.clone();
@@ -287,6 +301,11 @@ impl Holder {
             }
             Ok(())
         });
+        workspace.spawn(tell_of_archive(
+            self.shared.registry.clone(),
+            self.workspace.clone(),
+            workspace.context().clone(),
+        ));
         self.shared.open(&self.workspace, Some(Arc::clone(&open)));
         let ms = took.elapsed().as_millis();
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
@@ -323,6 +342,33 @@ impl Holder {
             if let Some(next) = self.shared.hand_over(&self.workspace) {
                 return (Some(next), DRAIN_MAX);
             }
+        }
+    }
+}
+
+/// Lets go of what left the stream, in the mirror and in the read model.
+async fn give_back_room(mirror: &mut Mirror, index: &mut Index) -> Result<(), Setback> {
+    let first = mirror.let_go().await?;
+    Ok(index.trim(first)?)
+}
+
+/// Tells the followers when a part of the log left the stream. A hint that is lost costs them room, until the next one.
+async fn tell_of_archive(registry: Registry, workspace: String, ctx: Context) -> io::Result<()> {
+    let (mut first, mut stopping) = (ctx.archives.first.clone(), ctx.stopping.clone());
+    let key = archive_key(&workspace);
+    loop {
+        tokio::select! {
+            changed = first.changed() => if changed.is_err() { return Ok(()) },
+            () = ended(&mut stopping) => return Ok(()),
+        }
+        let value = first.borrow_and_update().0.to_string();
+        let told = match registry.get(&key).await {
+            Ok(Some(record)) => registry.replace(&key, value.as_bytes(), record.revision).await,
+            Ok(None) => registry.create(&key, value.as_bytes()).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            tracing::warn!(workspace, %error, "the followers were not told what left the log");
         }
     }
 }

@@ -22,10 +22,13 @@ const RANK_PAUSE: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_secs(2);
 /// How long the nodes must have been the same before a workspace moves to one that should lead it.
 const STEADY: Duration = Duration::from_secs(5);
+/// The time after [`STEADY`] in which leaders hand workspaces over.
+const HAND_OVER_ROOM: Duration = Duration::from_secs(1);
 
 const NODE: &str = "node.";
 const LEASE: &str = "lease.";
 const WORKSPACE: &str = "workspace.";
+const ARCHIVE: &str = "archive.";
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,8 @@ pub(crate) struct View {
     nodes: BTreeMap<String, Seen>,
     leases: BTreeMap<String, Held>,
     workspaces: BTreeMap<String, u64>,
+    /// The revision of each workspace's newest hint that a part of its log left the stream.
+    archives: BTreeMap<String, u64>,
     /// Who was alive when somebody last looked, and since when.
     steady: (Vec<String>, Duration),
 }
@@ -103,18 +108,20 @@ pub(crate) fn workspace_key(workspace: &str) -> String {
     format!("{WORKSPACE}{workspace}")
 }
 
+pub(crate) fn archive_key(workspace: &str) -> String {
+    format!("{ARCHIVE}{workspace}")
+}
+
 fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
     record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
 }
 
-/// The time after [`STEADY`] in which leaders hand workspaces over.
-const HAND_OVER_ROOM: Duration = Duration::from_secs(1);
-
 impl View {
     pub(crate) fn new(me: &str) -> Self {
         let me = me.to_owned();
-        let (nodes, leases, workspaces) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { me, nodes, leases, workspaces, steady: (Vec::new(), Duration::ZERO) }
+        let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());
+        let (workspaces, archives) = (BTreeMap::new(), BTreeMap::new());
+        Self { me, nodes, leases, workspaces, archives, steady: (Vec::new(), Duration::ZERO) }
     }
 
     /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
@@ -144,6 +151,8 @@ impl View {
                 Some(_) => drop(self.workspaces.insert(workspace.to_owned(), revision)),
                 None => drop(self.workspaces.remove(workspace)),
             }
+        } else if let Some(workspace) = key.strip_prefix(ARCHIVE) {
+            self.archives.insert(workspace.to_owned(), revision);
         }
         true
     }
@@ -196,6 +205,11 @@ impl View {
     /// Returns whether there is such a workspace.
     pub(crate) fn has(&self, workspace: &str) -> bool {
         self.workspaces.contains_key(workspace)
+    }
+
+    /// Returns the number of the newest hint that a part of the workspace's log left the stream; 0 if none ever did.
+    pub(crate) fn archived(&self, workspace: &str) -> u64 {
+        self.archives.get(workspace).copied().unwrap_or_default()
     }
 
     /// Returns the nodes, and whether each is alive.

@@ -59,6 +59,9 @@ pub enum ArchiveError {
     /// The log can't be read or written.
     #[error("the log: {0}")]
     Log(String),
+    /// What the nodes share can't be read or written.
+    #[error("the archive in NATS: {0}")]
+    Shared(String),
     /// The base can't be saved.
     #[error("the base: {0}")]
     Base(#[from] SnapshotError),
@@ -89,6 +92,15 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The file or the log can't be written; no entry has left the log then.
     fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError>;
+
+    /// Stores what left this log where every node of a cluster finds it, and lets it leave what they share. A log on one
+    /// machine has nothing to do. Repeat it after a failure: nothing is lost.
+    ///
+    /// # Errors
+    /// The store can't be written or read.
+    fn publish(&self) -> Result<(), ArchiveError> {
+        Ok(())
+    }
 
     /// Returns the newest base; `None` if there is none, or if it is damaged.
     ///

@@ -15,6 +15,7 @@
 //! - A publish whose outcome is unknown is looked up in the stream by its epoch and batch, as the stream's leader has it,
 //!   and published again if it isn't there. Both are safe: the expectations let it in at most once.
 
+mod archive;
 mod file;
 mod leader;
 mod mirror;

@@ -70,6 +70,12 @@ pub(crate) fn position(dir: &Path, name: &str) -> Option<Seq> {
     Some(Seq(u64::from_le_bytes(*position)))
 }
 
+/// Returns the position of a file of this format, given its bytes; `None` if it is damaged or of another format.
+#[cfg(feature = "cluster")]
+pub(crate) fn position_of(bytes: &[u8]) -> Option<Seq> {
+    parse(bytes).map(|(at, _)| at)
+}
+
 fn parse(bytes: &[u8]) -> Option<(Seq, Vec<u8>)> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (position, rest) = rest.split_first_chunk::<8>()?;

@@ -105,6 +105,39 @@ pub(crate) fn is_there(dir: &Path, sealed: &Sealed) -> bool {
     found(&dir.join(FOLDER_ARCHIVE), &sealed.file).is_some()
 }
 
+/// Returns segments, oldest first, each with what precedes it.
+#[cfg(feature = "cluster")]
+pub(crate) fn chained(segments: &[Sealed]) -> impl Iterator<Item = (&Sealed, Anchor)> {
+    let before = segments.iter().map(Sealed::end);
+    segments.iter().zip(std::iter::once(Anchor { at: Seq(0), hash: GENESIS }).chain(before))
+}
+
+/// Returns the bytes of a segment's file.
+#[cfg(feature = "cluster")]
+pub(crate) fn file_of(dir: &Path, sealed: &Sealed) -> Result<Vec<u8>, ArchiveError> {
+    let mut read = places(&dir.join(FOLDER_ARCHIVE), &sealed.file).into_iter().map(fs::read);
+    let is_missing = |read: &io::Result<Vec<u8>>| read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    match read.find(|read| !is_missing(read)) {
+        Some(read) => Ok(read?),
+        None => Err(ArchiveError::Missing { file: sealed.file.clone() }),
+    }
+}
+
+/// Checks the bytes of a segment that another node sealed, and writes its file.
+#[cfg(feature = "cluster")]
+pub(crate) fn receive(dir: &Path, sealed: &Sealed, behind: Anchor, bytes: &[u8]) -> Result<(), ArchiveError> {
+    let folder = dir.join(FOLDER_ARCHIVE);
+    data_dir::make_dir(&folder)?;
+    let failed = |source: RowsError| ArchiveError::File { file: sealed.file.clone(), source };
+    let place = |header: &Header| Anchor { at: Seq(header.behind), hash: header.hash };
+    let (header, mut rows) = RowReader::begin(bytes, MAGIC, place).map_err(failed)?;
+    while rows.next().map_err(failed)?.is_some() {}
+    if (place(&header), rows.reached().end) != (behind, sealed.end()) {
+        return Err(ArchiveError::Other { file: sealed.file.clone() });
+    }
+    Ok(data_dir::replace(&folder.join(&sealed.file), &[bytes])?)
+}
+
 fn draft(path: &Path) -> PathBuf {
     path.with_added_extension(DRAFT)
 }
@@ -298,7 +331,7 @@ impl Archive for SqliteArchive {
 }
 
 /// Returns the hash of the row that ends at `last`.
-fn hash_at(db: &Connection, last: Seq) -> rusqlite::Result<Option<Hash>> {
+pub(crate) fn hash_at(db: &Connection, last: Seq) -> rusqlite::Result<Option<Hash>> {
     let sql = "SELECT hash FROM log WHERE first_seq = (SELECT max(first_seq) FROM log WHERE first_seq <= ?1)
                AND first_seq + count - 1 = ?1";
     db.query_row(sql, [last.0.cast_signed()], |row| row.get(0)).optional()

@@ -13,6 +13,8 @@ mod index;
 #[cfg(test)]
 mod jetstream;
 #[cfg(test)]
+mod jetstream_archive;
+#[cfg(test)]
 mod jetstream_faults;
 #[cfg(test)]
 mod nats_server;

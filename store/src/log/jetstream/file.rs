@@ -7,16 +7,19 @@ use std::sync::Arc;
 
 use lastword_proto::Seq;
 use rusqlite::{Connection, OptionalExtension as _};
+use serde::{Deserialize, Serialize};
 
+use super::archive::Start;
 use super::record::StoredRow;
 use crate::data_dir::{self, DirLock, FILE_BASE, FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_SNAPSHOT, FOLDER_ARCHIVE};
 use crate::log::chain::Hash;
-use crate::log::snapshot::SnapshotFile;
+use crate::log::snapshot::{self, SnapshotFile};
 use crate::log::sqlite::{self};
-use crate::log::sqlite_archive::SqliteArchive;
+use crate::log::sqlite_archive::{self, SqliteArchive};
 use crate::log::sqlite_reader::SqliteReader;
-use crate::log::{Archive, LogReader, OpenError, Snapshots};
+use crate::log::{LogReader, OpenError, Snapshots};
 use crate::pool::Pool;
+use crate::rows::RowsError;
 
 /// Bytes in the WAL that trigger a checkpoint, the only time at which a mirror syncs.
 const CHECKPOINT_BYTES: usize = 8 << 20;
@@ -33,7 +36,18 @@ CREATE TABLE IF NOT EXISTS mirror (
   batch INTEGER NOT NULL,
   -- The sequence of the last message that brought a row; 0 before the first.
   row_at INTEGER NOT NULL
+) STRICT;
+-- Places of the stream from behind which a node can read on.
+CREATE TABLE IF NOT EXISTS marks (
+  at INTEGER PRIMARY KEY,
+  epoch INTEGER NOT NULL,
+  batch INTEGER NOT NULL,
+  last_seq INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  row_epoch INTEGER NOT NULL
 ) STRICT;";
+/// The messages between two marks.
+const MARK_EVERY: u64 = 64;
 
 /// How far of which stream is in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,12 +59,43 @@ pub(crate) struct Applied {
     pub(crate) row_at: u64,
 }
 
+/// A place of the stream between two commits, and the end of the log there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// The sequence of the last message before it.
+    pub(crate) at: u64,
+    /// The epoch in force, and the number of its last commit.
+    pub(crate) epoch: u64,
+    pub(crate) batch: u64,
+    /// The position of the last entry, the hash and the epoch of its row.
+    pub(crate) last: Seq,
+    pub(crate) hash: Hash,
+    pub(crate) row_epoch: u64,
+}
+
+impl Mark {
+    const fn end(&self) -> End {
+        End { last: self.last, hash: self.hash, epoch: self.row_epoch }
+    }
+
+    fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
+        let Self { at, epoch, batch, last, hash, row_epoch } = self;
+        let [at, epoch, batch, last, row_epoch] = [*at, *epoch, *batch, last.0, *row_epoch].map(u64::cast_signed);
+        let mut statement = db.prepare_cached("INSERT OR REPLACE INTO marks VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        statement.execute((at, epoch, batch, last, hash.as_slice(), row_epoch)).map(|_| ())
+    }
+}
+
 /// The file of a mirror, open for writing. It has the lock of its directory.
 pub(crate) struct MirrorFile {
     lock: DirLock,
     db: Connection,
     readers: Pool,
     wal_bytes: usize,
+    /// The last position in the archive when it was opened, or left the log since.
+    behind: Seq,
+    /// The sequence of the newest mark.
+    marked: u64,
 }
 
 /// The end of a mirror's rows.
@@ -73,7 +118,7 @@ impl MirrorFile {
             return Err(own_log(dir));
         }
         match open_database(dir) {
-            Ok((db, applied, end)) => Ok((Self::over(lock, db), applied, end)),
+            Ok((db, applied, end)) => Self::over(lock, db).map(|file| (file, applied, end)),
             // It is a cache: what is damaged is fetched again.
             Err(OpenError::NotALog { .. } | OpenError::DamagedEnd { .. }) => Self::anew(lock),
             Err(error) => Err(error),
@@ -91,24 +136,85 @@ impl MirrorFile {
         let dir = lock.dir().to_owned();
         move_aside(&dir).map_err(|error| OpenError::io(&dir, &error))?;
         let (db, applied, end) = open_database(&dir)?;
-        Ok((Self::over(lock, db), applied, end))
+        Self::over(lock, db).map(|file| (file, applied, end))
     }
 
-    fn over(lock: DirLock, db: Connection) -> Self {
-        let readers = Pool::new(lock.dir().join(FILE_DATABASE));
-        Self { lock, db, readers, wal_bytes: CHECKPOINT_BYTES }
+    fn over(lock: DirLock, db: Connection) -> Result<Self, OpenError> {
+        let path = lock.dir().join(FILE_DATABASE);
+        let unopened = |error: rusqlite::Error| sqlite::unopened(&path, &error);
+        let behind = sqlite_archive::behind(&db).map_err(unopened)?.at;
+        let marked = "SELECT ifnull(max(at), 0) FROM marks";
+        let marked: i64 = db.query_row(marked, [], |row| row.get(0)).map_err(unopened)?;
+        let readers = Pool::new(path);
+        Ok(Self { lock, db, readers, wal_bytes: CHECKPOINT_BYTES, behind, marked: marked.cast_unsigned() })
     }
 
-    /// Writes rows, and how far of the stream is in the file then, in one transaction.
-    pub(crate) fn apply<'a>(
-        &mut self,
-        rows: impl IntoIterator<Item = &'a StoredRow>,
-        applied: &Applied,
-    ) -> rusqlite::Result<()> {
+    /// Begins an empty mirror where a start says.
+    pub(crate) fn begin(mut self, start: &Start) -> Result<(Self, Applied, End), OpenError> {
+        let path = self.dir().join(FILE_BASE);
+        data_dir::replace(&path, &[&start.base]).map_err(|error| OpenError::io(&path, &error))?;
+        let mark = start.mark;
+        let (stream_id, at, epoch, batch) = (start.stream_id.clone(), mark.at, mark.epoch, mark.batch);
+        let applied = Applied { stream_id, at, epoch, batch, row_at: 0 };
+        let begun = self.transaction(|db| {
+            start.segments.iter().try_for_each(|sealed| sealed.insert(db))?;
+            mark.insert(db)?;
+            note(db, &applied)
+        });
+        begun.map_err(|error| sqlite::unopened(&path, &error))?;
+        (self.behind, self.marked) = (start.end(), mark.at);
+        Ok((self, applied, mark.end()))
+    }
+
+    /// Lets go of the rows that a start has in its segments, if the mirror agrees with it and has all up to its base.
+    pub(crate) fn let_go(&mut self, start: &Start) -> Result<(), RowsError> {
+        let Some(last) = start.segments.last() else { return Ok(()) };
+        let (end, _) = sqlite::tail(&self.db)?;
+        let agrees = sqlite_archive::hash_at(&self.db, Seq(last.last))? == Some(last.hash);
+        // The last row stays: it is what the mirror's end is compared by.
+        if !agrees || end <= Seq(last.last) {
+            return Ok(());
+        }
+        data_dir::replace(&self.dir().join(FILE_BASE), &[&start.base])?;
+        self.transaction(|db| {
+            db.execute("DELETE FROM segments", [])?;
+            start.segments.iter().try_for_each(|sealed| sealed.insert(db))?;
+            db.execute("DELETE FROM log WHERE first_seq <= ?1", [last.last.cast_signed()])?;
+            remove_marks(db, start.mark.at)
+        })?;
+        self.behind = Seq(last.last);
+        Ok(())
+    }
+
+    fn transaction(&mut self, change: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        change(&transaction)?;
+        transaction.commit()
+    }
+
+    /// The position of the base; 0 without one.
+    pub(crate) fn base_at(&self) -> Seq {
+        snapshot::position(self.dir(), FILE_BASE).unwrap_or(Seq(0))
+    }
+
+    /// The last position in the archive.
+    pub(crate) const fn behind(&self) -> Seq {
+        self.behind
+    }
+
+    /// Writes rows, and how far of the stream is in the file then, in one transaction. `mark` is the same place.
+    pub(crate) fn apply(&mut self, rows: &[StoredRow], applied: &Applied, mark: &Mark) -> rusqlite::Result<()> {
+        // Before the end of the archive nothing is written: a mirror that is opened there begins at the start's mark.
+        if mark.last <= self.behind {
+            return Ok(());
+        }
         self.db.execute_batch("BEGIN IMMEDIATE")?;
-        let written = self.write(rows, applied).and_then(|bytes| self.db.execute_batch("COMMIT").map(|()| bytes));
+        let marks = mark.at >= self.marked + MARK_EVERY;
+        let written = self.write(rows, applied, marks.then_some(mark));
+        let written = written.and_then(|bytes| self.db.execute_batch("COMMIT").map(|()| bytes));
         match written {
             Ok(bytes) => {
+                self.marked = if marks { mark.at } else { self.marked };
                 self.wal_bytes += bytes;
                 self.checkpoint()
             }
@@ -120,23 +226,15 @@ impl MirrorFile {
         }
     }
 
-    fn write<'a>(&self, rows: impl IntoIterator<Item = &'a StoredRow>, applied: &Applied) -> rusqlite::Result<usize> {
+    fn write(&self, rows: &[StoredRow], applied: &Applied, mark: Option<&Mark>) -> rusqlite::Result<usize> {
         let mut bytes = 2 * sqlite::PAGE_BYTES;
-        for row in rows {
+        // Those before are in the archive: a start's mark may be a little before the end of its segments.
+        for row in rows.iter().filter(|row| row.first > self.behind) {
             sqlite::insert(&self.db, row.row(), &row.hash)?;
             bytes += row.blob.len() + sqlite::PAGE_BYTES;
         }
-        let [at, epoch, batch, row_at] =
-            [applied.at, applied.epoch, applied.batch, applied.row_at].map(u64::cast_signed);
-        self.db.prepare_cached("INSERT OR REPLACE INTO mirror VALUES (1, ?1, ?2, ?3, ?4, ?5)")?.execute((
-            &applied.stream_id,
-            at,
-            epoch,
-            batch,
-            row_at,
-        ))?;
-        // What a backup of the mirror carries.
-        self.db.prepare_cached("UPDATE leader SET epoch = ?1 WHERE epoch <> ?1")?.execute([epoch])?;
+        note(&self.db, applied)?;
+        mark.map_or(Ok(()), |mark| mark.insert(&self.db))?;
         Ok(bytes)
     }
 
@@ -152,8 +250,12 @@ impl MirrorFile {
         Arc::new(SqliteReader::new(self.readers.clone()))
     }
 
-    pub(crate) fn archive(&self) -> Arc<dyn Archive> {
-        Arc::new(SqliteArchive::new(self.lock.dir(), self.readers.clone()))
+    pub(crate) fn archive(&self) -> SqliteArchive {
+        SqliteArchive::new(self.lock.dir(), self.readers.clone())
+    }
+
+    pub(crate) fn readers(&self) -> Pool {
+        self.readers.clone()
     }
 
     pub(crate) fn snapshots(&self) -> Arc<dyn Snapshots> {
@@ -164,6 +266,36 @@ impl MirrorFile {
     pub(crate) fn dir(&self) -> &Path {
         self.lock.dir()
     }
+}
+
+/// Writes how far of the stream is in the file.
+fn note(db: &Connection, applied: &Applied) -> rusqlite::Result<()> {
+    let [at, epoch, batch, row_at] = [applied.at, applied.epoch, applied.batch, applied.row_at].map(u64::cast_signed);
+    let mut statement = db.prepare_cached("INSERT OR REPLACE INTO mirror VALUES (1, ?1, ?2, ?3, ?4, ?5)")?;
+    statement.execute((&applied.stream_id, at, epoch, batch, row_at))?;
+    // What a backup of the mirror carries.
+    db.prepare_cached("UPDATE leader SET epoch = ?1 WHERE epoch <> ?1")?.execute([epoch])?;
+    Ok(())
+}
+
+/// Returns the newest mark that isn't behind `end`.
+pub(crate) fn newest_mark(db: &Connection, end: Seq) -> rusqlite::Result<Option<Mark>> {
+    mark_where(db, "last_seq <= ?1 ORDER BY at DESC", end.0)
+}
+
+fn mark_where(db: &Connection, condition: &str, value: u64) -> rusqlite::Result<Option<Mark>> {
+    let sql = format!("SELECT at, epoch, batch, last_seq, hash, row_epoch FROM marks WHERE {condition} LIMIT 1");
+    let read = |row: &rusqlite::Row<'_>| {
+        let [at, epoch, batch, last, row_epoch] =
+            [row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(5)?].map(i64::cast_unsigned);
+        Ok(Mark { at, epoch, batch, last: Seq(last), hash: row.get(4)?, row_epoch })
+    };
+    db.prepare_cached(&sql)?.query_row([value.cast_signed()], read).optional()
+}
+
+/// Removes the marks before a message.
+pub(crate) fn remove_marks(db: &Connection, before: u64) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM marks WHERE at < ?1", [before.cast_signed()]).map(|_| ())
 }
 
 /// The refusal of a directory with a log that no stream has.
@@ -194,8 +326,10 @@ fn open_database(dir: &Path) -> Result<(Connection, Applied, End), OpenError> {
     let applied = applied(&db).map_err(unopened)?;
     let epoch = "SELECT epoch FROM log ORDER BY first_seq DESC LIMIT 1";
     let epoch: Option<i64> = db.query_row(epoch, [], |row| row.get(0)).optional().map_err(unopened)?;
+    // Without rows it begins where a start said.
+    let begun = if epoch.is_none() { mark_where(&db, "at = ?1", applied.at).map_err(unopened)? } else { None };
     let end = End { last, hash, epoch: epoch.map_or(0, i64::cast_unsigned) };
-    Ok((db, applied, end))
+    Ok((db, applied, begun.map_or(end, |mark| mark.end())))
 }
 
 fn applied(db: &Connection) -> rusqlite::Result<Applied> {

@@ -219,7 +219,7 @@ impl Log for JetStreamLog {
     }
 
     fn archive(&self) -> Arc<dyn Archive> {
-        self.mirror.file.archive()
+        self.mirror.archive()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

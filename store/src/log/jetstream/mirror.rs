@@ -8,11 +8,13 @@ use async_nats::jetstream::consumer::push::Ordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lastword_proto::{Entry, Seq};
 
-use super::file::{Applied, End, MirrorFile};
+use super::archive::{Bucket, FetchError, SharedArchive};
+use super::file::{Applied, End, Mark, MirrorFile};
 use super::leader::{JetStreamLog, Lease};
 use super::nats::{Expect, Extent, Nats, NatsError, Place, Refused, Stored};
 use super::record::{EpochStart, Head, StoredRow};
 use super::tail::{Damaged, Step, Subject, Tail};
+use crate::log::sqlite_archive::Sealed;
 use crate::log::{AppendError, Archive, Log, LogReader, OpenError, Snapshots};
 
 /// The wait for the next message of a gap.
@@ -61,6 +63,14 @@ pub enum MirrorError {
         at: u64,
         /// What is wrong with it.
         problem: String,
+    },
+    /// What follows left the stream for the archive. Open the mirror again: it begins anew from there.
+    #[error("message {at} of the stream of {workspace} is in its archive: the mirror begins anew from there")]
+    Archived {
+        /// The workspace.
+        workspace: String,
+        /// The sequence of the message.
+        at: u64,
     },
     /// The mirror can't be written. Open it again once its disk is fine.
     #[error("the mirror {place} can't be written: {reason}")]
@@ -126,15 +136,46 @@ impl Mirror {
             let problem = format!("ends at message {}, and the mirror has message {}", extent.last, applied.at);
             return Err(lost(&place, dir, problem));
         }
+        let bucket = if extent.purged { Bucket::open(nats, &place).await? } else { None };
+        if let Some(bucket) = bucket {
+            (file, applied, end) = catch_up(&bucket, (file, applied, end), &extent).await?;
+        }
         compare(nats, &place, (&applied, &end), dir).await?;
         let End { last, hash, epoch: row_epoch } = end;
         let Applied { at, epoch, batch, row_at, .. } = applied;
         let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };
         let (stream_id, lag) = (extent.created, extent.last - at);
         let nats = nats.clone();
-        let inner =
+        let mut inner =
             Inner { nats, place, file, tail, stream_id, row_at, lag, news: None, unreturned: Vec::new(), failed: None };
+        // The base that it began with is of a later position: a replay needs what is before that, too.
+        let base_at = inner.file.base_at();
+        inner.read_to(base_at, &mut Vec::new()).await?;
         Ok(Self(Box::new(inner)))
+    }
+
+    /// Lets go of what left the stream, if the mirror has it still. Returns the first position in the mirror then.
+    ///
+    /// # Errors
+    /// [`MirrorError::Nats`] and [`MirrorError::File`]; repeat it later.
+    pub async fn let_go(&mut self) -> Result<Seq, MirrorError> {
+        let inner = &mut *self.0;
+        if let Some(bucket) = Bucket::open(&inner.nats, &inner.place).await? {
+            let starts = bucket.starts().await?;
+            let is_news = starts.first().is_some_and(|newest| newest.end > inner.file.behind());
+            if is_news
+                && let Some(start) = bucket.newest(&starts, &inner.stream_id).await?
+                && let Some(base_at) = start.base_at()
+            {
+                fetch(&bucket, &inner.file, &start.segments).await?;
+                let mut read = std::mem::take(&mut inner.unreturned);
+                let reached = inner.read_to(base_at, &mut read).await;
+                inner.unreturned = read;
+                reached?;
+                inner.file.let_go(&start).map_err(|error| unwritten(&inner.file, &error))?;
+            }
+        }
+        Ok(Seq(inner.file.behind().0 + 1))
     }
 
     /// Waits for messages of the stream, applies them, and returns the entries that they brought, in order; none if they
@@ -180,7 +221,7 @@ impl Mirror {
     /// Returns the archive of the mirror for other threads.
     #[must_use]
     pub fn archive(&self) -> Arc<dyn Archive> {
-        self.0.file.archive()
+        self.0.archive()
     }
 
     /// Returns the snapshots beside the mirror for other threads.
@@ -261,17 +302,49 @@ impl Inner {
         }
     }
 
+    /// Reads and applies messages until the mirror has the entry at `at`; adds their entries to `read`.
+    async fn read_to(&mut self, at: Seq, read: &mut Vec<(Seq, Entry)>) -> Result<(), MirrorError> {
+        while self.tail.last < at {
+            let advanced = tokio::time::timeout(NEWS_MAX, self.advance()).await;
+            let late = |_| NatsError::Unavailable { reason: "no message came".to_owned() };
+            read.extend(advanced.map_err(late)??);
+        }
+        Ok(())
+    }
+
     /// Finds out whether the stream lacks a message, or only the consumer did.
     async fn fill(&mut self, next: u64) -> Result<(), MirrorError> {
         self.news = None;
         let wanted = self.tail.at + 1;
         match self.nats.message(&self.place, wanted).await? {
             Some(_) => Ok(()),
+            None if self.is_archived(wanted).await? => {
+                let failed = MirrorError::Archived { workspace: self.place.workspace.clone(), at: wanted };
+                self.failed = Some(failed.clone());
+                Err(failed)
+            }
             None => {
                 let problem = format!("it isn't in the stream, and message {next} is");
                 Err(self.damaged(Damaged { at: wanted, problem }))
             }
         }
+    }
+
+    async fn is_archived(&self, at: u64) -> Result<bool, NatsError> {
+        let Some(bucket) = Bucket::open(&self.nats, &self.place).await? else { return Ok(false) };
+        Ok(bucket.starts().await?.iter().any(|start| start.mark >= at))
+    }
+
+    pub(super) fn archive(&self) -> Arc<dyn Archive> {
+        Arc::new(SharedArchive {
+            local: self.file.archive(),
+            nats: self.nats.clone(),
+            place: self.place.clone(),
+            stream_id: self.stream_id.clone(),
+            dir: self.file.dir().to_owned(),
+            readers: self.file.readers(),
+            one: std::sync::Mutex::default(),
+        })
     }
 
     pub(super) fn usable(&self) -> Result<(), MirrorError> {
@@ -333,12 +406,11 @@ impl Inner {
 
     /// Writes rows and how far of the stream was read.
     pub(super) fn store(&mut self, rows: &[StoredRow]) -> Result<(), MirrorError> {
-        let Tail { epoch, batch, .. } = self.tail;
+        let Tail { epoch, batch, last, hash, row_epoch, .. } = self.tail;
         let (stream_id, at) = (self.stream_id.clone(), self.tail.settled());
         let applied = Applied { stream_id, at, epoch, batch, row_at: self.row_at };
-        self.file.apply(rows, &applied).map_err(|error| {
-            let place = self.file.dir().display().to_string();
-            let failed = MirrorError::File { place, reason: error.to_string() };
+        self.file.apply(rows, &applied, &Mark { at, epoch, batch, last, hash, row_epoch }).map_err(|error| {
+            let failed = unwritten(&self.file, &error);
             self.failed = Some(failed.clone());
             failed
         })
@@ -465,6 +537,39 @@ pub(super) async fn claim(nats: &Nats, place: &Place, start: &EpochStart, lease:
     }
 }
 
+fn unwritten(file: &MirrorFile, error: &dyn std::error::Error) -> MirrorError {
+    MirrorError::File { place: file.dir().display().to_string(), reason: error.to_string() }
+}
+
+async fn fetch(bucket: &Bucket, file: &MirrorFile, segments: &[Sealed]) -> Result<(), MirrorError> {
+    bucket.fetch(file.dir(), segments).await.map_err(|error| match error {
+        FetchError::Nats(error) => error.into(),
+        FetchError::File(error) => unwritten(file, &error),
+    })
+}
+
+/// Begins the mirror anew from the archive if the stream no longer has what follows its end.
+async fn catch_up(
+    bucket: &Bucket,
+    (mut file, mut applied, mut end): (MirrorFile, Applied, End),
+    extent: &Extent,
+) -> Result<(MirrorFile, Applied, End), MirrorError> {
+    let starts = bucket.starts().await?;
+    // Only up to the mark of the older start was anything purged.
+    let purged = starts.get(1).map_or(0, |older| older.mark);
+    let compared = if applied.row_at == 0 { applied.at } else { applied.row_at };
+    if compared > purged || applied.at == purged {
+        return Ok((file, applied, end));
+    }
+    let Some(start) = bucket.newest(&starts, &extent.created).await? else { return Ok((file, applied, end)) };
+    if applied != Applied::default() {
+        (file, ..) = file.replace()?;
+    }
+    fetch(bucket, &file, &start.segments).await?;
+    (file, applied, end) = file.begin(&start)?;
+    Ok((file, applied, end))
+}
+
 fn lost(place: &Place, dir: &Path, problem: String) -> MirrorError {
     MirrorError::Lost { workspace: place.workspace.clone(), place: dir.display().to_string(), problem }
 }
@@ -492,11 +597,12 @@ async fn supersedes(nats: &Nats, place: &Place, extent: &Extent, last: Seq, dir:
 async fn compare(nats: &Nats, place: &Place, (applied, end): (&Applied, &End), dir: &Path) -> Result<(), MirrorError> {
     let fails =
         |at: u64, problem: String| Err(MirrorError::Damaged { workspace: place.workspace.clone(), at, problem });
-    if applied.at > 0 && applied.at != applied.row_at && nats.message(place, applied.at).await?.is_none() {
-        return fails(applied.at, "it isn't in the stream any more".to_owned());
-    }
+    // Without a row there is nothing to compare: it began where a start said, or has only starts of epochs.
     if applied.row_at == 0 {
         return Ok(());
+    }
+    if applied.at != applied.row_at && nats.message(place, applied.at).await?.is_none() {
+        return fails(applied.at, "it isn't in the stream any more".to_owned());
     }
     let Some(message) = nats.message(place, applied.row_at).await? else {
         return fails(applied.row_at, "it isn't in the stream any more".to_owned());

@@ -8,12 +8,13 @@ use futures_util::StreamExt as _;
 use lastword_proto::Seq;
 use rusqlite::Connection;
 
+use super::archive::{Bucket, FetchError, Start};
 use super::leader::{Lease, Publisher};
 use super::mirror::{claim, retry};
 use super::nats::{Nats, NatsError, Place};
 use super::record::{EpochStart, PART_BYTES_MAX, StoredRow};
 use super::tail::{Commit, Step, Tail};
-use crate::data_dir::FILE_DATABASE;
+use crate::data_dir::{self, FILE_BASE, FILE_DATABASE};
 use crate::log::sqlite::{self, SqliteLog};
 use crate::log::verify::Anchor;
 use crate::log::{AppendError, Log as _, OpenError, ReadError};
@@ -204,9 +205,15 @@ pub async fn move_out(
     sqlite::configure(&db)?;
     // One transaction: a copy that is interrupted leaves an empty log, not a short one.
     let writing = db.transaction()?;
-    let (mut rows, mut tail) = (0, Tail::default());
+    let (mut rows, mut tail, mut behind) = (0, Tail::default(), Seq(0));
+    let start = archived(nats, &place, dir).await?;
+    if let Some(start) = &start {
+        start.segments.iter().try_for_each(|sealed| sealed.insert(&writing))?;
+        (tail, behind) = (Tail::from_mark(&start.mark), start.end());
+    }
     read(nats, &place, &mut tail, last, &Patience::default(), &mut |commit| {
-        for row in &commit.rows {
+        // A start's mark may be a little before the end of its segments.
+        for row in commit.rows.iter().filter(|row| row.first > behind) {
             sqlite::insert(&writing, row.row(), &row.hash)?;
             rows += 1;
             progress(row.last());
@@ -215,12 +222,28 @@ pub async fn move_out(
     })
     .await?;
     writing.execute("UPDATE leader SET epoch = ?1", [tail.epoch.cast_signed()])?;
+    if let Some(start) = start {
+        let path = dir.join(FILE_BASE);
+        data_dir::replace(&path, &[&start.base]).map_err(|error| OpenError::io(&path, &error))?;
+    }
     writing.commit()?;
     drop((db, log));
     // Opening it checks its end, and notes and syncs its head.
     let end = Anchor { at: tail.last, hash: tail.hash };
     let written = SqliteLog::open(dir)?.reader().last()?;
     if written == end.at { Ok(Moved { rows, end }) } else { Err(MoveError::Log("it ends elsewhere".to_owned())) }
+}
+
+/// Fetches what left a stream into the archive of a data directory.
+async fn archived(nats: &Nats, place: &Place, dir: &Path) -> Result<Option<Start>, MoveError> {
+    let Some(bucket) = Bucket::open(nats, place).await? else { return Ok(None) };
+    let extent = nats.extent(place).await?;
+    let Some(start) = bucket.newest(&bucket.starts().await?, &extent.created).await? else { return Ok(None) };
+    bucket.fetch(dir, &start.segments).await.map_err(|error| match error {
+        FetchError::Nats(error) => error.into(),
+        FetchError::File(error) => MoveError::Log(error.to_string()),
+    })?;
+    Ok(Some(start))
 }
 
 /// Returns the newest start of an epoch.

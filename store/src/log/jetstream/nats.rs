@@ -188,6 +188,8 @@ pub(crate) struct Extent {
     pub(crate) first: u64,
     /// The sequence of its last message; 0 for an empty one.
     pub(crate) last: u64,
+    /// Whether messages left it for the archive.
+    pub(crate) purged: bool,
 }
 
 /// What a publish expects of the stream.
@@ -329,7 +331,21 @@ impl Nats {
         let info = self.info(place).await?;
         check(&info.config, place)?;
         let (first, last) = (info.state.first_sequence, info.state.last_sequence);
-        Ok(Extent { created: info.created.to_string(), first, last })
+        Ok(Extent { created: info.created.to_string(), first, last, purged: info.state.messages < last })
+    }
+
+    /// Returns the number of servers on which the workspace's stream is stored.
+    pub(crate) async fn replicas(&self, place: &Place) -> Result<usize, NatsError> {
+        Ok(self.info(place).await?.config.num_replicas)
+    }
+
+    /// Removes the parts of commits up to the message `upto`. Starts of epochs stay.
+    pub(crate) async fn purge(&self, place: &Place, upto: u64) -> Result<(), NatsError> {
+        let unavailable = |reason: String| NatsError::Unavailable { reason };
+        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = stream.map_err(|error| unavailable(error.to_string()))?;
+        let purged = stream.purge().filter(&place.log).sequence(upto + 1).await;
+        purged.map(|_| ()).map_err(|error| unavailable(error.to_string()))
     }
 
     /// Returns a message, as the stream's leader has it; `None` if it has none there.

@@ -2,6 +2,7 @@
 
 use lastword_proto::{Entry, Seq};
 
+use super::file::Mark;
 use super::record::{self, EpochStart, Head, StoredRow};
 use crate::log::chain::{GENESIS, Hash};
 use crate::log::frame;
@@ -84,6 +85,12 @@ impl Default for Tail {
 }
 
 impl Tail {
+    /// The place of a mark.
+    pub(crate) fn from_mark(mark: &Mark) -> Self {
+        let Mark { at, epoch, batch, last, hash, row_epoch } = *mark;
+        Self { at, epoch, batch, last, hash, row_epoch, ..Self::default() }
+    }
+
     /// Reads the next message.
     ///
     /// # Errors
