@@ -169,7 +169,12 @@ pub fn opencode_config(before: Option<&str>, asks: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+    use crate::settings::{Input, Restart, UsageSource};
+    use crate::usage::Prices;
 
     fn of(line: &str) -> Option<(Program, usize)> {
         let mut words = line.split(' ').map(ToOwned::to_owned);
@@ -184,6 +189,49 @@ mod tests {
         assert_eq!(of("node /x/node_modules/@zed-industries/codex-acp/bin/codex-acp.js"), Some((Program::CodexAcp, 1)));
         assert_eq!(of("opencode acp"), Some((Program::Opencode, 0)));
         assert_eq!(of("my-agent claude"), None, "a word among the arguments of another program is no launch");
+    }
+
+    /// Returns the settings for a command line as they are when the program starts.
+    fn prepared(driver: Driver, line: &str) -> Settings {
+        let mut words = line.split(' ').map(ToOwned::to_owned);
+        let mut settings = Settings {
+            driver,
+            program: words.next().unwrap().into(),
+            args: words.collect(),
+            env: BTreeMap::new(),
+            cwd: ".".into(),
+            input: Input::Prompt,
+            usage: UsageSource::Program,
+            prices: Prices::default(),
+            concurrency: 1,
+            deadline: Duration::ZERO,
+            grace: Duration::ZERO,
+            progress: Duration::ZERO,
+            restart: Restart::Never,
+            backoff: Duration::ZERO,
+            allow: Vec::new(),
+            unheld: true,
+            lastword: "lastword".into(),
+        };
+        prepare(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn a_program_under_run_gets_no_channel_past_the_broker_also_unheld() {
+        let claude = prepared(Driver::Command, "npx claude -p").args;
+        let denied = "--disallowedTools=ListAgents,SendMessage,CronCreate,ScheduleWakeup";
+        assert_eq!(claude, ["claude", denied, r#"--settings={"crossSessionInbound":"refuse"}"#, "-p"]);
+        let meta = Program::ClaudeAcp.session_meta(true).unwrap();
+        let options = &meta["claudeCode"]["options"];
+        assert_eq!(options["disallowedTools"], json!(CLAUDE_CHANNELS));
+        assert_eq!(options["settings"]["crossSessionInbound"], "refuse");
+        assert_eq!(prepared(Driver::Command, "codex exec").args, ["--disable", "multi_agent", "exec"]);
+        assert_eq!(prepared(Driver::Acp, "codex-acp").args, ["-c", "features.multi_agent=false"]);
+        for (driver, line) in [(Driver::Command, "opencode run"), (Driver::Acp, "opencode acp")] {
+            let config = &prepared(driver, line).env[OPENCODE_CONFIG];
+            assert_eq!(serde_json::from_str::<Value>(config).unwrap()["permission"]["task"], "deny");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword_proto::Input;
@@ -18,6 +18,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// whichever is smaller.
 const LOW_SHARE: u64 = 16;
 const LOW_BYTES_MAX: u64 = 64 << 20;
+/// A warning comes at this many times the watermark, before anything is refused, and again after twice as much was free.
+const WARN_TIMES: u64 = 4;
 /// The reserve is at most one part in this many of that watermark.
 const RESERVE_SHARE: u64 = 4;
 /// A smaller reserve is useless, because an append writes several pages.
@@ -74,6 +76,10 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
 pub(crate) struct Disk {
     dir: Option<PathBuf>,
     space: AtomicU8,
+    /// Whether a warning came that it gets scarce.
+    warned: AtomicBool,
+    /// The free bytes at the last check.
+    free: AtomicU64,
     /// The number of batches that found no room, even in the reserve where they may use it.
     lost: AtomicU64,
 }
@@ -96,6 +102,11 @@ impl Bytes {
     const fn low(self) -> u64 {
         let share = self.size / LOW_SHARE;
         if share < LOW_BYTES_MAX { share } else { LOW_BYTES_MAX }
+    }
+
+    /// Returns whether it gets scarce, which is warned of once.
+    const fn is_scarce(self, warned: bool) -> bool {
+        self.free < self.low() * if warned { 2 * WARN_TIMES } else { WARN_TIMES }
     }
 
     /// Returns the state after a check. A shortage ends only at twice the watermark, so that it doesn't flicker.
@@ -125,6 +136,11 @@ impl Disk {
             1 => DiskSpace::Low,
             _ => DiskSpace::Full,
         }
+    }
+
+    /// Returns the free bytes at the last check; `None` for a log in memory.
+    pub(crate) fn free(&self) -> Option<u64> {
+        self.dir.as_ref().map(|_| self.free.load(Ordering::Relaxed))
     }
 
     /// Returns how many batches have found no room so far.
@@ -166,6 +182,8 @@ impl Disk {
         match Bytes::of(dir) {
             Ok(bytes) => {
                 let now = bytes.space(before);
+                self.free.store(bytes.free, Ordering::Relaxed);
+                self.warn(dir, bytes);
                 self.set(now);
                 if now == DiskSpace::Enough && !dir.join(FILE_RESERVE).exists() {
                     self.reserve();
@@ -173,6 +191,16 @@ impl Disk {
             }
             Err(error) => tracing::debug!(%error, "the room on the disk is not known"),
         }
+    }
+
+    fn warn(&self, dir: &Path, bytes: Bytes) {
+        let scarce = bytes.is_scarce(self.warned.load(Ordering::Relaxed));
+        if scarce && !self.warned.swap(scarce, Ordering::Relaxed) {
+            let Bytes { free, .. } = bytes;
+            let low = bytes.low();
+            tracing::warn!(dir = %dir.display(), free, low, "the disk gets scarce: below `low` no new work is taken");
+        }
+        self.warned.store(scarce, Ordering::Relaxed);
     }
 
     fn set(&self, now: DiskSpace) {
@@ -228,6 +256,20 @@ mod tests {
         assert_eq!(of(200).space(DiskSpace::Full), DiskSpace::Enough);
         let large = Bytes { size: 1 << 40, free: LOW_BYTES_MAX };
         assert_eq!(large.space(DiskSpace::Enough), DiskSpace::Enough, "the share of a large disk is bounded");
+    }
+
+    #[test]
+    fn a_warning_comes_once_before_anything_is_refused() {
+        let of = |free| Bytes { size: 1_600, free };
+        assert!(of(399).is_scarce(false) && !of(400).is_scarce(false));
+        assert_eq!(of(399).space(DiskSpace::Enough), DiskSpace::Enough);
+        assert!(of(799).is_scarce(true) && !of(800).is_scarce(true), "it isn't repeated while the free space flickers");
+        let (dir, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+        for (free, warned) in [(400, false), (399, true), (700, true), (800, false)] {
+            disk.warn(dir.path(), of(free));
+            assert_eq!(disk.warned.load(Ordering::Relaxed), warned, "{free}");
+        }
+        assert!(Disk::of(dir.path()).free() > Some(0) && disk.free().is_none());
     }
 
     #[test]

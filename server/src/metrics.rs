@@ -141,10 +141,10 @@ impl Metrics {
         }
     }
 
-    /// Formats all counters and gauges. `queue_depth` counts the commands that wait for the broker; `clock_ms` is the
-    /// wall clock's time minus the broker's.
+    /// Formats all counters and gauges. `queue_depth` counts the commands that wait for the broker; `disk` has
+    /// the free bytes of the data directory; `clock_ms` is the wall clock's time minus the broker's.
     #[must_use]
-    pub fn text(&self, (queue_depth, agents, disk): (usize, usize, DiskSpace), clock_ms: i64) -> String {
+    pub fn text(&self, (queue_depth, agents, disk): (usize, usize, (DiskSpace, Option<u64>)), clock_ms: i64) -> String {
         let mut out = String::new();
         let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
             // Writing to a string can't fail.
@@ -157,7 +157,10 @@ impl Metrics {
         simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
         simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
         let shortage = "Room on the disk: 0 enough, 1 low (no new work is taken), 2 full (only controls are taken).";
-        simple("lastword_disk_shortage", "gauge", shortage, disk as u64);
+        simple("lastword_disk_shortage", "gauge", shortage, disk.0 as u64);
+        if let Some(free) = disk.1 {
+            simple("lastword_disk_free_bytes", "gauge", "Free room on the disk of the data directory.", free);
+        }
         clock(clock_ms, &mut out);
         self.refusals(&mut out);
         self.stalls(&mut out);
@@ -250,8 +253,9 @@ mod tests {
         metrics.append(Duration::from_micros(300));
         metrics.append(Duration::from_secs(3));
         metrics.refuse(Code::HopCap);
-        let text = metrics.text((0, 0, DiskSpace::Low), -61_000);
+        let text = metrics.text((0, 0, (DiskSpace::Low, Some(9))), -61_000);
         assert!(text.contains("lastword_disk_shortage 1\n"), "{text}");
+        assert!(text.contains("lastword_disk_free_bytes 9\n"), "{text}");
         assert!(text.contains("lastword_clock_difference_seconds -61\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_bucket{le=\"0.0005\"} 1\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");

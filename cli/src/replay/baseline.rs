@@ -9,8 +9,9 @@ pub(crate) enum Baseline {
     Messages(usize),
     /// When a speaker says the same three times in a row, whatever others say in between.
     Identical,
-    /// When two messages alternate three times: the shortest of the patterns by which OpenHands' stuck detector ends a run,
-    /// read as messages. Its monologues can't occur, because two messages of one speaker in a row are one.
+    /// When two messages alternate three times, or two such pairs do: patterns by which OpenHands' stuck detector ends a
+    /// run, read as messages. Its monologues can't occur, because two messages of one speaker in a row are one; which
+    /// answers are errors, no recording says.
     Alternating,
 }
 
@@ -39,7 +40,12 @@ fn identical(said: &[Said]) -> bool {
 
 fn alternates(said: &[Said]) -> bool {
     let same = |one: &Said, other: &Said| one.from == other.from && one.text.trim() == other.text.trim();
-    said.len() >= 6 && said[said.len() - 6..].windows(3).all(|three| same(&three[0], &three[2]))
+    // Three times a period of two or four messages.
+    let repeats = |period: usize| {
+        let last = said.len().checked_sub(3 * period).map(|from| &said[from..]);
+        last.is_some_and(|last| last.iter().zip(&last[period..]).all(|(one, other)| same(one, other)))
+    };
+    repeats(2) || repeats(4)
 }
 
 #[cfg(test)]
@@ -72,5 +78,8 @@ mod tests {
     fn two_messages_that_alternate_three_times_are_stuck() {
         let said = [("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x")];
         assert_eq!(Baseline::Alternating.cut(&of(&said)), Some(6));
+        assert_eq!(Baseline::Alternating.cut(&of(&said[..5])), None);
+        let pairs: Vec<_> = [("a", "x"), ("b", "1"), ("a", "y"), ("b", "2")].into_iter().cycle().take(13).collect();
+        assert_eq!(Baseline::Alternating.cut(&of(&pairs)), Some(12));
     }
 }

@@ -125,6 +125,8 @@ struct Stage<'a> {
     /// Tokens of everything said so far, which each speaker reads.
     context_tokens: u64,
     refs: u32,
+    /// The conversation in which an agent asks another outside every turn, once there is one.
+    outside: BTreeMap<(String, String), Ref>,
     played: Played,
 }
 
@@ -150,6 +152,7 @@ impl<'a> Stage<'a> {
             sessions: BTreeMap::new(),
             context_tokens: 0,
             refs: 0,
+            outside: BTreeMap::new(),
             played: Played::default(),
         };
         stage.give(Input::Configure(Box::new(limits)));
@@ -364,18 +367,28 @@ impl<'a> Stage<'a> {
         let within = own.filter(|_| !self.is_human(from)).map(|own| own.turn);
         let mut draft = self.draft(MessageType::Request, to, said);
         draft.turn = within;
+        let pair = (from.to_owned(), to.to_owned());
+        let known = self.outside.get(&pair).filter(|_| within.is_none()).cloned();
+        let goes_on = known.is_some();
         draft.reference = match (self.depth, within) {
             (Depth::Delegate, Some(_)) => None,
             (Depth::Task, Some(_)) => Ref::new("T-1").ok(),
-            (Depth::Request, Some(_)) | (_, None) => {
-                self.refs += 1;
-                Ref::new(&format!("T-{}", self.refs)).ok()
-            }
+            (Depth::Request, Some(_)) | (_, None) => known.or_else(|| self.new_ref()),
         };
         let sent = match self.send(from, draft.clone()) {
-            // Outside every turn: it goes on in the conversation that the refusal names.
+            // Outside every turn: it goes on in the conversation that the refusal names. The next request begins with
+            // it, because an agent that knows it isn't refused (F5).
             Err((refusal, _)) if refusal.code == Code::RefConflict && within.is_none() => {
                 draft.reference = refusal.subject.as_deref().and_then(|named| Ref::new(named).ok());
+                if let Some(named) = &draft.reference {
+                    self.outside.insert(pair, named.clone());
+                }
+                self.send(from, draft)
+            }
+            // That conversation has ended.
+            Err((refusal, _)) if refusal.code == Code::RefInUse && goes_on => {
+                self.outside.remove(&pair);
+                draft.reference = self.new_ref();
                 self.send(from, draft)
             }
             sent => sent,
@@ -391,6 +404,11 @@ impl<'a> Stage<'a> {
             }
         }
         Ok(())
+    }
+
+    fn new_ref(&mut self) -> Option<Ref> {
+        self.refs += 1;
+        Ref::new(&format!("T-{}", self.refs)).ok()
     }
 
     fn inform(&mut self, from: &str, to: &str, own: Option<Open>, said: &Said) -> Result<(), (Refusal, Option<Ref>)> {

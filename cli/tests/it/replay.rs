@@ -54,6 +54,22 @@ fn a_loop_is_cut_and_a_review_of_many_rounds_goes_on_in_the_profile_long() {
     assert_eq!(of(0, "loop", "messages"), 26);
 }
 
+/// Outside every turn an agent goes on in the conversation that it began with a colleague: nothing is refused, so
+/// nothing closes for too many refusals (F5).
+#[test]
+fn an_agent_that_asks_a_colleague_again_and_again_outside_every_turn_is_not_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut messages = vec![json!({ "from": "lead", "to": "writer", "text": "An article on clouds, please." })];
+    for n in 0..8 {
+        messages.push(json!({ "from": "checker", "to": "picker", "text": format!("Who speaks next, in round {n}?") }));
+        messages.push(json!({ "from": "picker", "to": "checker", "text": format!("Speaker {n} of the others.") }));
+    }
+    let recorded = json!({ "conversation_id": "picks", "messages": messages }).to_string();
+    fs::write(dir.path().join("picks.jsonl"), recorded).unwrap();
+    let reports = run(dir.path(), &["--json", "replay", "picks.jsonl", "--compare", "long", "--list"]).json();
+    assert_eq!(cuts(&reports["reports"]), [], "{reports}");
+}
+
 #[test]
 fn a_configuration_file_is_compared_and_a_wrong_name_is_refused_with_the_right_ones() {
     let dir = tempfile::tempdir().unwrap();

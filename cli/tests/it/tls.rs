@@ -115,6 +115,17 @@ fn a_certificate_is_renewed_under_an_open_connection_and_a_bad_one_is_not_taken_
 }
 
 #[test]
+fn an_address_beyond_this_machine_is_not_served_without_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7171"] {
+        let refused = run(dir.path(), &["serve", "--listen", address]);
+        assert!(refused.code == 2 && refused.stderr.contains("has no TLS"), "{address}: {refused:?}");
+        assert!(refused.stderr.contains("--tls auto"), "{refused:?}");
+    }
+    assert!(!dir.path().join(".lastword").exists(), "it is refused before anything is made");
+}
+
+#[test]
 fn a_bad_certificate_at_the_start_is_named_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     certify(dir.path());

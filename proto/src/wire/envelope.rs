@@ -186,8 +186,8 @@ impl Envelope {
         draft.action = name("action", self.action.as_deref(), Label::new)?;
         draft.payload = self.payload.filter(|p| !p.is_null()).map(canonical);
         draft.priority = self.metadata.priority.or(self.priority).unwrap_or(Priority::Normal);
-        draft.timeout_ms = self.metadata.timeout_ms.or(self.timeout_ms);
-        draft.deadline_ms = self.metadata.deadline_ms.or(self.deadline_ms);
+        draft.timeout_ms = time("timeout_ms", self.metadata.timeout_ms.or(self.timeout_ms))?;
+        draft.deadline_ms = time("deadline_ms", self.metadata.deadline_ms.or(self.deadline_ms))?;
         draft.in_reply_to = position("in_reply_to", self.in_reply_to.as_deref())?;
         draft.caused_by = position("caused_by", self.caused_by.as_deref())?;
         draft.status = self.status;
@@ -216,6 +216,11 @@ fn name<T>(
     check: impl Fn(&str) -> Result<T, NameError>,
 ) -> Result<Option<T>, FieldError> {
     text.map(check).transpose().map_err(|error| FieldError::new(field, error))
+}
+
+/// Refuses a time that would be over at once, with a human called and nothing done.
+fn time(field: &'static str, ms: Option<u64>) -> Result<Option<u64>, FieldError> {
+    if ms == Some(0) { Err(FieldError::new(field, "is 0, so the time would be over already")) } else { Ok(ms) }
 }
 
 fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
@@ -280,6 +285,8 @@ mod tests {
             (r#"{"type":"request","to":[]}"#, "to"),
             (r#"{"type":"request","to":"hive","ref":"x]"}"#, "ref"),
             (r#"{"type":"info","to":"hive","in_reply_to":"12"}"#, "in_reply_to"),
+            (r#"{"type":"request","to":"hive","timeout_ms":0}"#, "timeout_ms"),
+            (r#"{"type":"request","to":"hive","metadata":{"deadline_ms":0}}"#, "deadline_ms"),
             (r#"{"type":"info","to":"hive","hops":0}"#, "hops"),
             (r#"{"type":"info","to":"hive","cause":"msg-1"}"#, "cause"),
             (r#"{"type":"info","to":"hive","grant":"grt-1"}"#, "grant"),

@@ -46,7 +46,9 @@ pub(crate) async fn send(
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
     // Only a single REQUEST has an answer to wait for. The core must not count any other send as waiting (Q8).
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
-    if draft.kind == MessageType::Request || draft.kind == MessageType::Response {
+    // A human's message is of no exchange (R5).
+    let may_be_judged = matches!(draft.kind, MessageType::Request | MessageType::Response);
+    if may_be_judged && !caller.principal.is_human() {
         // On this thread, because the judge's is the one that every send waits for.
         draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }

@@ -154,6 +154,22 @@ async fn an_exchange_is_explained_to_those_who_may_read_it_and_says_what_moved_t
 }
 
 #[tokio::test]
+async fn a_model_reads_the_warning_in_the_reply_to_its_tool_call_also_to_a_list() {
+    for target in [json!("hive"), json!(["hive"])] {
+        let world = World::within(enforced(), &["kilo", "hive"]).await;
+        begin(&world).await;
+        for n in 0..2 {
+            round(&world, &format!("run {n} failed")).await;
+        }
+        let send = json!({ "target_agent_id": target, "message": SAME });
+        let sent = crate::mcp::done(&world, "kilo", "send_agent_message", send).await;
+        let reply = if target.is_array() { &sent["items"][0] } else { &sent };
+        let warning = reply["warning"].as_str().unwrap_or_else(|| panic!("{sent}"));
+        assert!(warning.starts_with("Your 5 messages with hive in this task made both of you read"), "{warning}");
+    }
+}
+
+#[tokio::test]
 async fn the_console_shows_what_was_said_again_and_again() {
     let world = World::within(enforced(), &["kilo", "hive"]).await;
     begin(&world).await;

@@ -149,9 +149,12 @@ async fn only_a_request_id_of_the_json_names_a_work_item() {
 #[tokio::test]
 async fn a_name_that_people_would_take_for_another_is_refused() {
     let world = World::with(&["kilo", "worker-2"]).await;
-    for (name, why) in
-        [("ki1o", "looks like kilo"), ("admin", "the workspace's own"), ("0perator", "looks like operator")]
-    {
+    for (name, why) in [
+        ("ki1o", "looks like kilo"),
+        ("admin", "the workspace's own"),
+        ("broker", "the workspace's own"),
+        ("0perator", "looks like operator"),
+    ] {
         let refused = world.post("operator", "/v1/agents", json!({ "name": name })).await.refused(400, "malformed");
         assert!(id(&refused, "detail").contains(why), "{refused}");
     }
@@ -166,6 +169,14 @@ async fn an_act_that_would_do_nothing_is_refused() {
     world.send("operator", "kilo", "T-1", "do it").await.is(201);
     let nothing = world.post("operator", "/v1/conversations/T-1/grant", json!({})).await.refused(422, "malformed");
     assert!(id(&nothing, "detail").contains("nothing would be granted"), "{nothing}");
+    let less = world.post("operator", "/v1/conversations/T-1/grant", json!({ "cost_usd": -1 })).await;
+    assert!(id(&less.refused(400, "malformed"), "detail").contains("can't be reduced"));
+    for over in [json!({ "timeout_ms": 0 }), json!({ "metadata": { "deadline_ms": 0 } })] {
+        let mut request = json!({ "type": "request", "to": "kilo", "ref": "T-2", "body": "at once" });
+        request.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
+        world.post("operator", "/v1/messages", request).await.refused(400, "malformed");
+    }
+    world.get("operator", "/v1/messages?q=").await.refused(422, "malformed");
     let claim = json!({ "resource": "repo:a", "mode": "write", "ttl_ms": 0 });
     world.post("kilo", "/v1/claims", claim).await.refused(400, "malformed");
     let twice = world.request("kilo", Method::GET, "/v1/agents/me").header("Authorization", "Bearer lw_other");

@@ -69,7 +69,7 @@ fn words(from: u32, count: u32) -> String {
     (from..from + count).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What gets past the guard, and for how long: the figures of `docs/limits.md`.
+/// What gets past the guard, and for how long: the figures of `docs/no-progress.md`.
 #[test]
 fn adversaries_that_write_for_the_guard_get_past_it_for_a_known_number_of_messages() {
     // Fifty words each time, of which so many are new.

@@ -28,7 +28,8 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
 
 pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
     let difference_ms = ctx.handle.clock().difference_ms;
-    let gauges = (ctx.handle.queue_depth(), ctx.handle.known(), ctx.handle.disk().space());
+    let disk = ctx.handle.disk();
+    let gauges = (ctx.handle.queue_depth(), ctx.handle.known(), (disk.space(), disk.free()));
     let text = ctx.handle.metrics().text(gauges, difference_ms);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -6,8 +6,8 @@ use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::wire::{
-    DecideApproval, Envelope, EscalationView, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress, To,
-    UseApproval,
+    DecideApproval, Envelope, EscalationView, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress,
+    StoredMessage, To, UseApproval,
 };
 use rmcp::model::JsonObject;
 use serde::Serialize;
@@ -103,25 +103,28 @@ fn within(ctx: &Context, caller: Caller, turn: Option<&str>) -> Result<Caller, A
     turn.map_or(Ok(caller), |token| caller.within(&ctx.handle, token))
 }
 
+/// Returns what a model needs of a message that it sent.
+fn brief_of_sent(message: &StoredMessage) -> Value {
+    let mut sent = json!({ "request_id": message.request_id, "ref": message.reference, "to": message.to });
+    if let Some(warning) = &message.warning {
+        sent["warning"] = warning.as_str().into();
+    }
+    sent
+}
+
 async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = args.wait.then_some(ANSWER_WAIT);
     let envelope = envelope(args, trace);
     match messages::send(ctx, caller, envelope.draft()?, wait).await? {
         Sent::One(message, response) => {
-            let mut sent = json!({ "request_id": message.request_id, "ref": message.reference, "to": message.to });
-            if let Some(warning) = message.warning {
-                sent["warning"] = warning.into();
-            }
+            let mut sent = brief_of_sent(&message);
             if let Some(response) = response {
                 sent["response"] = brief::message(*response);
             }
             Ok(sent)
         }
-        Sent::Many(items) => {
-            let sent = items.iter().map(|m| json!({ "request_id": m.request_id, "ref": m.reference, "to": m.to }));
-            Ok(json!({ "items": sent.collect::<Vec<_>>() }))
-        }
+        Sent::Many(items) => Ok(json!({ "items": items.iter().map(brief_of_sent).collect::<Vec<_>>() })),
         Sent::Escalated(escalation) => value(&*escalation),
         Sent::Finished(finished) => value(&finished),
         Sent::Noted => Ok(json!({})),
