@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use lastword_proto::Seq;
 use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -45,7 +45,9 @@ pub use self::status::{NodeStatus, Status, WorkspaceStatus, status};
 use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
-use self::members::{Leader, View, node_key, workspace_key};
+use self::members::{
+    Leader, View, WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, node_key, workspace_key,
+};
 use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, hex};
@@ -73,6 +75,29 @@ const LEAVING_MIN: Duration = Duration::from_secs(1);
 /// The time in which a stopping node hands its workspaces over.
 const HAND_OVER_MAX: Duration = Duration::from_secs(10);
 
+type ReadConfig = dyn Fn(&str) -> Result<Config, String> + Send + Sync;
+
+/// Reads the configuration of a workspace that has one of its own, or says what is wrong with it.
+#[derive(Clone)]
+pub struct ConfigReader(Arc<ReadConfig>);
+
+impl ConfigReader {
+    /// Reads by this function.
+    pub fn new(read: impl Fn(&str) -> Result<Config, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub(crate) fn read(&self, text: &str) -> Result<Config, String> {
+        (self.0)(text)
+    }
+}
+
+impl std::fmt::Debug for ConfigReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ConfigReader")
+    }
+}
+
 /// The configuration of a node besides that of its workspaces.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
@@ -84,6 +109,8 @@ pub struct ClusterConfig {
     pub advertise: Option<String>,
     /// The servers on which each stream is stored: 3, or 1 for a trial.
     pub replicas: usize,
+    /// How to read the configuration of a workspace.
+    pub configs: ConfigReader,
 }
 
 /// Why a node can't start, or has to stop.
@@ -98,6 +125,9 @@ pub enum NodeError {
     /// Another program uses the node's name.
     #[error("the node {0} is running elsewhere: give each node a name of its own with --node")]
     Name(String),
+    /// There is no such workspace.
+    #[error("there is no workspace {0}: `lastword cluster status` lists them")]
+    NoWorkspace(String),
     /// The address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -232,6 +262,15 @@ impl Shared {
         self.served.read().unwrap_or_else(PoisonError::into_inner).get(workspace).cloned()
     }
 
+    fn has(&self, workspace: &str) -> bool {
+        self.view(|view, _| view.has(workspace))
+    }
+
+    /// Forgets how a workspace stands that this node no longer follows.
+    fn forget(&self, workspace: &str) {
+        self.standings.lock().unwrap_or_else(PoisonError::into_inner).remove(workspace);
+    }
+
     fn note(&self, workspace: &str, change: impl FnOnce(&mut Standing)) {
         let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, standing)) = standings.get_mut(workspace) {
@@ -345,7 +384,8 @@ impl Node {
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
-        let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: config.settings(), following };
+        let node = NodeSettings { own: config.settings(), configs: cluster.configs };
+        let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
         let routes = front::routes(Arc::clone(&shared));
         listening.spawn(listen::serve(listener, routes, certificate.clone(), (stopping, LEAVING_MIN)));
@@ -477,12 +517,6 @@ async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, Regi
     })
 }
 
-/// What a workspace is, for the registry.
-#[derive(Serialize)]
-struct WorkspaceRecord {
-    stream: String,
-}
-
 async fn add_workspace(shared: &Shared, workspace: &str, replicas: usize) -> Result<(), NodeError> {
     create_workspace(&shared.nats, &shared.registry, workspace, replicas).await.map(|_| ())
 }
@@ -498,7 +532,7 @@ pub async fn create_workspace(
     replicas: usize,
 ) -> Result<bool, NodeError> {
     nats.create_stream(workspace, replicas).await?;
-    let record = WorkspaceRecord { stream: format!("LASTWORD_{workspace}") };
+    let record = WorkspaceRecord { stream_id: nats.stream_id(workspace).await?.into() };
     let value = serde_json::to_vec(&record).unwrap_or_default();
     match registry.create(&workspace_key(workspace), &value).await {
         Ok(_) => Ok(true),
@@ -507,12 +541,78 @@ pub async fn create_workspace(
     }
 }
 
+/// Gives a workspace a configuration of its own, in place of the nodes', or with `None` the nodes' again.
+///
+/// # Errors
+/// There is no such workspace, or NATS refuses.
+pub async fn configure_workspace(registry: &Registry, workspace: &str, text: Option<&str>) -> Result<(), NodeError> {
+    if registry.get(&workspace_key(workspace)).await?.is_none() {
+        return Err(NodeError::NoWorkspace(workspace.to_owned()));
+    }
+    let key = config_key(workspace);
+    match (registry.get(&key).await?, text) {
+        (Some(record), Some(text)) => registry.replace(&key, text.as_bytes(), record.revision).await.map(|_| ())?,
+        (None, Some(text)) => registry.create(&key, text.as_bytes()).await.map(|_| ())?,
+        (Some(record), None) => registry.delete(&key, record.revision).await?,
+        (None, None) => {}
+    }
+    Ok(())
+}
+
+/// Removes a workspace: the nodes serve it no longer. Its log stays in NATS with its keys and tokens, and
+/// [`create_workspace`] brings it back, unless `log` is removed with it.
+///
+/// # Errors
+/// There is no such workspace, or NATS refuses; repeat it then.
+pub async fn remove_workspace(nats: &Nats, registry: &Registry, workspace: &str, log: bool) -> Result<(), NodeError> {
+    let key = workspace_key(workspace);
+    match registry.get(&key).await? {
+        Some(record) => registry.delete(&key, record.revision).await?,
+        None if log && nats.streams().await?.iter().any(|known| known == workspace) => {}
+        None => return Err(NodeError::NoWorkspace(workspace.to_owned())),
+    }
+    if log {
+        nats.remove_stream(workspace).await?;
+        let files = registry.list(&copies::key(workspace, "")).await?;
+        let others = [lease_key(workspace), archive_key(workspace), config_key(workspace)];
+        for key in files.into_iter().map(|record| record.key).chain(others) {
+            if let Some(record) = registry.get(&key).await? {
+                registry.delete(&key, record.revision).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Starts a thread for each workspace.
 struct Starter {
     shared: Arc<Shared>,
     dir: PathBuf,
-    settings: Settings,
+    settings: Arc<NodeSettings>,
     following: watch::Receiver<bool>,
+}
+
+/// The settings of a node's workspaces.
+pub(crate) struct NodeSettings {
+    own: Settings,
+    configs: ConfigReader,
+}
+
+impl NodeSettings {
+    /// Returns the settings of a workspace: its own configuration's, or the node's. What concerns the machine is the node's.
+    fn of(&self, hosts: Vec<String>, config: &WorkspaceConfig) -> Result<Settings, String> {
+        let node = Settings { hosts, ..self.own.clone() };
+        let Some(text) = &config.text else { return Ok(node) };
+        Ok(Settings {
+            hosts: node.hosts,
+            auth_failures_max: node.auth_failures_max,
+            renew_operator_token: node.renew_operator_token,
+            notify: node.notify,
+            oidc: node.oidc,
+            clocks: node.clocks,
+            ..self.configs.read(text)?.settings()
+        })
+    }
 }
 
 impl Starter {
@@ -525,14 +625,13 @@ impl Starter {
                 continue;
             }
             // Numbers from 1 on: 0 is that of a server with one workspace.
-            let number = u32::try_from(standings.len() + 1).unwrap_or(u32::MAX);
+            let number = standings.values().map(|(number, _)| *number).max().unwrap_or(0) + 1;
             standings
                 .insert(workspace.clone(), (number, Standing { last: Seq(0), lag: 0, follows: false, fault: None }));
             drop(standings);
-            let mut settings = self.settings.clone();
-            settings.hosts = shared.hosts_of(&workspace);
+            let settings = Arc::clone(&self.settings);
             let (dir, stopping) = (self.dir.join(&workspace), self.following.clone());
-            let holder = Holder { shared: Arc::clone(shared), workspace, dir, settings, stopping };
+            let holder = Holder { shared: Arc::clone(shared), workspace, dir, settings, stream_id: None, stopping };
             let runtime = tokio::runtime::Handle::current();
             let name = format!("ws-{}", holder.workspace);
             let run = move || runtime.block_on(holder.run());
@@ -588,8 +687,8 @@ async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::Jo
                         view.look(now);
                         news
                     });
+                    starter.start_new(&holders);
                     if news {
-                        starter.start_new(&holders);
                         shared.looks.send_modify(|looks| *looks += 1);
                     }
                     shared.changed.send_modify(|changed| *changed += 1);

@@ -22,7 +22,7 @@ pub mod witness;
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]
 pub use crate::log::jetstream::{
-    Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, move_in, move_out,
+    Copies, Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, move_in, move_out,
 };
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};

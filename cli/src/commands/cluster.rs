@@ -41,12 +41,32 @@ pub(crate) struct NatsArgs {
 enum Command {
     /// Show the nodes, and which of them leads each workspace
     Status,
-    /// Check the NATS servers: versions, durability, clocks
-    Check,
     /// Add a workspace; the nodes serve it at once
     Add {
         /// Name: 1 to 32 of a-z, 0-9 and -.
         workspace: String,
+    },
+    /// Give a workspace limits and a policy of its own, in place of the nodes' lastword.toml
+    Configure {
+        /// Name of the workspace.
+        workspace: String,
+        /// File in the form of lastword.toml, with what concerns a workspace.
+        #[arg(required_unless_present = "default", conflicts_with = "default")]
+        file: Option<PathBuf>,
+        /// Return to the nodes' lastword.toml.
+        #[arg(long)]
+        default: bool,
+    },
+    /// Remove a workspace; its log stays in NATS, and `add` brings it back
+    Remove {
+        /// Name of the workspace.
+        workspace: String,
+        /// Remove its log, keys and tokens as well: they are gone for good.
+        #[arg(long)]
+        with_log: bool,
+        /// Confirm without a terminal, in a script.
+        #[arg(long)]
+        yes: bool,
     },
     /// Copy the log of a data directory into a new workspace. Needs a stopped server
     MoveIn {
@@ -81,8 +101,14 @@ pub(crate) async fn serve(_config: lastword_server::Config, _node: NodeArgs, _cx
     Err(Failure::usage(WITHOUT).hint(BUILD))
 }
 
+#[cfg(not(feature = "cluster"))]
+#[expect(clippy::unused_async, reason = "the version with clusters awaits")]
+pub(crate) async fn check(_urls: &[String], _args: &NatsArgs, _cx: &Context) -> Result<(), Failure> {
+    Err(Failure::usage(WITHOUT).hint(BUILD))
+}
+
 #[cfg(feature = "cluster")]
-pub(crate) use self::with_clusters::{run, serve};
+pub(crate) use self::with_clusters::{check, run, serve};
 
 /// What `lastword serve` needs to be a node.
 #[derive(Debug, clap::Args)]
@@ -111,29 +137,43 @@ mod with_clusters {
     use lastword_proto::Seq;
     use lastword_server::Config;
     use lastword_server::cluster::{
-        ClusterConfig, Monitored, Node, NodeError, Status, Unmonitored, add_files, create_workspace, default_monitors,
-        fetch_files, monitored, status,
+        ClusterConfig, ConfigReader, Monitored, Node, NodeError, Status, Unmonitored, add_files, configure_workspace,
+        create_workspace, default_monitors, fetch_files, monitored, remove_workspace, status,
     };
     use lastword_store::{Nats, NatsOptions, Registry, move_in, move_out};
     use serde_json::json;
 
-    use super::super::serve::End;
-    use super::super::{Context, verify};
+    use super::super::serve::{End, of_settings};
+    use super::super::{Context, bound, verify};
     use super::{Args, Command, NatsArgs, NodeArgs};
+    use crate::config::{Environment, Global, Settings};
     use crate::failure::Failure;
     use crate::out::escape_line;
+    use crate::session::confirmed;
 
+    /// The members of a workspace's own configuration.
+    const CONFIG_KEYS: [&str; 11] = [
+        "profile",
+        "limits",
+        "observe",
+        "enforce",
+        "approvers",
+        "approval",
+        "tier",
+        "seats",
+        "schedule",
+        "archive",
+        "checkpoint_every_facts",
+    ];
+    /// The copies of a log that survive the loss of one server.
+    const COPIES_MIN: usize = 3;
     /// The most by which the clocks of NATS and of this machine should differ, in ms.
     const CLOCK_DIFFERENCE_MAX_MS: u64 = 2_000;
 
     pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         let replicas = usize::from(args.nats.replicas);
-        if matches!(args.command, Command::Check) {
-            return check(&args.servers, &args.nats, cx).await;
-        }
         let nats = Nats::connect(options(&args.servers, &args.nats)?).await.map_err(NodeError::from)?;
         match args.command {
-            Command::Check => Ok(()),
             Command::Status => {
                 let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let found = status(&nats, &registry).await?;
@@ -144,6 +184,28 @@ mod with_clusters {
                 let new = create_workspace(&nats, &registry, &workspace, replicas).await?;
                 cx.out.show(&json!({ "workspace": workspace, "new": new }), |_, _| {
                     if new { format!("added {workspace}") } else { format!("{workspace} is there already") }
+                })
+            }
+            Command::Configure { workspace, file, .. } => {
+                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
+                let text = file.map(|path| read_config(&path)).transpose()?;
+                configure_workspace(&registry, &workspace, text.as_deref()).await?;
+                let own = text.is_some();
+                cx.out.show(&json!({ "workspace": workspace, "own": own }), |_, _| match own {
+                    true => format!("{workspace} has a configuration of its own"),
+                    false => format!("{workspace} has the nodes' configuration"),
+                })
+            }
+            Command::Remove { workspace, with_log, yes } => {
+                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
+                let loss =
+                    if with_log { "Its log, keys and tokens are gone for good" } else { "Its log stays in NATS" };
+                if !confirmed(&format!("Remove the workspace {workspace}? {loss}"), yes)? {
+                    return Err(Failure::refused("not removed"));
+                }
+                remove_workspace(&nats, &registry, &workspace, with_log).await?;
+                cx.out.show(&json!({ "workspace": workspace, "log": !with_log }), |_, _| {
+                    if with_log { format!("removed {workspace} and its log") } else { format!("removed {workspace}") }
                 })
             }
             Command::MoveIn { workspace } => {
@@ -181,6 +243,30 @@ mod with_clusters {
         }
     }
 
+    /// Reads the configuration of a workspace, and checks it.
+    fn read_config(path: &Path) -> Result<String, Failure> {
+        let failed = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        config_of(&text).map_err(failed)?;
+        Ok(text)
+    }
+
+    /// Returns the configuration that a workspace's text amounts to. It comes from NATS, so it names no programs and files.
+    fn config_of(text: &str) -> Result<Config, String> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        if let Some(other) = table.keys().find(|key| !CONFIG_KEYS.contains(&key.as_str())) {
+            let all = CONFIG_KEYS.join(", ");
+            return Err(format!(
+                "{other} is set in the nodes' lastword.toml; a workspace's own configuration has {all}"
+            ));
+        }
+        let path = Path::new("the workspace's configuration");
+        let settings = Settings::of_text(path, Some(text.to_owned()), &Global::default(), &Environment::default());
+        let settings = settings.map_err(|failure| failure.message)?;
+        bound::check(&settings.limits).map_err(|failure| failure.message)?;
+        of_settings(&settings).map_err(|failure| failure.message)
+    }
+
     fn options(servers: &[String], args: &NatsArgs) -> Result<NatsOptions, Failure> {
         if servers.is_empty() {
             return Err(Failure::usage("no NATS server is named")
@@ -197,7 +283,9 @@ mod with_clusters {
         };
         let workspace = |workspace: &lastword_server::cluster::WorkspaceStatus| {
             let leader = workspace.leader.as_deref().unwrap_or("nobody");
-            format!("{}  led by {}  epoch {}", escape_line(&workspace.workspace), escape_line(leader), workspace.epoch)
+            let (name, leader) = (escape_line(&workspace.workspace), escape_line(leader));
+            let copies = format!("{} of {} copies", workspace.copies_current, workspace.copies_wanted);
+            format!("{name}  led by {leader}  epoch {}  {copies}", workspace.epoch)
         };
         let nodes = found.nodes.iter().map(node);
         nodes.chain(found.workspaces.iter().map(workspace)).collect::<Vec<_>>().join("\n")
@@ -213,36 +301,17 @@ mod with_clusters {
         found
     }
 
-    async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Result<(), Failure> {
+    /// Checks NATS servers, nodes and workspaces (`lastword doctor --cluster`).
+    pub(crate) async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Result<(), Failure> {
         let nats = Nats::connect(options(urls, args)?).await.map_err(NodeError::from)?;
-        drop(nats);
-        let (mut faults, mut lines, mut servers) = (Vec::new(), Vec::new(), Vec::new());
-        for found in monitors(urls, args).await {
-            match found {
-                Err(error) => faults.push(format!("{error}; --nats-monitor names where each server's monitoring is")),
-                Ok(server) => {
-                    let difference = server.clock_difference_ms;
-                    lines.push(format!(
-                        "{}  version {}  sync {}  clock {difference:+} ms",
-                        escape_line(&server.name),
-                        escape_line(&server.version),
-                        if server.sync_always { "always" } else { "at intervals" },
-                    ));
-                    if !server.sync_always {
-                        faults.push(not_synced(&server));
-                    }
-                    if difference.unsigned_abs() > CLOCK_DIFFERENCE_MAX_MS {
-                        faults.push(format!("the clock of {} differs by {difference} ms", escape_line(&server.name)));
-                    }
-                    if servers.iter().any(|known: &Monitored| known.name == server.name) {
-                        let name = escape_line(&server.name);
-                        faults.push(format!("{name} answers twice: name each server's monitoring with --nats-monitor"));
-                    }
-                    servers.push(server);
-                }
-            }
+        let registry = Registry::open(&nats, usize::from(args.replicas)).await.map_err(NodeError::from)?;
+        let mut found = Findings::default();
+        for monitored in monitors(urls, args).await {
+            found.server(monitored);
         }
-        cx.out.show(&json!({ "servers": servers, "faults": faults }), |_, _| {
+        found.cluster(status(&nats, &registry).await?);
+        let Findings { faults, lines, servers, status } = found;
+        cx.out.show(&json!({ "servers": servers, "cluster": status, "faults": faults }), |_, _| {
             lines.iter().cloned().chain(faults.iter().map(|fault| format!("✗ {fault}"))).collect::<Vec<_>>().join("\n")
         })?;
         if faults.is_empty() {
@@ -253,6 +322,78 @@ mod with_clusters {
             n => format!("{n} faults"),
         })
         .hint("see ✗ above; docs/cluster.md shows a configuration"))
+    }
+
+    /// What a check found.
+    #[derive(Default)]
+    struct Findings {
+        /// What needs a human, as sentences.
+        faults: Vec<String>,
+        /// A line for each server, node and workspace.
+        lines: Vec<String>,
+        servers: Vec<Monitored>,
+        status: Option<Status>,
+    }
+
+    impl Findings {
+        fn server(&mut self, found: Result<Monitored, Unmonitored>) {
+            let server = match found {
+                Ok(server) => server,
+                Err(error) => {
+                    self.faults.push(format!("{error}; --nats-monitor names where each server's monitoring is"));
+                    return;
+                }
+            };
+            let (name, difference) = (escape_line(&server.name), server.clock_difference_ms);
+            let version = escape_line(&server.version);
+            let sync = if server.sync_always { "always" } else { "at intervals" };
+            self.lines.push(format!("NATS {name}  version {version}  sync {sync}  clock {difference:+} ms"));
+            if !server.sync_always {
+                self.faults.push(not_synced(&server));
+            }
+            if difference.unsigned_abs() > CLOCK_DIFFERENCE_MAX_MS {
+                self.faults.push(format!("the clock of {name} differs by {difference} ms"));
+            }
+            if self.servers.iter().any(|known| known.name == server.name) {
+                self.faults.push(format!("{name} answers twice: name each server's monitoring with --nats-monitor"));
+            }
+            if self.servers.iter().any(|known| known.version != server.version) {
+                self.faults.push(format!("the NATS servers have different versions: {name} has {version}"));
+            }
+            self.servers.push(server);
+        }
+
+        fn cluster(&mut self, status: Status) {
+            self.lines.push(table(&status));
+            let alive = || status.nodes.iter().filter(|node| node.alive);
+            self.faults.extend(status.nodes.iter().filter(|node| !node.alive).map(|node| {
+                format!(
+                    "the node {} isn't heard of: start it, or wait until its record expires",
+                    escape_line(&node.node)
+                )
+            }));
+            if let Some(other) = alive().find(|node| alive().any(|one| one.version != node.version)) {
+                let version = escape_line(&other.version);
+                self.faults
+                    .push(format!("the nodes have different versions: {} has {version}", escape_line(&other.node)));
+            }
+            for workspace in &status.workspaces {
+                let name = escape_line(&workspace.workspace);
+                if workspace.leader.is_none() {
+                    self.faults.push(format!("nobody leads {name}: the logs of the nodes say why"));
+                }
+                let (wanted, current) = (workspace.copies_wanted, workspace.copies_current);
+                if wanted < COPIES_MIN {
+                    self.faults.push(format!(
+                        "the log of {name} is stored on {wanted} NATS server: `nats stream edit` it to 3"
+                    ));
+                } else if current < wanted {
+                    self.faults
+                        .push(format!("{current} of the {wanted} NATS servers with the log of {name} are up to date"));
+                }
+            }
+            self.status = Some(status);
+        }
     }
 
     fn not_synced(server: &Monitored) -> String {
@@ -289,6 +430,7 @@ mod with_clusters {
             node: name.clone(),
             advertise: node.advertise,
             replicas: usize::from(node.nats.replicas),
+            configs: ConfigReader::new(config_of),
         };
         let mut end = End::listen()?;
         let node = Node::start(config, cluster).await?;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::init_clients::Program;
 use super::restore::now;
-use super::{Context, bound, channels, versions};
+use super::{Context, bound, channels, cluster, versions};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line};
@@ -32,6 +32,11 @@ pub(crate) struct Args {
     /// Confirm without a terminal, in a script.
     #[arg(long, requires = "accept_loss")]
     yes: bool,
+    /// Check a cluster instead: its NATS servers, nodes and workspaces. NATS servers, with commas between them.
+    #[arg(long = "cluster", value_name = "URLS", value_delimiter = ',', help_heading = "Cluster")]
+    cluster: Vec<String>,
+    #[command(flatten)]
+    nats: cluster::NatsArgs,
 }
 
 /// The result of a check.
@@ -59,6 +64,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     if args.accept_loss {
         return accept_loss(args.yes, cx);
+    }
+    if !args.cluster.is_empty() {
+        return cluster::check(&args.cluster, &args.nats, cx).await;
     }
     let dir = &cx.settings.data;
     let mut checks = vec![limits(cx), directory(dir)];

@@ -215,10 +215,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "cluster check",
+        "cluster configure",
         &[
-            "lastword cluster --cluster nats://a,nats://b,nats://c check",
-            "lastword cluster --cluster nats://127.0.0.1:4222 --nats-monitor http://127.0.0.1:8222 check",
+            "lastword cluster --cluster nats://127.0.0.1:4222 configure team-b team-b.toml",
+            "lastword cluster --cluster nats://127.0.0.1:4222 configure team-b --default",
+        ],
+    ),
+    (
+        "cluster remove",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 remove team-b",
+            "lastword cluster --cluster nats://127.0.0.1:4222 remove team-b --with-log",
         ],
     ),
     (
@@ -250,7 +257,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("archive compact", &["lastword archive compact", "lastword --data copy archive compact"]),
     ("notify", &["lastword notify test pager"]),
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
-    ("doctor", &["lastword doctor", "lastword --data copy doctor --repair"]),
+    ("doctor", &["lastword doctor", "lastword doctor --cluster nats://10.0.0.1:4222"]),
     ("explain", &["lastword explain refused-12", "lastword explain depth_cap", "lastword explain apr-1"]),
     ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook wait"]),
     ("claude", &["lastword claude", "lastword claude --as reviewer --continue"]),

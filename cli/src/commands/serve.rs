@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lastword_client::Endpoint;
-use lastword_server::clock::Source;
 use lastword_server::{AUTH_FAILURES_MAX, BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,8 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
-use crate::config::TokenSource;
-use crate::config::{TlsMode, certificate};
+use crate::config::{Settings, TlsMode, TokenSource, certificate};
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
@@ -100,27 +98,31 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
         return Err(Failure::usage(format!("{listen} is reachable from other machines, and has no TLS"))
             .hint("serve with --tls auto or with a certificate (--tls-cert, --tls-key), or accept the risk with --insecure-http"));
     }
-    let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
     let config = Config {
-        data_dir: cx.settings.data.clone(),
         listen,
         tls,
-        limits: cx.settings.limits.clone(),
-        policy: cx.settings.policy.clone(),
-        hosts,
-        archive: cx.settings.archive,
-        auth_failures_max: cx.settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
+        hosts: cx.settings.hosts.iter().cloned().chain(args.hosts).collect(),
         renew_operator_token: args.renew_operator_token,
-        seats: cx.settings.seats.clone(),
-        set_at: cx.settings.set_at.clone(),
-        anonymous_mcp: None,
-        notify: notify::channels(&cx.settings.notify)?,
-        schedules: cx.settings.schedules.clone(),
-        oidc: cx.settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
-        checkpoint_every_facts: cx.settings.checkpoint_every_facts,
-        clocks: Source::machine(),
+        ..of_settings(&cx.settings)?
     };
     Ok((config, args.node))
+}
+
+/// Returns the server's configuration as far as the settings decide it.
+pub(super) fn of_settings(settings: &Settings) -> Result<Config, Failure> {
+    Ok(Config {
+        limits: settings.limits.clone(),
+        policy: settings.policy.clone(),
+        archive: settings.archive,
+        auth_failures_max: settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
+        seats: settings.seats.clone(),
+        set_at: settings.set_at.clone(),
+        notify: notify::channels(&settings.notify)?,
+        schedules: settings.schedules.clone(),
+        oidc: settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
+        checkpoint_every_facts: settings.checkpoint_every_facts,
+        ..Config::local(&settings.data)
+    })
 }
 
 /// Sends logs to standard error, so that the first line on standard output is the server's address.

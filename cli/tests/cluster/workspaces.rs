@@ -28,16 +28,7 @@ fn a_token_of_one_workspace_is_nothing_in_another() {
     let again = world.run(&["cluster", "--json", "add", "team-b"]);
     assert_eq!(again.json()["new"], false);
     world.led("team-b");
-    let token = |workspace: &str| {
-        let mut found = None;
-        until("the workspace has its first human", || {
-            let path = |node: &crate::world::Node| node.data(workspace).join("operator.token");
-            found = world.nodes.iter().find_map(|node| std::fs::read_to_string(path(node)).ok());
-            found.is_some()
-        });
-        found.unwrap().trim().to_owned()
-    };
-    let (main, b) = (world.operator(), token("team-b"));
+    let (main, b) = (world.operator(), world.token("team-b"));
     runtime().block_on(async {
         let agent = json!({ "name": "kilo" });
         for node in &world.nodes {
@@ -211,11 +202,22 @@ fn nodes_pass_calls_on_over_tls_and_know_each_others_certificates() {
 #[test]
 fn a_node_serves_only_durable_nats_servers() {
     let Some(world) = World::start("durability") else { return };
-    let checked = world.run(&["cluster", "--nats-monitor", &world.nats.monitors.join(","), "check"]);
-    assert_eq!(checked.code, 0, "{checked:?}");
-    let servers = world.servers();
+    let (servers, monitors) = (world.servers(), world.nats.monitors.join(","));
+    let check = || world.run(&["--json", "doctor", "--cluster", &servers, "--nats-monitor", &monitors]);
+    // A server may be reading the last messages.
+    until("every copy is up to date", || check().code == 0);
+    let checked = check().json();
+    assert_eq!(
+        (checked["servers"].as_array().unwrap().len(), &checked["cluster"]["workspaces"][0]["copies_current"]),
+        (3, &json!(3))
+    );
+    world.nodes[2].signal("STOP");
+    let checked = world.run(&["doctor", "--cluster", &servers, "--nats-monitor", &monitors]);
+    world.nodes[2].signal("CONT");
+    assert!(checked.code == 1 && checked.stdout.contains("✗ the node c isn't heard of"), "{checked:?}");
     let unknown = world.run(&["serve", "--cluster", &servers, "--node", "d", "--nats-monitor", "http://127.0.0.1:9"]);
     assert!(unknown.code == 3 && unknown.stderr.contains("--not-durable"), "{unknown:?}");
+    world.settled("main");
     let status = world.run(&["--json", "cluster", "status"]).json();
     assert_eq!(status["nodes"].as_array().unwrap().iter().filter(|node| node["alive"] == true).count(), 3, "{status}");
     assert_eq!(status["workspaces"][0]["workspace"], "main");
@@ -230,16 +232,7 @@ fn the_workspaces_of_a_dead_node_are_spread_over_the_others() {
     for name in &names {
         assert_eq!(world.run(&["cluster", "add", name]).code, 0);
     }
-    let token = |world: &World, name: &str| {
-        let path = |node: &crate::world::Node| node.data(name).join("operator.token");
-        let mut found = None;
-        until("the workspace has its first human", || {
-            found = world.nodes.iter().find_map(|node| std::fs::read_to_string(path(node)).ok());
-            found.is_some()
-        });
-        found.unwrap().trim().to_owned()
-    };
-    let teams: Vec<(String, String)> = names.iter().map(|name| (name.clone(), token(&world, name))).collect();
+    let teams: Vec<(String, String)> = names.iter().map(|name| (name.clone(), world.token(name))).collect();
     let leaders: Vec<usize> = names.iter().map(|name| world.led(name)).collect();
     let shares = [0, 1, 2].map(|node| leaders.iter().filter(|leader| **leader == node).count());
     let dead = (0..3).max_by_key(|node| shares[*node]).unwrap();
@@ -311,8 +304,55 @@ fn what_leaves_the_log_leaves_the_stream_and_every_node_and_a_new_node_begins_wi
     world.nodes[leader].kill();
     traffic.goes_on(50);
     world.nodes[leader].start();
-    world.settled("main");
+    until("the node listens", || {
+        std::net::TcpStream::connect(world.nodes[leader].url.trim_start_matches("http://")).is_ok()
+    });
     // Calls to a node that isn't there fail.
     let (known, _) = traffic.end();
     check(&mut world, &known);
+}
+
+#[test]
+fn a_workspace_has_limits_of_its_own_and_is_removed() {
+    let Some(world) = World::start("a workspace's own limits") else { return };
+    let file = |name: &str, text: &str| {
+        let path = world.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let own = file("own.toml", "[limits]\ndepth_max = 3\n");
+    assert_eq!(world.run(&["cluster", "configure", "team-b", &own]).code, 3, "it doesn't exist yet");
+    assert_eq!(world.run(&["cluster", "add", "team-b"]).code, 0);
+    let notify = file("notify.toml", "[[notify]]\nname = \"x\"\ncommand = [\"true\"]\n");
+    let refused = world.run(&["cluster", "configure", "team-b", &notify]);
+    assert!(refused.code == 2 && refused.stderr.contains("notify is set in the nodes' lastword.toml"), "{refused:?}");
+    let token = world.token("team-b");
+    let at = |node: usize, path: &str| format!("{}{path}", world.nodes[node].url);
+    let depth = |workspace: &str, token: &str| {
+        let url = at(1, &format!("/w/{workspace}/v1/limits"));
+        let limits = runtime().block_on(call(&url, None, token, None)).1;
+        limits["items"].as_array()?.iter().find(|limit| limit["name"] == "depth_max")?["value"].as_u64()
+    };
+    let wait_for = |wanted| until("the limits are in force", || depth("team-b", &token) == Some(wanted));
+    wait_for(5);
+    world.run(&["cluster", "configure", "team-b", &own]).ok();
+    wait_for(3);
+    assert_eq!(depth("main", &world.operator()), Some(5));
+    world.run(&["cluster", "configure", "team-b", "--default"]).ok();
+    wait_for(5);
+    let answers = |status: u16| {
+        for node in 0..3 {
+            let url = at(node, "/w/team-b/v1/agents");
+            until("all nodes agree", || runtime().block_on(call(&url, None, &token, None)).0 == status);
+        }
+    };
+    world.run(&["cluster", "remove", "team-b", "--yes"]).ok();
+    answers(404);
+    world.run(&["cluster", "add", "team-b"]).ok();
+    answers(200);
+    world.run(&["cluster", "remove", "team-b", "--with-log", "--yes"]).ok();
+    answers(404);
+    assert!(!world.run(&["cluster", "status"]).ok().contains("team-b"));
+    world.run(&["cluster", "add", "team-b"]).ok();
+    answers(401);
 }

@@ -185,9 +185,18 @@ impl World {
     }
 
     pub(crate) fn operator(&self) -> String {
-        let path = |node: &Node| node.data("main").join("operator.token");
-        let found = self.nodes.iter().find_map(|node| std::fs::read_to_string(path(node)).ok());
-        found.expect("a token of the first human").trim().to_owned()
+        self.token("main")
+    }
+
+    /// Returns the token of a workspace's first human, once there is one.
+    pub(crate) fn token(&self, workspace: &str) -> String {
+        let path = |node: &Node| node.data(workspace).join("operator.token");
+        let mut found = None;
+        until("the workspace has its first human", || {
+            found = self.nodes.iter().find_map(|node| std::fs::read_to_string(path(node)).ok());
+            found.is_some()
+        });
+        found.unwrap().trim().to_owned()
     }
 
     /// Registers the agents of the load, and returns their tokens.

@@ -28,7 +28,7 @@ pub(crate) struct RegistryFiles {
     revisions: Mutex<BTreeMap<String, u64>>,
 }
 
-fn key(workspace: &str, name: &str) -> String {
+pub(super) fn key(workspace: &str, name: &str) -> String {
     format!("file.{workspace}.{name}")
 }
 

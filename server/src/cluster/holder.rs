@@ -13,9 +13,9 @@ use lastword_proto::{Core, Entry, Seq};
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
 
-use super::Shared;
 use super::copies::{RegistryFiles, has_files};
-use super::members::{LeaseRecord, archive_key, lease_key};
+use super::members::{LeaseRecord, View, archive_key, lease_key};
+use super::{NodeSettings, Shared};
 use crate::broker::{BootError, Handle, fold, replay};
 use crate::calls::{Context, ended};
 use crate::clock::Stopwatch;
@@ -71,6 +71,8 @@ enum Setback {
     Lead(#[from] AppendError),
     #[error(transparent)]
     Index(#[from] IndexError),
+    #[error("its configuration: {0}")]
+    Config(String),
     #[error("its files: {0}")]
     Files(#[from] io::Error),
 }
@@ -110,17 +112,26 @@ pub(crate) struct Holder {
     pub(crate) shared: Arc<Shared>,
     pub(crate) workspace: String,
     pub(crate) dir: PathBuf,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<NodeSettings>,
+    /// The stream of the workspace whose mirror was opened last.
+    pub(crate) stream_id: Option<String>,
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl Holder {
-    /// Runs until the node stops. A fault of the workspace is logged, and tried again.
+    /// Runs until the node stops or the workspace is removed. A fault of the workspace is logged, and tried again.
     pub(crate) async fn run(mut self) {
         let mut ending = self.stopping.clone();
         loop {
             match self.once().await {
-                Ok(()) => return,
+                Ok(()) if *ending.borrow() => return,
+                _ if !self.shared.has(&self.workspace) => {
+                    tracing::info!(workspace = self.workspace, "the workspace was removed");
+                    self.shared.forget(&self.workspace);
+                    return;
+                }
+                // It was added again meanwhile.
+                Ok(()) => continue,
                 Err(error) => {
                     let workspace = self.workspace.as_str();
                     tracing::error!(workspace, %error, "this node doesn't follow the workspace; it tries again");
@@ -136,25 +147,41 @@ impl Holder {
         }
     }
 
-    /// Follows, and leads when it should; `Ok` when the node stops.
+    /// Follows, and leads when it should; `Ok` when it should do neither.
     async fn once(&mut self) -> Result<(), Setback> {
         loop {
             let mut followed = self.follow_from_here().await?;
             let Some(revision) = self.follow(&mut followed).await? else { return Ok(()) };
+            let configured = self.configured()?;
             let Some(lease) = self.take(revision).await else { continue };
-            let next = self.lead(lease, followed).await;
+            let next = self.lead(lease, followed, configured).await;
             if self.shared.heartbeat.is_valid() {
                 self.release(lease, next.as_ref().ok().cloned().flatten()).await;
             }
             next?;
-            if *self.stopping.borrow() {
+            if *self.stopping.borrow() || !self.is_there() {
                 return Ok(());
             }
         }
     }
 
-    async fn follow_from_here(&self) -> Result<Followed, Setback> {
-        let mirror = Mirror::open(&self.shared.nats, &self.workspace, &self.dir).await?;
+    /// Returns the settings of the workspace, and the number of its configuration.
+    fn configured(&self) -> Result<(Settings, u64), Setback> {
+        let config = self.shared.view(|view, _| view.config(&self.workspace));
+        let settings = self.settings.of(self.shared.hosts_of(&self.workspace), &config).map_err(Setback::Config)?;
+        Ok((settings, config.revision))
+    }
+
+    /// Returns whether the workspace is still the one whose mirror was opened, and wasn't removed since.
+    fn is_there(&self) -> bool {
+        let found = |view: &mut View, _| view.has(&self.workspace).then(|| view.stream_id(&self.workspace));
+        self.shared.view(found) == Some(self.stream_id.clone())
+    }
+
+    async fn follow_from_here(&mut self) -> Result<Followed, Setback> {
+        self.stream_id = self.shared.view(|view, _| view.stream_id(&self.workspace));
+        let known = self.stream_id.as_deref();
+        let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known).await?;
         let snapshot = mirror.snapshots().load().unwrap_or_default();
         let reader = mirror.reader();
         let core = replay(snapshot, reader.as_ref(), mirror.archive().as_ref()).map_err(BootError::from)?;
@@ -163,7 +190,7 @@ impl Holder {
     }
 
     /// Follows the log until this node should lead; returns the revision of the lease that it should take then, and `None`
-    /// when the node stops.
+    /// when the node stops or the workspace is removed.
     async fn follow(&mut self, followed: &mut Followed) -> Result<Option<u64>, Setback> {
         let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
         let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
@@ -187,6 +214,9 @@ impl Holder {
                 loop {
                     if let Some(revision) = self.shared.wants(&self.workspace) {
                         return Ok(Some(revision));
+                    }
+                    if !self.is_there() {
+                        return Ok(None);
                     }
                     if self.shared.view(|view, _| view.archived(&self.workspace)) > *let_go {
                         break Vec::new();
@@ -265,7 +295,12 @@ impl Holder {
     }
 
     /// Leads the workspace with the lease of this revision until it should stop; returns the node that should go on.
-    async fn lead(&mut self, revision: u64, followed: Followed) -> Result<Option<String>, Setback> {
+    async fn lead(
+        &mut self,
+        revision: u64,
+        followed: Followed,
+        (settings, config): (Settings, u64),
+    ) -> Result<Option<String>, Setback> {
         let took = Stopwatch::start();
         let Followed { mirror, mut core, index, heard, .. } = followed;
         // A log that moved in brings its epochs along.
@@ -289,7 +324,7 @@ impl Holder {
             transport: self.shared.transport,
             url: self.shared.url_of(&self.workspace),
         };
-        let mut workspace = Workspace::open(self.settings.clone(), opening).await?;
+        let mut workspace = Workspace::open(settings, opening).await?;
         let routes = app(workspace.context().clone(), None);
         let handle = workspace.context().handle.clone();
         let open = Arc::new(Open { routes, epoch, stretch, calls: AtomicUsize::new(0) });
@@ -309,7 +344,7 @@ impl Holder {
         self.shared.open(&self.workspace, Some(Arc::clone(&open)));
         let ms = took.elapsed().as_millis();
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
-        let (next, drain) = self.serve((revision, stretch), &handle).await;
+        let (next, drain) = self.serve((revision, stretch, config), &handle).await;
         self.shared.open(&self.workspace, None);
         workspace.close(drain).await;
         tracing::info!(workspace = self.workspace, epoch, next, "this node leads the workspace no longer");
@@ -317,7 +352,11 @@ impl Holder {
     }
 
     /// Waits until the workspace should be closed; returns the node that should go on, and how long calls may take to end.
-    async fn serve(&mut self, (revision, stretch): (u64, u64), handle: &Handle) -> (Option<String>, Duration) {
+    async fn serve(
+        &mut self,
+        (revision, stretch, config): (u64, u64, u64),
+        handle: &Handle,
+    ) -> (Option<String>, Duration) {
         let (mut failed, mut ending) = (handle.failed(), self.stopping.clone());
         let mut looks = self.shared.looks.subscribe();
         loop {
@@ -341,6 +380,13 @@ impl Holder {
             }
             if let Some(next) = self.shared.hand_over(&self.workspace) {
                 return (Some(next), DRAIN_MAX);
+            }
+            if !self.is_there() {
+                return (None, DRAIN_MAX);
+            }
+            // With the new configuration it opens anew, here.
+            if self.shared.view(|view, _| view.config(&self.workspace)).revision != config {
+                return (Some(self.shared.name.clone()), DRAIN_MAX);
             }
         }
     }

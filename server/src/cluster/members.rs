@@ -29,6 +29,7 @@ const NODE: &str = "node.";
 const LEASE: &str = "lease.";
 const WORKSPACE: &str = "workspace.";
 const ARCHIVE: &str = "archive.";
+const CONFIG: &str = "config.";
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,11 +82,30 @@ pub(crate) struct View {
     me: String,
     nodes: BTreeMap<String, Seen>,
     leases: BTreeMap<String, Held>,
-    workspaces: BTreeMap<String, u64>,
+    workspaces: BTreeMap<String, WorkspaceRecord>,
     /// The revision of each workspace's newest hint that a part of its log left the stream.
     archives: BTreeMap<String, u64>,
+    /// The configuration of each workspace that has one of its own.
+    configs: BTreeMap<String, WorkspaceConfig>,
     /// Who was alive when somebody last looked, and since when.
     steady: (Vec<String>, Duration),
+}
+
+/// What a workspace is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkspaceRecord {
+    /// The stream that it was made with; `None` in records of earlier versions.
+    #[serde(default)]
+    pub(crate) stream_id: Option<String>,
+}
+
+/// The configuration of a workspace, as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WorkspaceConfig {
+    /// The number of the write; 0 for a workspace that has none of its own.
+    pub(crate) revision: u64,
+    /// Its text.
+    pub(crate) text: Option<String>,
 }
 
 /// The leader of a workspace, for who passes a call on.
@@ -108,6 +128,10 @@ pub(crate) fn workspace_key(workspace: &str) -> String {
     format!("{WORKSPACE}{workspace}")
 }
 
+pub(crate) fn config_key(workspace: &str) -> String {
+    format!("{CONFIG}{workspace}")
+}
+
 pub(crate) fn archive_key(workspace: &str) -> String {
     format!("{ARCHIVE}{workspace}")
 }
@@ -120,8 +144,8 @@ impl View {
     pub(crate) fn new(me: &str) -> Self {
         let me = me.to_owned();
         let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());
-        let (workspaces, archives) = (BTreeMap::new(), BTreeMap::new());
-        Self { me, nodes, leases, workspaces, archives, steady: (Vec::new(), Duration::ZERO) }
+        let (workspaces, archives, configs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { me, nodes, leases, workspaces, archives, configs, steady: (Vec::new(), Duration::ZERO) }
     }
 
     /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
@@ -148,11 +172,14 @@ impl View {
             }
         } else if let Some(workspace) = key.strip_prefix(WORKSPACE) {
             match record.value {
-                Some(_) => drop(self.workspaces.insert(workspace.to_owned(), revision)),
+                Some(_) => drop(self.workspaces.insert(workspace.to_owned(), parse(record).unwrap_or_default())),
                 None => drop(self.workspaces.remove(workspace)),
             }
         } else if let Some(workspace) = key.strip_prefix(ARCHIVE) {
             self.archives.insert(workspace.to_owned(), revision);
+        } else if let Some(workspace) = key.strip_prefix(CONFIG) {
+            let text = record.value.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+            self.configs.insert(workspace.to_owned(), WorkspaceConfig { revision, text });
         }
         true
     }
@@ -207,9 +234,19 @@ impl View {
         self.workspaces.contains_key(workspace)
     }
 
+    /// Returns the stream that a workspace was made with.
+    pub(crate) fn stream_id(&self, workspace: &str) -> Option<String> {
+        self.workspaces.get(workspace)?.stream_id.clone()
+    }
+
     /// Returns the number of the newest hint that a part of the workspace's log left the stream; 0 if none ever did.
     pub(crate) fn archived(&self, workspace: &str) -> u64 {
         self.archives.get(workspace).copied().unwrap_or_default()
+    }
+
+    /// Returns the configuration of a workspace.
+    pub(crate) fn config(&self, workspace: &str) -> WorkspaceConfig {
+        self.configs.get(workspace).cloned().unwrap_or_default()
     }
 
     /// Returns the nodes, and whether each is alive.

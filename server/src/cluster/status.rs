@@ -3,7 +3,7 @@
 use lastword_store::{Nats, Registry};
 use serde::Serialize;
 
-use super::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key};
+use super::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key, workspace_key};
 use super::{NodeError, parse};
 
 /// A node.
@@ -28,6 +28,10 @@ pub struct WorkspaceStatus {
     pub leader: Option<String>,
     /// The number of that lease.
     pub epoch: u64,
+    /// The number of NATS servers that should store its log.
+    pub copies_wanted: usize,
+    /// The number of those that have all of it.
+    pub copies_current: usize,
 }
 
 /// The nodes and workspaces of a cluster.
@@ -35,7 +39,7 @@ pub struct WorkspaceStatus {
 pub struct Status {
     /// The nodes that have a record.
     pub nodes: Vec<NodeStatus>,
-    /// The workspaces that have a stream.
+    /// The workspaces that are served.
     pub workspaces: Vec<WorkspaceStatus>,
 }
 
@@ -59,14 +63,18 @@ pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeErro
         });
     }
     let mut workspaces = Vec::new();
-    for workspace in nats.streams().await? {
+    for workspace in registry.list(&workspace_key("")).await?.into_iter().map(|record| record.key) {
+        let workspace = workspace.trim_start_matches(&workspace_key("")).to_owned();
         let found = registry.get(&lease_key(&workspace)).await?;
         let lease = found.as_ref().and_then(parse::<LeaseRecord>).filter(|lease| !lease.released);
         let alive = |node: &String| nodes.iter().any(|status| status.node == *node && status.alive);
+        let copies = nats.copies(&workspace).await?;
         workspaces.push(WorkspaceStatus {
             workspace,
             leader: lease.map(|lease| lease.node).filter(alive),
             epoch: found.map_or(0, |record| record.revision),
+            copies_wanted: copies.wanted,
+            copies_current: copies.current,
         });
     }
     Ok(Status { nodes, workspaces })

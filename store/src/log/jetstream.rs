@@ -27,4 +27,4 @@ mod tail;
 pub use self::leader::Lease;
 pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};
-pub use self::nats::{Nats, NatsError, NatsOptions};
+pub use self::nats::{Copies, Nats, NatsError, NatsOptions};

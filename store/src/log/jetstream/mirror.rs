@@ -116,10 +116,25 @@ impl Mirror {
     /// # Errors
     /// See [`MirrorError`].
     pub async fn open(nats: &Nats, workspace: &str, dir: &Path) -> Result<Self, MirrorError> {
+        Self::open_known(nats, workspace, dir, None).await
+    }
+
+    /// Does the same for the stream that [`Nats::stream_id`] named when the workspace was made. If it is that one, a mirror of
+    /// an earlier stream is of a workspace that was removed, whose log is not missed.
+    ///
+    /// # Errors
+    /// See [`MirrorError`].
+    pub async fn open_known(
+        nats: &Nats,
+        workspace: &str,
+        dir: &Path,
+        known: Option<&str>,
+    ) -> Result<Self, MirrorError> {
         let place = Place::of(workspace)?;
         let mut extent = nats.extent(&place).await?;
         let (mut file, mut applied, mut end) = MirrorFile::open(dir)?;
-        if applied.stream_id != extent.created && end.last > Seq(0) {
+        let removed = known == Some(extent.created.as_str());
+        if applied.stream_id != extent.created && end.last > Seq(0) && !removed {
             supersedes(nats, &place, &extent, end.last, dir).await?;
         }
         if applied.stream_id != extent.created && applied != Applied::default() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
-use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::context::{DeleteStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageError, RetentionPolicy, StorageType,
 };
@@ -192,6 +192,15 @@ pub(crate) struct Extent {
     pub(crate) purged: bool,
 }
 
+/// The servers that store a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// The number of servers that should store it.
+    pub wanted: usize,
+    /// The number of those that have all of it.
+    pub current: usize,
+}
+
 /// What a publish expects of the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expect<'a> {
@@ -311,6 +320,45 @@ impl Nats {
         let mut found: Vec<_> = names.into_iter().filter_map(workspace).filter(|ws| Place::of(ws).is_ok()).collect();
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// Returns what tells the stream of a workspace from another one of the same name: when it was made.
+    ///
+    /// # Errors
+    /// The name is no workspace's, it has no stream, or NATS doesn't answer.
+    pub async fn stream_id(&self, workspace: &str) -> Result<String, NatsError> {
+        self.info(&Place::of(workspace)?).await.map(|info| info.created.to_string())
+    }
+
+    /// Returns how many servers store the stream of a workspace, and how many of them are up to date.
+    ///
+    /// # Errors
+    /// The name is no workspace's, it has no stream, or NATS doesn't answer.
+    pub async fn copies(&self, workspace: &str) -> Result<Copies, NatsError> {
+        let info = self.info(&Place::of(workspace)?).await?;
+        let followers = info
+            .cluster
+            .as_ref()
+            .map_or(0, |cluster| cluster.replicas.iter().filter(|replica| replica.current && !replica.offline).count());
+        let leads = info.cluster.as_ref().is_none_or(|cluster| cluster.leader.is_some());
+        Ok(Copies { wanted: info.config.num_replicas, current: followers + usize::from(leads) })
+    }
+
+    /// Removes the stream of a workspace, and what left it. One that isn't there is no error.
+    ///
+    /// # Errors
+    /// The name is no workspace's, or NATS refuses.
+    pub async fn remove_stream(&self, workspace: &str) -> Result<(), NatsError> {
+        let place = Place::of(workspace)?;
+        for name in [format!("OBJ_{}", place.stream), place.stream] {
+            let Err(error) = self.jetstream.delete_stream(&name).await else { continue };
+            let missing = matches!(error.kind(), DeleteStreamErrorKind::JetStream(error)
+                if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
+            if !missing {
+                return Err(NatsError::Unavailable { reason: format!("{name} can't be removed: {error}") });
+            }
+        }
+        Ok(())
     }
 
     async fn info(&self, place: &Place) -> Result<Info, NatsError> {
