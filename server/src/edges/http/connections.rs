@@ -55,6 +55,13 @@ struct Shares {
     agent: usize,
 }
 
+impl Shares {
+    /// Returns the most connections of the humans of one workspace. Of several workspaces, one never has them all.
+    const fn humans_of(&self, workspace: u32) -> usize {
+        if workspace == 0 { self.humans } else { self.humans.div_ceil(2) }
+    }
+}
+
 #[derive(Default)]
 struct Table {
     next: u64,
@@ -64,7 +71,8 @@ struct Table {
     networks: BTreeMap<IpAddr, usize>,
     owners: HashMap<OwnerKey, Usage>,
     agents: usize,
-    humans: usize,
+    /// The connections of humans, by workspace.
+    humans: HashMap<u32, usize>,
     body_bytes: usize,
 }
 
@@ -202,8 +210,11 @@ impl Peer {
         let mut table = self.connection.all.lock();
         let Table { owners, agents, humans, .. } = &mut *table;
         let mut usage = owners.get(&key).copied().unwrap_or_default();
-        let full = if human {
-            (*humans >= shares.humans).then_some(("connections of all humans", shares.humans))
+        let of_workspace = humans.get(&key.0).copied().unwrap_or_default();
+        let full = if human && of_workspace >= shares.humans_of(key.0) {
+            Some(("connections of all humans of this workspace", shares.humans_of(key.0)))
+        } else if human {
+            (humans.values().sum::<usize>() >= shares.humans).then_some(("connections of all humans", shares.humans))
         } else if usage.connections >= shares.agent {
             Some(("connections of this agent", shares.agent))
         } else {
@@ -216,7 +227,7 @@ impl Peer {
         if self.connection.owner.set(Owner::Caller { key, human }).is_ok() {
             usage.connections += 1;
             owners.insert(key, usage);
-            *(if human { humans } else { agents }) += 1;
+            *(if human { humans.entry(key.0).or_default() } else { agents }) += 1;
             // A newer connection may have taken its place among them, which ends it only while it is unproven.
             table.remove_unproven(self.connection.id);
         }
@@ -367,8 +378,11 @@ impl Drop for Connection {
             Some(Owner::Caller { key, human }) => (key, *human),
         };
         let Table { owners, agents, humans, .. } = &mut *table;
-        let count = if human { humans } else { agents };
+        let count = if human { humans.entry(key.0).or_default() } else { agents };
         *count = count.saturating_sub(1);
+        if humans.get(&key.0) == Some(&0) {
+            humans.remove(&key.0);
+        }
         if let Some(usage) = owners.get_mut(key) {
             usage.connections = usage.connections.saturating_sub(1);
             if usage.connections == 0 {
@@ -452,6 +466,26 @@ mod tests {
         let peers = [(); 3].map(|()| all.enter(IpAddr::from([127, 0, 0, 1])));
         assert!(peers[0].prove(human).is_ok() && peers[0].is_proven());
         assert!(peers[1].prove(human).is_err(), "the humans' share is as full as it may be");
+    }
+
+    #[test]
+    fn humans_of_one_workspace_leave_connections_to_those_of_another() {
+        let all = Connections::sharing(Shares { unproven: 9, humans: 4, ..shares() });
+        let prove = |workspace: u32, human: u32| {
+            let mut peer = all.enter(IpAddr::from([127, 0, 0, 1]));
+            peer.workspace = workspace;
+            peer.count((workspace, AgentId(human)), true).map(|()| peer)
+        };
+        let held: Vec<_> = (0..2).map(|human| prove(1, human).unwrap()).collect();
+        assert!(prove(1, 9).is_err());
+        let others: Vec<_> = (0..2).map(|human| prove(2, human).unwrap()).collect();
+        assert!(prove(3, 0).is_err(), "there are no more");
+        drop(others);
+        assert!(prove(3, 0).is_ok() && prove(1, 9).is_err());
+        drop(held);
+        assert!(prove(1, 9).is_ok());
+        let alone: Vec<_> = (0..4).map(|human| prove(0, human).unwrap()).collect();
+        assert_eq!(alone.len(), 4, "a server with one workspace has them all");
     }
 
     #[test]
