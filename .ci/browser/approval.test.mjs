@@ -15,7 +15,7 @@ before(async () => {
 });
 
 beforeEach(async () => {
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
 });
 

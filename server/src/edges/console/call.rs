@@ -5,7 +5,7 @@ use lastword_proto::wire::ApprovalView;
 use lastword_proto::wire::call::{Argument, ArgumentKind, arguments, json};
 use maud::{Markup, html};
 
-use super::inbox::{chain, urgency};
+use super::decision::{chain, ends, urgency};
 use super::layout::Moment;
 use super::parts::{Fold, foreign, foreign_line, plural, time};
 use super::session::Viewer;
@@ -24,14 +24,15 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
                 (urgency(decision.priority))
                 @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
                 span.grow {}
-                code.faint { (id) } (time(&held.created_at, moment.now))
+                (ends(decision, moment))
+                a.faint href={ "/approvals/" (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
             (chain(decision, held.reference.as_deref().unwrap_or_default()))
             @let parts = arguments(&held.arguments);
-            div.call { @for part in &parts { (argument(part)) } }
+            (arguments_of(held))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
             p.facts {
-                span { "denied automatically " (time(&held.expires_at, moment.now)) }
+                span { "denied if nobody decides" }
                 @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
                 span.digest title="SHA-256 of this call; your approval is for exactly this call" { "digest " code { (held.digest) } }
             }
@@ -41,6 +42,11 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
             }))
         }
     }
+}
+
+/// Shows the whole call.
+pub(super) fn arguments_of(held: &ApprovalView) -> Markup {
+    html! { div.call { @for part in &arguments(&held.arguments) { (argument(part)) } } }
 }
 
 const fn fold(part: &Argument) -> Fold {
