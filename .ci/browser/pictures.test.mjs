@@ -72,7 +72,7 @@ test('the graph shows who asks whom, what each agent does, and where a rule cut,
   for (const path of ['/graph', '/conversations/PIC-1?view=graph']) {
     await page.emulateMedia({ reducedMotion: 'no-preference' });
     await page.goto(broker.url + path);
-    await page.locator('.graph circle.agent.asks').waitFor();
+    await page.locator('.graph circle.peer.asks').waitFor();
     assert.equal(await page.locator('.graph circle.cross').count(), 1);
     const edge = page.locator('.graph path.edge.open');
     assert.equal(await edge.count(), 1);

@@ -6,9 +6,9 @@ use lastword_client::wire::ConversationSummary;
 
 use super::Context;
 use crate::failure::Failure;
-use crate::money::money;
 use crate::out::table;
 use crate::session::Authority;
+use crate::top::spent;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -72,13 +72,4 @@ fn row(item: &ConversationSummary, below: usize) -> Vec<String> {
         spent(item),
         item.last_at.clone(),
     ]
-}
-
-/// Formats what a conversation spent: the cost if one was reported, else the tokens.
-fn spent(item: &ConversationSummary) -> String {
-    match (item.cost_microusd, item.tokens) {
-        (0, 0) => String::new(),
-        (0, tokens) => format!("{tokens} tokens"),
-        (cost, _) => money(cost),
-    }
 }

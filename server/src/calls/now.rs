@@ -1,7 +1,6 @@
 //! What a human wants to know at a glance: what runs, what went wrong, and what today cost.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use lastword_proto::fact::EndReason;
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId};
@@ -263,7 +262,6 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
 
 fn today(live: &Live<'_>) -> Today {
     let mut today = Today::default();
-    let mut spenders: BTreeMap<Reverse<(u64, u64)>, Vec<(String, u64, u64)>> = BTreeMap::new();
     for agent in live.state.agents.iter().filter(|agent| !agent.is_human()) {
         let used = agent.day.on(live.now());
         let (tokens, cost) = (used.spend.tokens, used.spend.cost_microusd);
@@ -271,9 +269,9 @@ fn today(live: &Live<'_>) -> Today {
         today.cost_microusd = today.cost_microusd.saturating_add(cost);
         today.estimated |= used.estimated;
         if tokens > 0 || cost > 0 {
-            spenders.entry(Reverse((cost, tokens))).or_default().push((agent.name().to_owned(), tokens, cost));
+            today.agents.push((agent.name().to_owned(), tokens, cost));
         }
     }
-    today.agents = spenders.into_values().flatten().collect();
+    today.agents.sort_by_key(|(_, tokens, cost)| Reverse((*cost, *tokens)));
     today
 }

@@ -45,7 +45,7 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
 }
 
 /// Makes a link that signs the human who calls in to the console, once.
-pub(crate) async fn link(ctx: &Context, caller: Caller) -> Result<SignInLink, ApiError> {
+pub(crate) fn link(ctx: &Context, caller: Caller) -> Result<SignInLink, ApiError> {
     caller.human()?;
     if caller.until.is_some() {
         // A session may do all that its human may.

@@ -130,7 +130,7 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
         r + 16.0
     };
     html! {
-        circle class={ "agent " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
+        circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
             title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) } ", " (number(node.tokens)) " tokens" }
         }
         text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(&node.name)) }

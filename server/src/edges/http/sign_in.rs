@@ -34,5 +34,5 @@ pub(super) async fn link(
     State(ctx): State<Context>,
     caller: Caller,
 ) -> Result<(StatusCode, Out<SignInLink>), ApiError> {
-    tokens::link(&ctx, caller).await.map(|link| (StatusCode::CREATED, Out(link)))
+    tokens::link(&ctx, caller).map(|link| (StatusCode::CREATED, Out(link)))
 }
