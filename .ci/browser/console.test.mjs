@@ -148,7 +148,7 @@ test('what is typed, opened and focused outlives what happens meanwhile', async 
   const second = await hold('wait', { n: 1 });
   await page.goto(`${broker.url}/inbox`);
   await connected(page);
-  await card(second.id).getByText('Respond, edit or ignore').click();
+  await card(second.id).getByText('Respond, edit, ignore or always allow').click();
   await card(first.id).getByPlaceholder('Your answer').fill('half an ans');
   await page.locator(`#${second.id}-reason`).focus();
   const third = await raise('Something else');
@@ -234,7 +234,7 @@ test('a session that ends under an open page says so, and what is typed stays', 
   assert.match(await banner.textContent(), /^You are signed out\./);
   assert.equal(await other.locator(`#${id}-answer`).inputValue(), 'half an ans');
   await other.goto(`${broker.url}/inbox`);
-  await other.waitForURL(/\/sign-in$/);
+  await other.waitForURL(/\/sign-in\?next=/);
   await other.context().close();
   await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'ok' });
 });
@@ -317,7 +317,6 @@ test('everything can be done with the keyboard alone', async () => {
   await page.keyboard.type('LOGIN-1');
   await page.locator('#palette-list a', { hasText: 'LOGIN-1' }).first().waitFor();
   await until(() => page.locator('#palette-list li').count(), 2);
-  await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
   await page.waitForURL(/\/conversations\/LOGIN-1$/);

@@ -37,7 +37,6 @@ fn has_display() -> bool {
 }
 
 /// Starts a program that opens the link; it goes on by itself.
-#[expect(clippy::zombie_processes, reason = "this program ends before it")]
 fn open(program: &str, url: &str) -> bool {
     let started =
         Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();

@@ -525,7 +525,8 @@ mod tests {
         let mut child = first.clone();
         (child.reference, child.parent_ref) = (format!("{}/1", first.reference), Some(first.reference.clone()));
         let mut grandchild = child.clone();
-        (grandchild.reference, grandchild.parent_ref) = (format!("{}/1", child.reference), Some(child.reference.clone()));
+        (grandchild.reference, grandchild.parent_ref) =
+            (format!("{}/1", child.reference), Some(child.reference.clone()));
         model.lists.conversations = vec![grandchild, child, first];
         let folded = text(&painted(&mut model, 200, 20));
         let row = folded.lines().nth(2).unwrap_or_default();

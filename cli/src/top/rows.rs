@@ -146,7 +146,8 @@ pub(super) fn conversations(lists: &Lists, unfolded: bool) -> Vec<Item<'_>> {
         *below.entry(top).or_default() += 1;
     }
     let shown = all.iter().filter(|one| unfolded || parent(&one.reference).is_none());
-    shown.map(|one| (one, if unfolded { None } else { below.get(one.reference.as_str()) }))
+    shown
+        .map(|one| (one, if unfolded { None } else { below.get(one.reference.as_str()) }))
         .map(|(one, below)| Item::Conversation(one, below.copied().unwrap_or_default()))
         .collect()
 }

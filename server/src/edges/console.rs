@@ -25,6 +25,7 @@ mod layout;
 mod limits;
 mod live;
 mod log;
+mod markdown;
 mod message;
 mod now;
 mod overview;
@@ -65,6 +66,7 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/approvals/{id}", get(decision::page))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))
+        .route("/inbox/reject", post(inbox::reject_many))
         .route("/conversations", get(conversations::page))
         .route("/conversations/{ref}", get(conversation::page))
         .route("/conversations/{ref}/{verb}", post(conversation::control))

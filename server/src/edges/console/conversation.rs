@@ -67,11 +67,15 @@ pub(super) async fn page(
         View::Tree | View::Waterfall | View::Timeline | View::Log => None,
     };
     let main = html! {
+        div.split {
+        div.side {
         (heading(&reference, &standing(&history.view)))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
         (facts(&moment, &history))
         (waiting(&moment, &history))
         (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(&viewer, &history.view)))
+        }
+        div.content {
         nav.views aria-label="Views" {
             @for (view, word, name) in VIEWS {
                 a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
@@ -84,6 +88,8 @@ pub(super) async fn page(
             View::Timeline => (timeline::view(&history)),
             View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
             View::Log => (log::view(&moment, &history)),
+        }
+        }
         }
     };
     let topics = [Topic::Conversation(history.conv), Topic::Inbox];

@@ -13,7 +13,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time};
 use super::session::Viewer;
-use super::{call, exchange, incidents};
+use super::{call, exchange, incidents, markdown};
 use crate::calls::decisions::{self, Asked, Decision, TimedOut};
 use crate::calls::explanations::explain;
 use crate::calls::{Context, limits};
@@ -154,7 +154,7 @@ fn answered(moment: &Moment, decision: &Decision, asked: &EscalationView) -> Mar
         article.card {
             h2 { b { (foreign_line(&asked.agent)) } " asked " (time(&asked.created_at, moment.now)) }
             (chain(decision, &asked.reference))
-            (foreign(&asked.message))
+            (markdown::text(&asked.message))
             @if let Some(request) = &decision.timed_out { p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } } }
             @if !asked.options.is_empty() {
                 h3 { "Offered answers" }
@@ -217,7 +217,7 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
                 a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
             }
             (chain(decision, &asked.reference))
-            (foreign(&asked.message))
+            (markdown::text(&asked.message))
             @if asked.cause == EscalationCause::NoProgress {
                 p { a href={ "/questions/" (id) } { "What was said again and again" } }
             }

@@ -1,14 +1,15 @@
 //! The inbox: the decisions that wait for a human in full, those settled last, and the calls that settle one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use lastword_proto::Code;
-use lastword_proto::fact::Decision as Verdict;
+use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::wire::{DecideApproval, EscalationAnswer};
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::decision::{self, approval_word};
@@ -18,6 +19,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign_line, plural, time};
 use super::session::Viewer;
+use crate::calls::decisions::Asked;
 use crate::calls::{Context, agents, approvals, decisions, escalations, limits, turns};
 use crate::error::ApiError;
 
@@ -34,6 +36,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 "Agents' questions, held tool calls and tripped limits appear here as they arrive."
             }))
         }
+        @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
+        @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         div.cards {
             @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
         }
@@ -60,6 +64,48 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     };
     let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows the form that rejects the calls whose boxes are ticked; the boxes are on their cards.
+fn select_many(viewer: &Viewer) -> Markup {
+    viewer.form(
+        "reject-many",
+        "/inbox/reject",
+        &html! {
+            div.decide {
+                label.unseen for="reject-many-reason" { "Reason for rejecting the selected calls" }
+                input #reject-many-reason type="text" name="comment" placeholder="Reason for the selected calls" autocomplete="off";
+                button.danger type="submit" { "Reject selected" }
+            }
+        },
+    )
+}
+
+/// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
+pub(super) async fn reject_many(
+    State(ctx): State<Context>,
+    form: Form<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let comment = fields.get("comment").and_then(|text| filled(text));
+    let ids: Vec<ApprovalId> = fields.keys().filter_map(|name| ApprovalId::parse(name)).collect();
+    if ids.is_empty() {
+        return Err(ApiError::new(Code::Malformed, "Select at least one call").into());
+    }
+    let (mut rejected, mut others) = (0, 0);
+    for id in ids {
+        let asked = DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
+        match approvals::decide(&ctx, viewer.caller, id, asked).await {
+            Ok(_) => rejected += 1,
+            Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    let words = html! {
+        (plural(rejected, "call is", "calls are")) " rejected."
+        @if others > 0 { " " (plural(others, "was", "were")) " settled by others meanwhile." }
+    };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
 }
 
 #[derive(Debug, Deserialize)]

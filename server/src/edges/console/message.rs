@@ -9,9 +9,9 @@ use maud::{Markup, html};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::palette::path;
-use super::parts::{badge, code, conversation, foreign, foreign_line, links, time};
+use super::parts::{badge, code, conversation, foreign_line, links, time};
 use super::session::Viewer;
-use super::{exchange, live, log};
+use super::{exchange, live, log, markdown};
 use crate::calls::Context;
 use crate::calls::explanations::explain;
 use crate::calls::finding;
@@ -66,7 +66,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
             @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
-        @if message.body.is_empty() { p.faint { "No text." } } @else { (foreign(&message.body)) }
+        @if message.body.is_empty() { p.faint { "No text." } } @else { (markdown::text(&message.body)) }
         @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
         @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
     }
