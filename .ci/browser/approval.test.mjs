@@ -15,7 +15,7 @@ before(async () => {
 });
 
 beforeEach(async () => {
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
 });
 
@@ -114,6 +114,63 @@ test('a file that is to be written is shown with its lines', async () => {
   await parts.first().waitFor();
   assert.deepEqual(await parts.locator('pre').allTextContents(), ['/tmp/x', 'one\ntwo\n']);
   await ignore(id);
+});
+
+test('several calls are selected and rejected at once, with one reason', async () => {
+  const calls = [];
+  for (let n = 0; n < 3; n += 1) calls.push((await hold('Bash', { command: `rm -rf /tmp/${n}` })).id);
+  await page.locator(`#${calls[2]}`).waitFor();
+  for (const id of calls.slice(0, 2)) await page.getByLabel(`Select ${id}`).check();
+  await page.getByPlaceholder('Reason for the selected calls').fill('not today');
+  await page.getByRole('button', { name: 'Reject selected' }).click();
+  await page.locator('#flash').getByText('2 calls are rejected').waitFor();
+  const seen = [];
+  for (const id of calls) seen.push(await state(id));
+  assert.deepEqual(seen, ['rejected', 'rejected', 'pending']);
+  assert.equal((await broker.call('coder', 'GET', `/approvals/${calls[0]}`)).comment, 'not today');
+  await ignore(calls[2]);
+});
+
+test('an edited call shows what differs, and no JSON is no call', async () => {
+  const { id } = await hold('Bash', { command: 'rm -rf build', force: true });
+  const card = page.locator(`#${id}`);
+  await card.waitFor();
+  await card.getByText('Respond, edit, ignore or always allow').click();
+  const input = page.locator(`#${id}-input`);
+  await input.fill('{ "command": ');
+  await card.locator('.diff').getByText('This is no JSON').waitFor();
+  await card.getByRole('button', { name: 'Approve the edited call' }).click();
+  assert.equal(await state(id), 'pending');
+  await input.fill('{\n  "command": "rm -rf build/tmp",\n  "force": true\n}');
+  assert.deepEqual(await card.locator('.diff del').allTextContents(), ['−   "command": "rm -rf build",']);
+  assert.deepEqual(await card.locator('.diff ins').allTextContents(), ['+   "command": "rm -rf build/tmp",']);
+  await card.getByRole('button', { name: 'Approve the edited call' }).click();
+  await card.waitFor({ state: 'detached' });
+  assert.deepEqual((await broker.call('coder', 'GET', `/approvals/${id}`)).arguments, { command: 'rm -rf build/tmp', force: true });
+});
+
+test('the rule that would always allow a call is shown, where one can', async () => {
+  const one = await hold('Bash', { command: 'cargo test' });
+  const two = await hold('Bash', { command: 'cargo test; rm -rf /' });
+  for (const { id } of [one, two]) {
+    await page.locator(`#${id}`).waitFor();
+    await page.locator(`#${id}`).getByText('Respond, edit, ignore or always allow').click();
+  }
+  assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(cargo test\)'\nagents = \['coder'\]\ndecision = "allow"/);
+  assert.equal(await page.locator(`#${two.id} .rule`).count(), 0);
+  for (const { id } of [one, two]) await ignore(id);
+});
+
+test('Markdown of a question is shown as such, its raw text on demand, and nothing of it leads away', async () => {
+  const { id } = await broker.call('coder', 'POST', '/escalations', { message: '# Which?\n\n- **eu**\n- us <img src=x onerror="window.hit=1">\n\n[pay here](https://evil.example)', options: [] });
+  const card = page.locator(`#${id}`);
+  await card.locator('.markdown strong', { hasText: 'eu' }).waitFor();
+  await card.getByText('https://evil.example').first().waitFor();
+  assert.equal(await card.locator('.markdown a, .markdown img').count(), 0);
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  await card.getByText('Raw text').click();
+  await card.getByText('# Which?').waitFor();
+  await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'ok' });
 });
 
 test('a call with much in it fits a window of 375 and has nothing serious that axe finds', async () => {

@@ -15,7 +15,7 @@ before(async () => {
   page = await signedIn(browser, broker);
 });
 
-beforeEach(() => page.goto(`${broker.url}/`));
+beforeEach(() => page.goto(`${broker.url}/inbox`));
 
 after(async () => {
   assert.deepEqual(page.errors, []);
@@ -105,7 +105,7 @@ test('a hidden page notifies of what is new once that is switched on, and never 
 test('an approval on one page updates another one', async () => {
   const other = await page.context().newPage();
   watch(other);
-  await other.goto(`${broker.url}/`);
+  await other.goto(`${broker.url}/inbox`);
   await Promise.all([connected(page), connected(other)]);
   const { id } = await hold('deploy', { to: 'eu' });
   await card(id).getByText('"to": "eu"').first().waitFor();
@@ -120,7 +120,7 @@ test('an approval on one page updates another one', async () => {
 test('who answers second is told who was first, and with what', async () => {
   const { id } = await raise('Who is first?');
   const form = `#${id}-form`;
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   const sent = page.locator(form);
   await sent.waitFor();
   // A page that heard nothing: its hints are held back.
@@ -146,9 +146,9 @@ test('a rejection brings its reason to the agent', async () => {
 test('what is typed, opened and focused outlives what happens meanwhile', async () => {
   const first = await raise('Take your time');
   const second = await hold('wait', { n: 1 });
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
-  await card(second.id).getByText('Respond, edit or ignore').click();
+  await card(second.id).getByText('Respond, edit, ignore or always allow').click();
   await card(first.id).getByPlaceholder('Your answer').fill('half an ans');
   await page.locator(`#${second.id}-reason`).focus();
   const third = await raise('Something else');
@@ -165,7 +165,7 @@ test('a hostile text is shown and does nothing, and 200 kB of it are folded', as
   const hostile = '</pre><img src=x onerror="window.hit=1"><script>window.hit=1</script>\u202eevil\u001b[2J';
   const short = await raise(hostile, ['<b onclick="hit=1">yes</b>']);
   const long = await raise(`${'All work and no play. '.repeat(10_000)}THE END`);
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await card(short.id).getByText('onerror="window.hit=1"').waitFor();
   assert.match(await card(short.id).innerText(), /\\u\{202e\}evil\\u\{1b\}\[2J/);
   assert.equal(await page.locator('main img, main script').count(), 0);
@@ -199,7 +199,7 @@ test('another site can send no form, even with the cookie of the session', async
 
 test('a restart under an open page is a banner, and then all is as it was', async () => {
   const { id } = await raise('Are you still there?');
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
   await page.locator(`#${id}-answer`).fill('half an ans');
   await broker.down();
@@ -223,6 +223,7 @@ test('a session that ends under an open page says so, and what is typed stays', 
   await broker.agent('second', { kind: 'human' });
   const { id } = await raise('Still signed in?');
   const other = await signedIn(browser, broker, {}, 'second');
+  await other.goto(`${broker.url}/inbox`);
   await connected(other);
   await other.locator(`#${id}-answer`).fill('half an ans');
   await broker.call('operator', 'POST', '/agents/second/token', {});
@@ -232,8 +233,8 @@ test('a session that ends under an open page says so, and what is typed stays', 
   await other.evaluate(() => new Promise((resolve) => setTimeout(resolve, 500)));
   assert.match(await banner.textContent(), /^You are signed out\./);
   assert.equal(await other.locator(`#${id}-answer`).inputValue(), 'half an ans');
-  await other.goto(`${broker.url}/`);
-  await other.waitForURL(/\/sign-in$/);
+  await other.goto(`${broker.url}/inbox`);
+  await other.waitForURL(/\/sign-in\?next=/);
   await other.context().close();
   await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'ok' });
 });
@@ -281,7 +282,7 @@ test('a conversation grows while one looks, shows its refusals, and is paused by
 test('everything can be done with the keyboard alone', async () => {
   const question = await raise('By keys?');
   const call = await hold('type', { fast: true });
-  await page.goto(`${broker.url}/`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
   const focused = () => page.evaluate(() => document.activeElement.id);
   await page.keyboard.press('j');
@@ -317,7 +318,6 @@ test('everything can be done with the keyboard alone', async () => {
   await page.locator('#palette-list a', { hasText: 'LOGIN-1' }).first().waitFor();
   await until(() => page.locator('#palette-list li').count(), 2);
   await page.keyboard.press('ArrowDown');
-  await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
   await page.waitForURL(/\/conversations\/LOGIN-1$/);
 });
@@ -325,7 +325,7 @@ test('everything can be done with the keyboard alone', async () => {
 test('every page fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   const { id } = await raise('Small?', ['yes', 'no', 'a much longer answer that says on and on what to do']);
   const held = await hold('deploy', { command: 'x'.repeat(300) });
-  const paths = ['/', '/conversations', '/conversations?q=nothing+at+all', '/conversations/LOGIN-1', '/conversations/LOGIN-1?view=timeline', '/conversations/LOGIN-1?view=log', '/messages/msg-9', '/sign-in', '/conversations/NONE'];
+  const paths = ['/', '/inbox', '/conversations', '/conversations?q=nothing+at+all', '/conversations/LOGIN-1', '/conversations/LOGIN-1?view=timeline', '/conversations/LOGIN-1?view=log', '/messages/msg-9', '/sign-in', '/conversations/NONE'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

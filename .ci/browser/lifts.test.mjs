@@ -16,6 +16,7 @@ before(async () => {
   await ask('reader');
   await assert.rejects(ask('tester'), /task_requests/);
   page = await signedIn(browser, broker);
+  await page.goto(`${broker.url}/inbox`);
 });
 
 after(async () => {

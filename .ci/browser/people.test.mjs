@@ -12,7 +12,7 @@ before(async () => {
   page = await signedIn(browser, broker);
 });
 
-beforeEach(() => page.goto(`${broker.url}/`));
+beforeEach(() => page.goto(`${broker.url}/inbox`));
 
 after(async () => {
   await browser.close();
@@ -241,7 +241,7 @@ test('each of these pages fits a window of 375 and has nothing serious that axe 
       await page.setViewportSize({ width: 1200, height: 900 });
       await accessible(page, `${path} ${colorScheme}`);
     }
-    await page.goto(`${broker.url}/`);
+    await page.goto(`${broker.url}/inbox`);
     await page.getByRole('button', { name: 'Stop…' }).click();
     await page.getByRole('button', { name: 'Stop everything' }).waitFor();
     await accessible(page, `the question before a stop, ${colorScheme}`);

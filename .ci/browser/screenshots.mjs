@@ -1,11 +1,11 @@
 // Pictures of every page of the console, light and dark, wide and narrow, of what `lastword demo --keep` leaves. To be run
-// by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER
+// by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER [light-1280]
 import { spawn } from 'node:child_process';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { launch, signedIn } from './world.mjs';
 
-const folder = process.argv[2];
+const [folder, only = ''] = process.argv.slice(2);
 if (!folder) throw new Error('say into which folder the pictures go: node screenshots.mjs FOLDER');
 await mkdir(folder, { recursive: true });
 
@@ -24,9 +24,11 @@ const call = async (path) => (await fetch(`${url}/v1${path}`, { headers: { autho
 // A conversation of several agents, and one of its messages.
 const tree = (await call('/conversations/I08-1')).tree;
 const pages = {
-  inbox: '/',
+  now: '/',
+  inbox: '/inbox',
   conversations: '/conversations',
   tree: '/conversations/I08-1',
+  waterfall: '/conversations/I08-1?view=waterfall',
   timeline: '/conversations/I08-1?view=timeline',
   log: '/conversations/I08-1?view=log',
   message: `/messages/${tree[0].message.id}`,
@@ -34,6 +36,7 @@ const pages = {
   agents: '/agents',
   agent: '/agents/coder',
   human: '/agents/operator',
+  rooms: '/rooms',
   schedules: '/schedules',
   incidents: '/incidents',
   limits: '/limits',
@@ -52,6 +55,7 @@ for (const colorScheme of ['light', 'dark']) {
   for (const width of [1280, 375]) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await page.setViewportSize({ width, height: width > 800 ? 860 : 760 });
+    if (!`${colorScheme}-${width}`.includes(only)) continue;
     const named = (name) => `${name}-${colorScheme}-${width}`;
     for (const [name, path] of Object.entries(pages)) {
       await page.goto(url + path, { waitUntil: 'load' });

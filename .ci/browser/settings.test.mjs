@@ -15,7 +15,7 @@ before(async () => {
   viewer = await signedIn(browser, broker, {}, 'vera');
 });
 
-beforeEach(() => page.goto(`${broker.url}/`));
+beforeEach(() => page.goto(`${broker.url}/inbox`));
 
 after(async () => {
   await browser.close();

@@ -18,6 +18,7 @@ before(async () => {
   await broker.take('coder');
   first = await signedIn(browser, broker);
   first.setDefaultTimeout(10_000);
+  await first.goto(`${broker.url}/inbox`);
 });
 
 after(async () => {
@@ -38,7 +39,7 @@ const opened = async (context, more) => {
   for (let n = 0; n < more; n += 1) {
     const tab = await context.newPage();
     watch(tab);
-    await tab.goto(`${broker.url}/`, { timeout: 10_000 });
+    await tab.goto(`${broker.url}/inbox`, { timeout: 10_000 });
     tabs.push(tab);
   }
   return tabs;
@@ -78,7 +79,7 @@ test('a page that was made before others heard of something hears of it, too', a
   let release;
   const held = new Promise((resolve) => { release = resolve; });
   await other.route('**/assets/console-*.js', async (route) => { await held; await route.continue(); });
-  await other.goto(`${broker.url}/`, { waitUntil: 'commit' });
+  await other.goto(`${broker.url}/inbox`, { waitUntil: 'commit' });
   await other.locator('#waiting').waitFor({ state: 'attached' });
   await until(() => waiting(other), 0);
   const { id } = await raise('In between');
@@ -91,7 +92,7 @@ test('a page that was made before others heard of something hears of it, too', a
 });
 
 test('a page that one goes back to is live again', async () => {
-  await first.goto(`${broker.url}/`);
+  await first.goto(`${broker.url}/inbox`);
   await connected(first);
   await first.getByRole('link', { name: 'Agents' }).click();
   await first.waitForURL(/\/agents$/);
@@ -109,7 +110,7 @@ test('without shared workers a page is live by itself', async () => {
   await context.addInitScript(() => { delete window.SharedWorker; });
   const other = await context.newPage();
   watch(other);
-  await other.goto(`${broker.url}/`);
+  await other.goto(`${broker.url}/inbox`);
   assert.equal(await other.evaluate(() => typeof SharedWorker), 'undefined');
   await connected(other);
   const { id } = await raise('Alone?');

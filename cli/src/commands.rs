@@ -17,6 +17,7 @@ mod clock;
 mod cluster;
 mod codex;
 mod completions;
+mod console;
 mod demo;
 mod demo_agent;
 mod discord;
@@ -39,6 +40,7 @@ mod init_files;
 mod launch;
 mod limits;
 mod limits_diff;
+mod ls;
 mod man;
 mod mcp;
 mod notify;
@@ -130,6 +132,10 @@ pub(crate) enum Command {
     Discord(discord::Args),
     /// Watch the workspace live and decide pending approvals and questions
     Top(top::Args),
+    /// List conversations with their subjects, newest first
+    Ls(ls::Args),
+    /// Open the console in a browser, signed in
+    Console(console::Args),
     /// Follow the event stream
     Tail(tail::Args),
     /// Show a conversation as a tree
@@ -228,6 +234,8 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Run(args) => wait(run::run(args, cx)),
         Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),
+        Command::Ls(args) => wait(ls::run(args, cx)),
+        Command::Console(args) => wait(console::run(args, cx)),
         Command::Tail(args) => wait(tail::run(args, cx)),
         Command::Tree(args) => wait(tree::run(args, cx)),
         Command::Audit(args) => wait(audit::run(args, cx)),

@@ -9,6 +9,7 @@ mod demo;
 mod discord;
 mod explanation;
 mod failure;
+mod money;
 mod notify;
 mod oidc;
 mod out;

@@ -7,8 +7,8 @@ use lastword_proto::wire::{
     ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
     Explanation, Extend, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, MoveToArchive,
     MovedToArchive, NarrowedToken, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, NewToken, Page,
-    Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInProvider, SignedIn,
-    StoredMessage, TokenTerms, UseApproval,
+    Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInLink, SignInProvider,
+    SignedIn, StoredMessage, TokenTerms, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -298,6 +298,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn sign_in(&self, id_token: &IdToken) -> Result<SignedIn, ClientError> {
         self.post("/v1/sign-in", id_token).await
+    }
+
+    /// Makes a link that signs the calling human in to the console, once.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `forbidden` if the caller's token is a narrowed one or of a sign-in.
+    pub async fn sign_in_link(&self) -> Result<SignInLink, ClientError> {
+        self.post("/v1/sign-in/link", &serde_json::json!({})).await
     }
 
     /// Makes a narrowed token for the caller; it is returned only this once.

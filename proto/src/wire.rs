@@ -45,7 +45,7 @@ pub use explanations::{
     CausalLink, ExchangeLine, ExchangeVerdict, ExchangeView, Explanation, Hold, RefusedSend, Repetition, Subject,
 };
 pub use grants::{Extend, GrantView};
-pub use humans::{HumanPatch, IdToken, NewHuman, SignInProvider, SignedIn};
+pub use humans::{HumanPatch, IdToken, NewHuman, SignInLink, SignInProvider, SignedIn};
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use limits::{ApprovalRuleView, LimitView, LimitsView};

@@ -28,14 +28,30 @@
       : `${Math.trunc(seconds / 86400)} d`;
     return ahead ? `in ${text}` : `${text} ago`;
   };
+  const remaining = (ms) => {
+    const s = Math.max(0, Math.trunc(ms / 1000));
+    return s < 60 ? `${s} s left`
+      : s < 3600 ? `${Math.trunc(s / 60)} min ${s % 60} s left`
+      : s < 86400 ? `${Math.trunc(s / 3600)} h ${Math.trunc((s % 3600) / 60)} min left`
+      : `${Math.trunc(s / 86400)} d left`;
+  };
+  const tell = (time, words) => { if (time.textContent !== words) time.textContent = words; };
   const tick = () => {
     for (const time of $$('time[data-relative]')) {
       const at = Date.parse(time.dateTime);
-      const words = Number.isNaN(at) ? time.textContent : relative(at, Date.now());
-      if (time.textContent !== words) time.textContent = words;
+      if (!Number.isNaN(at)) tell(time, relative(at, Date.now()));
+    }
+  };
+  const countDown = () => {
+    for (const time of $$('time[data-countdown]')) {
+      const left = Date.parse(time.dateTime) - Date.now();
+      if (Number.isNaN(left)) continue;
+      tell(time, remaining(left));
+      time.classList.toggle('soon', left < 60_000);
     }
   };
   setInterval(tick, 10_000);
+  setInterval(countDown, 1_000);
 
   // --- That a person opened this page keeps the agents' own work going (D12): said once it is seen, once an hour at most.
   const ATTEND_EVERY = 3_600_000;
@@ -91,7 +107,7 @@
     const shown = new Notification('Lastword', { body, tag: `lastword-${waiting}` });
     shown.onclick = () => { window.focus(); shown.close(); };
   };
-  document.addEventListener('htmx:after:swap', () => { tick(); retitle(); notify(); });
+  document.addEventListener('htmx:after:swap', () => { tick(); countDown(); retitle(); notify(); });
   document.addEventListener('htmx:finally:request', () => { retitle(); notify(); });
   retitle();
 
@@ -108,7 +124,33 @@
     try { localStorage.setItem('lastword-theme', root.dataset.theme); } catch { /* then for this page only */ }
   };
 
-  // --- Hints of what changed: the parts of the page listen for them at the body. The banner says when they stay away.
+  // --- What changed reloads the parts of the page that show it, each at most once in its pace.
+  const PACE = 1_000;
+  const reloads = new Map();
+  const reload = (part) => {
+    const known = reloads.get(part.id) ?? { last: 0, timer: null };
+    reloads.set(part.id, known);
+    const pace = Number(part.dataset.pace ?? PACE);
+    known.timer ??= setTimeout(() => {
+      known.timer = null;
+      known.last = Date.now();
+      // The part may have been replaced meanwhile.
+      const shown = document.getElementById(part.id);
+      if (shown) htmx.trigger(shown, 'lw-changed');
+    }, Math.max(0, known.last + pace - Date.now()));
+  };
+  const changed = (topic) => {
+    for (const part of $$('[data-topics]')) {
+      if (topic === 'lw-all' || part.dataset.topics.split(' ').includes(topic)) reload(part);
+    }
+  };
+  // What the human's own form changed is in its response.
+  document.addEventListener('htmx:finally:request', ({ detail }) => {
+    const topics = detail.ctx.hx?.trigger;
+    if (topics) topics.split(', ').forEach(changed);
+  });
+
+  // --- Hints of what others changed. The banner says when they stay away.
   const banner = $('#banner');
   const live = $('#live');
   let away = null;
@@ -122,7 +164,7 @@
   };
   const follow = (port) => {
     port.onmessage = ({ data: { topic, state } }) => {
-      if (topic) htmx.trigger(live, topic);
+      if (topic) changed(topic);
       if (state) { live.dataset.state = state; told[state](); }
     };
     port.postMessage({ after: Number(live.dataset.after) });
@@ -158,6 +200,34 @@
     words.textContent = 'The server did not answer, so this may not have been done. What you typed is still here: send it again once the server is back.';
     note.append(words);
     flash.replaceChildren(note);
+  });
+
+  // --- After a decision the focus goes to the entry that took its place.
+  let decided = null;
+  document.addEventListener('htmx:before:request', (event) => {
+    const form = event.detail.ctx.sourceElement;
+    const entry = form.matches?.('form[hx-post]') && form.closest('[data-row]');
+    if (entry) decided = { id: entry.id, at: $$('[data-row]', $('#main')).indexOf(entry) };
+  });
+  document.addEventListener('htmx:after:swap', () => {
+    if (!decided || document.getElementById(decided.id)) return;
+    const { at } = decided;
+    decided = null;
+    const focused = document.activeElement;
+    if (focused && focused !== document.body && focused.isConnected) return;
+    const left = $$('[data-row]', $('#main'));
+    (left[Math.min(at, left.length - 1)] ?? $('#main'))?.focus({ preventScroll: true });
+  });
+
+  // The second click of a double click would fall on what took the place of the first one's button.
+  document.addEventListener('click', (event) => {
+    if (event.detail > 1 && event.target.closest?.('form[hx-post] button')) event.preventDefault();
+  }, true);
+
+  // A filter that is chosen applies at once.
+  document.addEventListener('change', (event) => {
+    const form = event.target.matches?.('select') && event.target.closest('form[data-filters]');
+    if (form) form.requestSubmit();
   });
 
   // --- Windows.
@@ -244,6 +314,68 @@
     count();
     return Boolean(first);
   };
+
+  // --- A call that is edited: what differs is shown, and what is no JSON can't be sent.
+  const differs = (before, after) => {
+    // The longest common lines, by their lengths from the end.
+    const [a, b] = [before.split('\n'), after.split('\n')];
+    if (a.length * b.length > 250_000) return [];
+    const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+    for (let i = a.length - 1; i >= 0; i -= 1) {
+      for (let j = b.length - 1; j >= 0; j -= 1) {
+        common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+      }
+    }
+    const lines = [];
+    for (let i = 0, j = 0; i < a.length || j < b.length;) {
+      if (i < a.length && j < b.length && a[i] === b[j]) { i += 1; j += 1; }
+      else if (j >= b.length || (i < a.length && common[i + 1][j] >= common[i][j + 1])) { lines.push(['del', a[i]]); i += 1; }
+      else { lines.push(['ins', b[j]]); j += 1; }
+    }
+    return lines;
+  };
+  document.addEventListener('input', ({ target }) => {
+    if (!target.matches('[data-json]')) return;
+    let wrong = '';
+    try { JSON.parse(target.value); } catch (error) { wrong = `This is no JSON: ${error.message}`; }
+    target.setCustomValidity(wrong);
+    const shown = target.form.querySelector('.diff');
+    if (wrong) { shown.textContent = wrong; return; }
+    shown.replaceChildren(...differs(target.defaultValue, target.value).map(([kind, line]) => {
+      const part = document.createElement(kind);
+      part.textContent = `${kind === 'ins' ? '+' : '−'} ${line}`;
+      return part;
+    }));
+  });
+
+  // --- The waterfall plays the history: what began after the moment shown is dimmed.
+  const scrub = (range) => {
+    const rows = $('.waterfall svg.rows');
+    if (!rows) return;
+    const x = (Number(range.value) / 1000) * rows.width.baseVal.value;
+    const cursor = $('.cursor', rows);
+    cursor.setAttribute('x1', x);
+    cursor.setAttribute('x2', x);
+    for (const part of $$('[data-x]', rows)) part.classList.toggle('later', Number(part.dataset.x) > x);
+  };
+  let playing = 0;
+  const play = () => {
+    const range = $('[data-scrub]');
+    cancelAnimationFrame(playing);
+    const begin = performance.now();
+    const step = (now) => {
+      const shown = Math.min(1, (now - begin) / 8_000);
+      range.value = String(Math.round(shown * 1000));
+      scrub(range);
+      if (shown < 1 && range.isConnected) playing = requestAnimationFrame(step);
+    };
+    playing = requestAnimationFrame(step);
+  };
+  const offerScrub = () => { for (const label of $$('.scrub')) label.hidden = false; };
+  document.addEventListener('input', (event) => { if (event.target.matches('[data-scrub]')) { cancelAnimationFrame(playing); scrub(event.target); } });
+  document.addEventListener('click', (event) => { if (event.target.closest('[data-play]')) play(); });
+  document.addEventListener('htmx:after:swap', offerScrub);
+  offerScrub();
 
   // --- Keys.
   const rows = () => $$('[data-row]', $('#main') ?? document);

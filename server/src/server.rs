@@ -217,7 +217,7 @@ impl Server {
     /// # Errors
     /// The system's random number generator fails.
     pub fn sign_in_code(&self) -> io::Result<Secret> {
-        self.ctx().sign_in.mint(self.ctx().handle.now())
+        self.ctx().sign_in.mint(self.ctx().handle.now(), None).map(|(code, _)| code)
     }
 
     /// Returns the public key that verifies checkpoints of this server's log.

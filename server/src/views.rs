@@ -19,7 +19,7 @@ mod requests;
 mod rooms;
 mod words;
 
-pub(crate) use self::agents::{Member, OpenTurn, agent, member};
+pub(crate) use self::agents::{Activity, Member, OpenTurn, agent, member};
 pub(crate) use self::approvals::approval;
 pub(crate) use self::claims::claim;
 pub(crate) use self::clock::{clock, note, ready};

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Run agents", &["claude", "codex", "opencode", "gemini", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
-    ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
+    ("Watch", &["console", "top", "ls", "tail", "tree", "audit", "incidents"]),
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
     (
         "Verify and debug",
@@ -134,6 +134,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "lastword tail -f --ref LOGIN-1 --from coder --json",
         ],
     ),
+    ("ls", &["lastword ls", "lastword ls --open --all -n 200"]),
+    ("console", &["lastword console", "lastword console --print"]),
     ("tree", &["lastword tree LOGIN-1", "lastword tree LOGIN-1/1 --json"]),
     (
         "audit",

@@ -21,23 +21,28 @@ e, A             answer the question; Tab: its options
 L                give what the broker offers for it
 p u s            pause, resume, stop the conversation
                  or agent (resume lifts a latch)
+f                fold or unfold the conversations
+                 below another
 /                only rows with these words; Esc: all
 R                fetch everything anew
 ?                this
 q, Ctrl-C        quit";
 
-/// The columns of each tab: heading and width; 0 takes the remaining width. Columns that don't fit are left out.
+/// The columns of each tab: heading and width; 0 takes the remaining width. Columns that don't fit are left out, and those
+/// of [`GROWING`] share what is left over.
 const INBOX: [(&str, u16); 6] = [("", 8), ("id", 6), ("agent", 10), ("ref", 12), ("time", 11), ("what", 0)];
 const CONVERSATIONS: [(&str, u16); 8] = [
-    ("ref", 18),
+    ("ref", 14),
     ("state", 7),
-    ("msgs", 4),
-    ("deep", 4),
+    ("subject", 17),
     ("open", 4),
-    ("nearest limit", 26),
+    ("spent", 9),
+    ("nearest limit", 20),
+    ("msgs", 4),
     ("last", 10),
-    ("opened by", 12),
 ];
+/// The columns that are wider where there is room: names and texts.
+const GROWING: [&str; 4] = ["ref", "subject", "agent", "name"];
 const AGENTS: [(&str, u16); 9] = [
     ("name", 14),
     ("state", 7),
@@ -49,6 +54,10 @@ const AGENTS: [(&str, u16); 9] = [
     ("roots", 5),
     ("tokens", 9),
 ];
+/// What a column that takes the remaining width has of it before others grow.
+const REMAINING_MIN: u16 = 60;
+/// The width from which the columns behind the nearest limit are shown.
+const ALL_COLUMNS: u16 = 130;
 /// Least rows of the selected row's detail below the list, if it is shown there.
 const BELOW_ROWS_MIN: u16 = 5;
 
@@ -59,7 +68,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     frame.render_widget(Paragraph::new(heading(model, title.width)), title);
     let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::StyledLine(Purpose::Filter, _));
     let seen = if model.is_wide() {
-        let [left, right] = Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(body);
+        let [left, right] = Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body);
         let seen = list(frame, model, left);
         let beside = full_row(frame, model, right);
         if full { beside } else { Seen { page: seen.page, ..beside } }
@@ -136,6 +145,7 @@ fn list(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
         return seen;
     }
     let columns = fitting(model.tab, area.width);
+    let columns = &grown(columns, area.width);
     let widths =
         columns.iter().map(|(_, width)| if *width == 0 { Constraint::Min(4) } else { Constraint::Length(*width) });
     let head = Row::new(columns.iter().map(|(name, _)| Span::styled(*name, style(model, Tone::Faint))));
@@ -162,7 +172,21 @@ fn fitting(tab: Tab, width: u16) -> &'static [(&'static str, u16)] {
         used <= width + 1
     });
     let count = fit.count().max(1);
-    &all[..count]
+    // Names and subjects are worth more than the last columns.
+    let most = if tab == Tab::Conversations && width < ALL_COLUMNS { 6 } else { all.len() };
+    &all[..count.min(most)]
+}
+
+/// Shares the width that is left over among the columns that can use it.
+fn grown(columns: &[(&'static str, u16)], width: u16) -> Vec<(&'static str, u16)> {
+    let used: u16 = columns.iter().map(|(_, columns)| columns + 1).sum();
+    let growing = columns.iter().filter(|(name, _)| GROWING.contains(name)).count();
+    let left = (width + 1).saturating_sub(used);
+    // A column that takes the remaining width has most of it.
+    let remaining = columns.iter().any(|(_, width)| *width == 0);
+    let left = if remaining { left.saturating_sub(REMAINING_MIN) / 3 } else { left };
+    let each = left.checked_div(u16::try_from(growing).unwrap_or(u16::MAX)).unwrap_or_default();
+    columns.iter().map(|(name, width)| (*name, if GROWING.contains(name) { width + each } else { *width })).collect()
 }
 
 fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> {
@@ -286,7 +310,8 @@ fn hints(model: &Model) -> StyledLine {
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
         (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
         (_, Some(Item::Incident(_))) => "1 2 3 tabs",
-        (_, Some(Item::Conversation(_) | Item::Agent(_))) => "p pause · u resume · s stop",
+        (_, Some(Item::Conversation(..))) => "f fold · p pause · u resume · s stop",
+        (_, Some(Item::Agent(_))) => "p pause · u resume · s stop",
         (_, None) => "1 2 3 tabs",
     };
     let first = if model.mode == Mode::List { "Enter open" } else { "Esc back" };
@@ -488,6 +513,28 @@ mod tests {
 
     fn yes(model: &mut Model) -> Option<Order> {
         press(model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn conversations_are_folded_into_their_parents_and_names_use_the_width_with_subject_and_money() {
+        let mut model = samples::model();
+        model.turn_to(Tab::Conversations);
+        let mut first = model.lists.conversations[0].clone();
+        (first.reference, first.subject) = ("A-LONG-NAME-OF-A-WORK-ITEM".into(), "Sell more".into());
+        first.cost_microusd = 1_250_000;
+        let mut child = first.clone();
+        (child.reference, child.parent_ref) = (format!("{}/1", first.reference), Some(first.reference.clone()));
+        let mut grandchild = child.clone();
+        (grandchild.reference, grandchild.parent_ref) =
+            (format!("{}/1", child.reference), Some(child.reference.clone()));
+        model.lists.conversations = vec![grandchild, child, first];
+        let folded = text(&painted(&mut model, 200, 20));
+        let row = folded.lines().nth(2).unwrap_or_default();
+        assert!(row.contains("A-LONG-NAME-OF-A-WORK-ITEM +2") && row.contains("Sell more"), "{folded}");
+        assert!(row.contains("$1.25"), "{folded}");
+        assert!(!folded.contains("WORK-ITEM/1"), "{folded}");
+        typed(&mut model, "f");
+        assert!(text(&painted(&mut model, 200, 20)).contains("WORK-ITEM/1"));
     }
 
     #[test]

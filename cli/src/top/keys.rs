@@ -91,6 +91,7 @@ fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
         KeyCode::Char('u') => control(model, Verb::Resume),
         KeyCode::Char('s') => control(model, Verb::Stop),
         KeyCode::Char('R') => return Some(Order::Refresh),
+        KeyCode::Char('f') => model.unfolded = !model.unfolded,
         _ => {}
     }
     None
@@ -145,7 +146,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
 
 fn control(model: &mut Model, verb: Verb) {
     let subject = match model.current() {
-        Some(Item::Conversation(view)) => Subject::Conversation(view.reference.clone()),
+        Some(Item::Conversation(view, _)) => Subject::Conversation(view.reference.clone()),
         Some(Item::Agent(view)) => Subject::Agent(view.name.clone()),
         Some(Item::Incident(view)) => match &view.reference {
             Some(reference) => Subject::Conversation(reference.clone()),

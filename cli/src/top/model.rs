@@ -4,7 +4,7 @@ use lastword_client::wire::{
     AgentView, ApprovalView, ConversationSummary, ConversationView, EscalationView, IncidentView,
 };
 
-use super::rows::{Item, inbox};
+use super::rows::{Item, conversations, inbox};
 use crate::out::escape_line;
 
 /// Columns from which the selected row is shown beside the list.
@@ -182,6 +182,8 @@ pub(crate) struct Model {
     pub(super) tab: Tab,
     pub(super) mode: Mode,
     pub(super) filter: String,
+    /// Whether conversations below another one are listed, too.
+    pub(super) unfolded: bool,
     /// The key of each tab's selected row, so that it stays selected when the list changes.
     pub(super) selected: [Option<String>; 3],
     /// Lines of the detail above the screen.
@@ -212,7 +214,7 @@ impl Model {
         let lists = &self.lists;
         let all: Vec<Item<'_>> = match self.tab {
             Tab::Inbox => inbox(lists),
-            Tab::Conversations => lists.conversations.iter().map(Item::Conversation).collect(),
+            Tab::Conversations => conversations(lists, self.unfolded || !self.filter.is_empty()),
             Tab::Agents => lists.agents.iter().map(Item::Agent).collect(),
         };
         let words = self.filter.to_lowercase();
@@ -300,7 +302,7 @@ impl Model {
     /// Returns the REF of the conversation shown in full, which has to be fetched.
     pub(crate) fn wanted(&self) -> Option<String> {
         match self.current() {
-            Some(Item::Conversation(summary)) => Some(summary.reference.clone()),
+            Some(Item::Conversation(summary, _)) => Some(summary.reference.clone()),
             Some(Item::Approval(_) | Item::Escalation(_) | Item::Incident(_) | Item::Agent(_)) | None => None,
         }
     }

@@ -1,5 +1,7 @@
 //! The rows of the lists: the text of their cells, and the words by which the filter finds them.
 
+use std::collections::BTreeMap;
+
 use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{
     AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView,
@@ -9,6 +11,7 @@ use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState};
 
 use super::model::Lists;
+use crate::money::money;
 use crate::out::{Tone, escape_line};
 
 /// A row, and the object that it shows.
@@ -20,8 +23,8 @@ pub(super) enum Item<'a> {
     Escalation(&'a EscalationView),
     /// A limit that tripped and holds work.
     Incident(&'a IncidentView),
-    /// A conversation, in its own tab.
-    Conversation(&'a ConversationSummary),
+    /// A conversation, in its own tab, with the number of those folded into it.
+    Conversation(&'a ConversationSummary, usize),
     /// An agent or human.
     Agent(&'a AgentView),
 }
@@ -47,7 +50,7 @@ impl<'a> Item<'a> {
             Self::Approval(view) => &view.id,
             Self::Escalation(view) => &view.id,
             Self::Incident(view) => &view.id,
-            Self::Conversation(view) => &view.reference,
+            Self::Conversation(view, _) => &view.reference,
             Self::Agent(view) => &view.name,
         }
     }
@@ -58,7 +61,7 @@ impl<'a> Item<'a> {
         let more = match self {
             Self::Approval(view) => format!("{} {}", view.reason.as_deref().unwrap_or_default(), view.arguments),
             Self::Escalation(view) => view.message.clone(),
-            Self::Conversation(view) => view.parent_ref.clone().unwrap_or_default(),
+            Self::Conversation(view, _) => view.parent_ref.clone().unwrap_or_default(),
             Self::Incident(_) | Self::Agent(_) => String::new(),
         };
         format!("{cells} {more}").to_lowercase()
@@ -93,7 +96,7 @@ impl<'a> Item<'a> {
                 age(&view.at, now_ms),
                 plain(&format!("{} {}/{}: {}", view.code, view.current, view.limit, view.code.title())),
             ],
-            Self::Conversation(view) => conversation(view, now_ms),
+            Self::Conversation(view, below) => conversation(view, below, now_ms),
             Self::Agent(view) => agent(view),
         }
     }
@@ -105,19 +108,48 @@ fn about(view: &ApprovalView) -> String {
     first.map_or_else(|| view.arguments.to_string(), |part| part.text)
 }
 
-fn conversation(view: &ConversationSummary, now_ms: u64) -> Vec<Cell> {
+fn conversation(view: &ConversationSummary, below: usize, now_ms: u64) -> Vec<Cell> {
     let counters = &view.counters;
     let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
+    let folded = if below > 0 { format!(" +{below}") } else { String::new() };
     vec![
-        (escape_line(&view.reference), Tone::Plain),
+        (escape_line(&view.reference) + &folded, Tone::Plain),
         standing(view.standing()),
-        (counters.messages.to_string(), Tone::Plain),
-        (counters.deepest.to_string(), Tone::Plain),
+        (escape_line(&view.subject), Tone::Plain),
         (counters.open_tasks.to_string(), open),
+        (spent(view), Tone::Plain),
         view.nearest.as_ref().map_or_else(|| ("-".to_owned(), Tone::Faint), nearest),
+        (counters.messages.to_string(), Tone::Plain),
         age(&view.last_at, now_ms),
-        (escape_line(&view.opener), Tone::Faint),
     ]
+}
+
+/// Formats what a conversation spent: the cost if one was reported, else the tokens.
+pub(crate) fn spent(view: &ConversationSummary) -> String {
+    match (view.cost_microusd, view.tokens) {
+        (0, 0) => "-".to_owned(),
+        (0, tokens) => format!("{tokens} tok"),
+        (cost, _) => money(cost),
+    }
+}
+
+/// Returns the conversations. Folded, one that was opened from another in the list is counted at that one instead.
+pub(super) fn conversations(lists: &Lists, unfolded: bool) -> Vec<Item<'_>> {
+    let all = &lists.conversations;
+    let known: BTreeMap<&str, Option<&str>> =
+        all.iter().map(|one| (one.reference.as_str(), one.parent_ref.as_deref())).collect();
+    let parent = |name: &str| known.get(name).copied().flatten().filter(|parent| known.contains_key(parent));
+    // The list is finite and a parent is older than its child, so each walk ends.
+    let top = |name: &'_ str| std::iter::successors(parent(name), |name| parent(name)).last();
+    let mut below: BTreeMap<&str, usize> = BTreeMap::new();
+    for top in all.iter().filter_map(|one| top(&one.reference)) {
+        *below.entry(top).or_default() += 1;
+    }
+    let shown = all.iter().filter(|one| unfolded || parent(&one.reference).is_none());
+    shown
+        .map(|one| (one, if unfolded { None } else { below.get(one.reference.as_str()) }))
+        .map(|(one, below)| Item::Conversation(one, below.copied().unwrap_or_default()))
+        .collect()
 }
 
 fn agent(view: &AgentView) -> Vec<Cell> {

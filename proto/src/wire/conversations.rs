@@ -48,6 +48,15 @@ pub struct ConversationSummary {
     /// The limit that it is nearest to: one of its own, or one of its grant while that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Distance>,
+    /// In a list: the first line of its first message, shortened.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// In a list: the tokens that the turns of its requests spent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+    /// In a list: the cost of those turns, in millionths of a dollar.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_microusd: u64,
 }
 
 /// The distance to a limit.

@@ -74,3 +74,13 @@ pub struct SignedIn {
     /// When it expires, RFC 3339 in UTC.
     pub expires_at: String,
 }
+
+/// A link that signs a human in to the console, once. It is shown only once.
+#[derive(Clone, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SignInLink {
+    /// The path and the code, `/sign-in#CODE`: to be opened at the console's address.
+    pub path: String,
+    /// When it expires, RFC 3339 in UTC.
+    pub expires_at: String,
+}

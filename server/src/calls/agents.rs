@@ -149,30 +149,6 @@ pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<
     ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
-/// The agents, humans and conversations whose name contains a text.
-pub(crate) struct Named {
-    /// The names of agents and humans.
-    pub(crate) people: Vec<String>,
-    /// The REFs of conversations, newest first.
-    pub(crate) references: Vec<String>,
-}
-
-/// Finds agents, humans and conversations whose name contains `wanted`, which is in lower case; at most `max` of agents
-/// and humans, and of conversations.
-pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, ApiError> {
-    caller.human()?;
-    let wanted = wanted.to_owned();
-    let look = move |live: &Live<'_>| {
-        let has = |name: &str| name.to_ascii_lowercase().contains(&wanted);
-        let people = live.state.live_by_name().into_iter().map(|id| live.state.name_of(id).to_owned());
-        let people = people.filter(|name| has(name)).take(max).collect();
-        let all = live.state.conversations.range(..).rev();
-        let references = all.map(|(_, conv)| conv.reference.to_string()).filter(|name| has(name)).take(max).collect();
-        Named { people, references }
-    };
-    Ok(ctx.handle.query(look).await?)
-}
-
 /// Changes what an agent may do, and its own limits. Changes nothing if any field is invalid.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
     caller.human()?;

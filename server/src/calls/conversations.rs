@@ -1,12 +1,15 @@
 //! Calls on the conversations that a caller may see.
 
+use std::collections::BTreeMap;
+
 use lastword_proto::Principal;
 use lastword_proto::ids::ConvId;
 use lastword_proto::wire::{ConversationSummary, FieldError, Page};
 use serde::Deserialize;
 
 use super::audit::{PAGE_DEFAULT, PAGE_MAX};
-use super::{Caller, Context};
+use super::read_model::ask;
+use super::{Caller, Context, subjects};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
@@ -36,11 +39,19 @@ pub(crate) async fn list(
     let who = caller.principal;
     let look = move |live: &Live<'_>| {
         let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, *id));
-        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect();
-        let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
-        Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
+        seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect::<Vec<_>>()
     };
-    Ok(ctx.handle.query(look).await?)
+    let page = ctx.handle.query(look).await?;
+    let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
+    let convs: Vec<ConvId> = page.iter().map(|(id, _)| *id).collect();
+    let mut subjects = subjects::of(ctx, convs.clone()).await?;
+    let spent: BTreeMap<_, _> = ask(ctx, move |index| index.spent_in(&convs)).await?.into_iter().collect();
+    let filled = |(id, summary): (ConvId, ConversationSummary)| {
+        let spent = spent.get(&id).copied().unwrap_or_default();
+        let subject = subjects.remove(&id).unwrap_or_default();
+        ConversationSummary { subject, tokens: spent.tokens, cost_microusd: spent.cost_microusd, ..summary }
+    };
+    Ok(Page { items: page.into_iter().map(filled).collect(), next })
 }
 
 /// Returns the number of a conversation that `caller` may see.

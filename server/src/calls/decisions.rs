@@ -1,13 +1,15 @@
-//! The decisions that wait for a human, in the order of their urgency, with the work that they hold up.
+//! The decisions that wait for a human, those that expire first at the top, with the work that they hold up.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
-use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::wire::{ApprovalView, EscalationView, StoredMessage};
+use lastword_proto::fact::{EscalationCause, Latched, Place};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
+use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn};
+use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, StoredMessage};
 use lastword_proto::{Priority, Seq, State, Time};
 
-use super::{Caller, Context, approvals, escalations};
+use super::{Caller, Context, approvals, escalations, subjects};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
@@ -17,24 +19,53 @@ const SETTLED_MAX: usize = 20;
 /// The most unread messages in the list.
 const UNREAD_MAX: usize = 50;
 
-/// A question or a held call.
+/// What waits for a human, or waited.
 pub(crate) enum Asked {
     /// An agent's question, or a request that timed out for good.
     Question(Box<EscalationView>),
     /// A held tool call.
     Call(Box<ApprovalView>),
+    /// A tripped limit that holds work.
+    Latch(Box<IncidentView>),
+}
+
+impl Asked {
+    /// Returns its id, such as `apr-1`.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Question(asked) => &asked.id,
+            Self::Call(held) => &held.id,
+            Self::Latch(incident) => &incident.id,
+        }
+    }
+}
+
+/// A request that timed out for good, with what a human can do about it.
+pub(crate) struct TimedOut {
+    /// The name of the agent that was asked last.
+    pub(crate) agent: String,
+    /// The names of the other agents, which could be asked instead.
+    pub(crate) others: Vec<String>,
+    /// The first line of the request.
+    pub(crate) subject: String,
+    /// The position of the request.
+    pub(crate) message: Seq,
 }
 
 /// A pending or settled decision, and the work that it belongs to.
 pub(crate) struct Decision {
     /// The question or held call.
     pub(crate) asked: Asked,
+    /// The time at which it is settled without a human; `None` if it waits as long as it takes.
+    pub(crate) due: Option<Time>,
     /// The priority of the request that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
     pub(crate) chain: Vec<RequestLink>,
     /// The body of the first of these requests.
     pub(crate) root: Option<String>,
+    /// The request, if one timed out.
+    pub(crate) timed_out: Option<TimedOut>,
 }
 
 /// One request on the way from the root.
@@ -53,7 +84,7 @@ pub(crate) struct RequestLink {
 
 /// The lists of the console's inbox.
 pub(crate) struct Decisions {
-    /// The pending decisions: by priority, and within a priority the newest first.
+    /// The pending decisions: those that expire first, then by priority, and within a priority the newest first.
     pub(crate) waiting: Vec<Decision>,
     /// The decisions settled last, newest first.
     pub(crate) settled: Vec<Decision>,
@@ -61,26 +92,65 @@ pub(crate) struct Decisions {
     pub(crate) unread: Vec<StoredMessage>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Id {
+/// The id of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DecisionId {
+    /// A question, or a request that timed out.
     Question(EscalationId),
+    /// A held call.
     Call(ApprovalId),
+    /// A tripped limit.
+    Latch(IncidentId),
 }
 
-/// A decision with the values that order the list: its priority, its time, and its chain of requests.
-type Row = (Id, Priority, Time, Vec<RequestLink>);
+impl std::fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Question(id) => id.fmt(f),
+            Self::Call(id) => id.fmt(f),
+            Self::Latch(id) => id.fmt(f),
+        }
+    }
+}
+
+impl DecisionId {
+    /// Parses an id such as `esc-1`, `apr-1` or `inc-1`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let question = EscalationId::parse(text).map(Self::Question);
+        let call = || ApprovalId::parse(text).map(Self::Call);
+        question.or_else(call).or_else(|| IncidentId::parse(text).map(Self::Latch))
+    }
+}
+
+/// A decision with the values that order the list, and its chain of requests.
+struct Row {
+    id: DecisionId,
+    task: Option<TaskId>,
+    conv: Option<ConvId>,
+    due: Option<Time>,
+    priority: Priority,
+    at: Time,
+    chain: Vec<RequestLink>,
+}
 
 /// Returns the number of decisions that wait for a human.
 pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
     Ok(ctx.handle.query(|live| open(live.state)).await?.len())
 }
 
-/// Returns the ids of all pending decisions (`true` marks a question), so that a change can be noticed by comparing.
-pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
+/// Returns the ids of all pending decisions, so that a change can be noticed by comparing.
+pub(crate) fn open(state: &State) -> Vec<DecisionId> {
     let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
     let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
-    let questions = questions.map(|(id, _)| (true, id.0));
-    questions.chain(calls.map(|(id, _)| (false, id.0))).collect()
+    let latches = state.incidents.iter().filter(|(_, known)| holds(known));
+    let questions = questions.map(|(id, _)| DecisionId::Question(*id));
+    let calls = calls.map(|(id, _)| DecisionId::Call(*id));
+    questions.chain(calls).chain(latches.map(|(id, _)| DecisionId::Latch(*id))).collect()
+}
+
+/// Returns whether an incident holds work until a human lifts it. One about an agent is information only.
+fn holds(incident: &Incident) -> bool {
+    incident.lifted.is_none() && matches!(incident.on, IncidentOn::Latch(_))
 }
 
 /// Lists the pending decisions, those settled last, and the caller's unread messages.
@@ -90,10 +160,9 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Api
     let look = move |live: &Live<'_>| {
         let notices = live.state.agent(agent).map(|human| &human.notices);
         let unread: Vec<Seq> = notices.into_iter().flatten().rev().map(|(seq, _)| *seq).take(UNREAD_MAX).collect();
-        (rows(live.state, true), rows(live.state, false), unread)
+        (pending(live.state), settled(live.state), unread)
     };
-    let (waiting, mut settled, unread) = ctx.handle.query(look).await?;
-    settled.truncate(SETTLED_MAX);
+    let (waiting, settled, unread) = ctx.handle.query(look).await?;
     let shown = views::show(&ctx.handle, unread).await?;
     Ok(Decisions {
         waiting: filled(ctx, caller, waiting).await?,
@@ -102,23 +171,86 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Api
     })
 }
 
-fn rows(state: &State, waiting: bool) -> Vec<Row> {
-    let questions = state.escalations.iter().rev();
-    let questions = questions.filter(|(_, known)| (known.state == EscalationState::Open) == waiting);
-    let questions = questions.map(|(id, known)| (Id::Question(*id), known.task, known.at));
-    let calls = state.approvals.iter().rev();
-    let calls = calls.filter(|(_, known)| (known.state == ApprovalState::Pending) == waiting);
-    let calls = calls.map(|(id, known)| (Id::Call(*id), known.task, known.at));
-    // Only the newest settled decisions of each kind can be among the newest of both.
-    let max = if waiting { usize::MAX } else { SETTLED_MAX };
-    let mut rows: Vec<Row> = questions
-        .take(max)
-        .chain(calls.take(max))
-        .map(|(id, task, at)| (id, task.map_or(Priority::Normal, |task| priority(state, task)), at, chain(state, task)))
-        .collect();
-    // A settled decision's priority no longer matters: those are ordered by time alone.
-    rows.sort_by_key(|(id, priority, at, _)| (waiting.then_some(*priority), Reverse(*at), *id));
+/// Lists the pending decisions.
+pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<Vec<Decision>, ApiError> {
+    caller.human()?;
+    let waiting = ctx.handle.query(|live| pending(live.state)).await?;
+    filled(ctx, caller, waiting).await
+}
+
+/// Lists the pending decisions that hold up work in any of these conversations.
+pub(super) async fn in_conversations(
+    ctx: &Context,
+    caller: Caller,
+    convs: Vec<ConvId>,
+) -> Result<Vec<Decision>, ApiError> {
+    let look = move |live: &Live<'_>| {
+        let rows = pending(live.state).into_iter();
+        rows.filter(|row| row.conv.is_some_and(|conv| convs.contains(&conv))).collect()
+    };
+    let rows = ctx.handle.query(look).await?;
+    filled(ctx, caller, rows).await
+}
+
+/// Returns one decision, pending or settled.
+pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decision, ApiError> {
+    caller.human()?;
+    let wanted = DecisionId::parse(id).ok_or_else(|| ApiError::unknown(id))?;
+    let row = ctx.handle.query(move |live| row(live.state, wanted)).await?;
+    let found = filled(ctx, caller, row.into_iter().collect()).await?.into_iter().next();
+    match found {
+        Some(decision) => Ok(decision),
+        None => Err(super::epochs::unknown(ctx, id).await),
+    }
+}
+
+fn pending(state: &State) -> Vec<Row> {
+    let mut rows: Vec<Row> = open(state).into_iter().filter_map(|id| row(state, id)).collect();
+    // What has no end comes last.
+    rows.sort_by_key(|row| (row.due.unwrap_or(Time(u64::MAX)), row.priority, Reverse(row.at), row.id));
     rows
+}
+
+/// Returns the decisions settled last, newest first. Lifted latches are listed among the incidents.
+fn settled(state: &State) -> Vec<Row> {
+    let questions = state.escalations.iter().rev().filter(|(_, known)| known.state != EscalationState::Open);
+    let calls = state.approvals.iter().rev().filter(|(_, known)| known.state != ApprovalState::Pending);
+    // Only the newest settled decisions of each kind can be among the newest of both.
+    let questions = questions.map(|(id, _)| DecisionId::Question(*id)).take(SETTLED_MAX);
+    let ids = questions.chain(calls.map(|(id, _)| DecisionId::Call(*id)).take(SETTLED_MAX));
+    let mut rows: Vec<Row> = ids.filter_map(|id| row(state, id)).collect();
+    rows.sort_by_key(|row| (Reverse(row.at), row.id));
+    rows.truncate(SETTLED_MAX);
+    rows
+}
+
+fn row(state: &State, id: DecisionId) -> Option<Row> {
+    let (task, conv, due, at) = match id {
+        DecisionId::Question(id) => {
+            let known = state.escalations.get(&id)?;
+            (known.task, Some(known.conv), known.expires_at.get(), known.at)
+        }
+        DecisionId::Call(id) => {
+            let known = state.approvals.get(&id)?;
+            let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
+            (known.task, conv, Some(known.expires_at), known.at)
+        }
+        DecisionId::Latch(id) => {
+            let known = state.incidents.get(&id)?;
+            (None, latched_conv(state, known), None, known.at)
+        }
+    };
+    let priority = task.map_or(Priority::Normal, |task| priority(state, task));
+    Some(Row { id, task, conv, due, priority, at, chain: chain(state, task) })
+}
+
+/// Returns the conversation whose resume lifts a latch.
+fn latched_conv(state: &State, incident: &Incident) -> Option<ConvId> {
+    match incident.on {
+        IncidentOn::Latch(Latched::Grant(grant)) => state.grants.get(&grant).map(|grant| grant.conv),
+        IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => Some(conv),
+        IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => None,
+    }
 }
 
 fn priority(state: &State, task: TaskId) -> Priority {
@@ -147,26 +279,59 @@ pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
 }
 
 async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
-    let questions = rows.iter().filter_map(|row| if let Id::Question(id) = row.0 { Some(id) } else { None }).collect();
-    let questions = escalations::by_ids(ctx, questions).await?;
-    let calls = rows.iter().filter_map(|row| if let Id::Call(id) = row.0 { Some(id) } else { None }).collect();
-    let calls = approvals::by_ids(ctx, caller, calls).await?;
-    let mut roots: Vec<Seq> = rows.iter().filter_map(|row| row.3.first()?.message).collect();
-    roots.sort_unstable();
-    roots.dedup();
-    let roots = views::show(&ctx.handle, roots).await?;
-    let text = |seq: Option<Seq>| {
-        let shown = roots.iter().find(|shown| Some(shown.seq()) == seq)?;
-        shown.message().map(|message| message.body.to_string())
+    let ids: Vec<(DecisionId, Option<TaskId>)> = rows.iter().map(|row| (row.id, row.task)).collect();
+    let questions = ids.iter().filter_map(|(id, _)| if let DecisionId::Question(id) = id { Some(*id) } else { None });
+    let questions = escalations::by_ids(ctx, questions.collect()).await?;
+    let calls = ids.iter().filter_map(|(id, _)| if let DecisionId::Call(id) = id { Some(*id) } else { None });
+    let calls = approvals::by_ids(ctx, caller, calls.collect()).await?;
+    let look = move |live: &Live<'_>| {
+        let latches = ids.iter().filter_map(|(id, _)| if let DecisionId::Latch(id) = id { Some(*id) } else { None });
+        let latches = latches.filter_map(|id| Some(views::incident(live.state, id, live.state.incidents.get(&id)?)));
+        let timed_out = ids.iter().filter_map(|(id, task)| timed_out(live.state, *id, (*task)?));
+        (latches.collect::<Vec<_>>(), timed_out.collect::<Vec<_>>())
     };
-    let (mut questions, mut calls) = (questions.into_iter(), calls.into_iter());
-    let decisions = rows.into_iter().filter_map(|(id, priority, _, chain)| {
-        let asked = match id {
-            Id::Question(_) => Asked::Question(Box::new(questions.next()?)),
-            Id::Call(_) => Asked::Call(Box::new(calls.next()?)),
-        };
-        let root = chain.first().and_then(|link| text(link.message));
-        Some(Decision { asked, priority, chain, root })
-    });
-    Ok(decisions.collect())
+    let (latches, timed_out) = ctx.handle.query(look).await?;
+    let roots = rows.iter().filter_map(|row| row.chain.first()?.message);
+    let texts = subjects::texts(ctx, roots.chain(timed_out.iter().map(|one| one.message)).collect()).await?;
+    let mut asked: BTreeMap<String, Asked> = questions
+        .into_iter()
+        .map(|view| Asked::Question(Box::new(view)))
+        .chain(calls.into_iter().map(|view| Asked::Call(Box::new(view))))
+        .chain(latches.into_iter().map(|view| Asked::Latch(Box::new(view))))
+        .map(|asked| (asked.id().to_owned(), asked))
+        .collect();
+    let mut timed_out: BTreeMap<String, TimedOut> =
+        timed_out.into_iter().map(|one| (one.escalation.to_string(), one.told(&texts))).collect();
+    let decision = |row: Row| {
+        let id = row.id.to_string();
+        let root = row.chain.first().and_then(|link| texts.get(&link.message?)).cloned();
+        let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
+        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, root, timed_out })
+    };
+    Ok(rows.into_iter().filter_map(decision).collect())
+}
+
+/// A request that timed out, before its text is read.
+struct TimeOut {
+    escalation: EscalationId,
+    agent: String,
+    others: Vec<String>,
+    message: Seq,
+}
+
+impl TimeOut {
+    fn told(self, texts: &BTreeMap<Seq, String>) -> TimedOut {
+        let subject = texts.get(&self.message).map(|text| subjects::first_line(text)).unwrap_or_default();
+        TimedOut { agent: self.agent, others: self.others, subject, message: self.message }
+    }
+}
+
+fn timed_out(state: &State, id: DecisionId, task: TaskId) -> Option<TimeOut> {
+    let DecisionId::Question(escalation) = id else { return None };
+    let known: &Escalation = state.escalations.get(&escalation)?;
+    let task = state.tasks.get(&task).filter(|_| known.cause == EscalationCause::TimedOut)?;
+    let other = |id: &AgentId| *id != task.agent && state.agent(*id).is_some_and(|agent| !agent.is_human());
+    let others = state.live_by_name().into_iter().filter(other).map(|id| state.name_of(id).to_owned()).collect();
+    let agent = state.name_of(task.agent).to_owned();
+    Some(TimeOut { escalation, agent, others, message: task.request.as_ref()?.message })
 }

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use lastword_proto::fact::EscalationCause;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::names::Ref;
-use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, NewEscalation, Page, Scope};
-use lastword_proto::{Input, Principal, Reply, Seq, input};
+use lastword_proto::state::EscalationState;
+use lastword_proto::wire::{
+    Envelope, EscalationAnswer, EscalationView, FieldError, NewEscalation, Page, Scope, StoredMessage,
+};
+use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, input};
 
+use super::messages::{self, Sent};
 use super::{Caller, Context, admitted, check_sizes, checked, total};
 use crate::broker::Live;
 use crate::error::ApiError;
-use crate::views;
+use crate::views::{self, Shown};
 
 /// Asks a human.
 pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
@@ -68,6 +73,42 @@ pub(crate) async fn answer_as(
     };
     admitted(ctx.handle.submit(input).await)?;
     show(ctx, id).await
+}
+
+/// Asks once more, in the human's name, for what timed out: the same agent, or the one that `to` names. Then the
+/// question about it is settled.
+pub(crate) async fn ask_again(
+    ctx: &Context,
+    caller: Caller,
+    id: EscalationId,
+    to: Option<String>,
+) -> Result<StoredMessage, ApiError> {
+    caller.human()?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.escalations.get(&id)?;
+        let task = live.state.tasks.get(&known.task?).filter(|_| known.cause == EscalationCause::TimedOut)?;
+        let request = task.request.as_ref()?;
+        let open = known.state == EscalationState::Open;
+        Some((request.message, request.priority, live.state.name_of(task.agent).to_owned(), open))
+    };
+    let found = ctx.handle.query(look).await?;
+    let (message, priority, agent, open) = found.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    if !open {
+        return Err(Refusal::new(Code::AlreadySettled).about(id).into());
+    }
+    let shown = views::show(&ctx.handle, vec![message]).await?;
+    let first = shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let mut envelope = Envelope::new(MessageType::Request, &to.unwrap_or(agent), &first.body);
+    envelope.reference = Some(first.reference);
+    envelope.payload = first.payload;
+    let mut draft = envelope.draft()?;
+    draft.priority = priority;
+    let Sent::One(sent, _) = messages::send(ctx, caller, draft, None).await? else {
+        return Err(ApiError::new(Code::Malformed, "Name one agent to ask"));
+    };
+    let words = EscalationAnswer { answer: format!("asked {} again: {}", sent.to, sent.id), lift: None };
+    answer_as(ctx, caller.principal, id, &words).await?;
+    Ok(*sent)
 }
 
 /// Returns the human in front of the caller's own client, if the operator configured one.

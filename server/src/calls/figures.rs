@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use lastword_proto::ids::{DAY_MS, HOUR_MS};
-use lastword_proto::state::{ApprovalState, EscalationState, Grant};
+use lastword_proto::state::Grant;
 use lastword_proto::wire::ConversationStatus;
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{CodeCount, Sums};
 
 use super::read_model::ask_fresh;
-use super::{Caller, Context, history};
+use super::{Caller, Context, decisions, history};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
@@ -84,9 +84,7 @@ fn standing(live: &Live<'_>) -> WorkspaceCounts {
     }
     standing.incidents = state.incidents.len() as u64;
     standing.holding = state.incidents.values().filter(|incident| incident.lifted.is_none()).count() as u64;
-    let questions = state.escalations.values().filter(|known| known.state == EscalationState::Open).count();
-    let calls = state.approvals.values().filter(|known| known.state == ApprovalState::Pending).count();
-    standing.waiting = (questions + calls) as u64;
+    standing.waiting = decisions::open(state).len() as u64;
     for id in state.live_by_name() {
         let Some(agent) = state.agent(id).filter(|agent| !agent.is_human()) else { continue };
         standing.agents += 1;

@@ -1,178 +1,29 @@
-//! The list of conversations with its filters, and the history of one conversation.
+//! The history of one conversation.
 
 use std::sync::Arc;
 
 use lastword_proto::ids::{ConvId, TaskId};
-use lastword_proto::state::Conversation;
-use lastword_proto::wire::{ConversationStatus, ConversationView, Event, FieldError, Problem, RefusedSend};
+use lastword_proto::wire::{ConversationView, Event, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
-use lastword_store::{Cursor, Filter, RefusalFilter};
-use serde::Deserialize;
+use lastword_store::{Cursor, RefusalFilter, SpentIn};
 
-use super::audit::{self, AuditParams};
-use super::decisions::{self, RequestLink};
+use super::decisions::{self, Decision, RequestLink};
 use super::read_model::{ask, ask_fresh};
-use super::{Caller, Context, conversations};
+use super::{Caller, Context, conversations, subjects};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Conversations per page of the list.
-const PAGE: usize = audit::PAGE_DEFAULT;
 /// The most entries of a history; beyond that only the last ones are shown.
 const LINES_MAX: usize = 2_000;
 
-/// The filters of the list. A conversation must pass all of them; empty ones are ignored.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListParams {
-    /// A part of its REF, in any case.
-    #[serde(rename = "ref", default)]
-    pub(crate) reference: String,
-    /// The name of a sender of one of its messages.
-    #[serde(default)]
-    pub(crate) from: String,
-    /// The name of a recipient of one of its messages.
-    #[serde(default)]
-    pub(crate) to: String,
-    /// The type of one of its messages.
-    #[serde(rename = "type", default)]
-    pub(crate) kind: String,
-    /// The depth of one of its messages.
-    #[serde(default)]
-    pub(crate) depth: String,
-    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`.
-    #[serde(default)]
-    pub(crate) state: String,
-    /// Words in one of its messages.
-    #[serde(default)]
-    pub(crate) q: String,
-    /// The cursor that the previous page returned.
-    #[serde(default)]
-    pub(crate) cursor: String,
-}
-
-/// One page of the list.
-pub(crate) struct Listed {
-    /// The conversations with participants and limits, without their trees; the most recently active first.
-    pub(crate) items: Vec<ConversationView>,
-    /// The cursor of the next page; `None` on the last.
-    pub(crate) next: Option<String>,
-}
-
-/// Lists the conversations that pass the filters, by their last activity. With a filter on messages, that is the last
-/// message that passes it.
-pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, ApiError> {
-    caller.human()?;
-    let said = !(params.from.is_empty()
-        && params.to.is_empty()
-        && params.kind.is_empty()
-        && params.depth.is_empty()
-        && params.q.trim().is_empty());
-    let before = cursor(&params.cursor)?;
-    let wanted = Wanted::of(&params)?;
-    if !said {
-        return Ok(ctx.handle.query(move |live| by_activity(live.state, &wanted, before)).await?);
-    }
-    let Some(filter) = audit::filter(ctx, &asked(&params)?, PAGE + 1).await? else {
-        return Ok(Listed { items: Vec::new(), next: None });
-    };
-    let limited = wanted.limits();
-    let candidates = move |live: &Live<'_>| -> Option<Vec<ConvId>> {
-        let all = live.state.conversations.range(..);
-        limited.then(|| all.filter(|(_, conv)| wanted.admits(live.state, conv)).map(|(id, _)| id).collect())
-    };
-    let convs = ctx.handle.query(candidates).await?;
-    let before = before.map(|(position, _)| Seq(position));
-    let filter = Filter { convs, cursor: Cursor { before, limit: PAGE + 1, ..Cursor::default() }, ..filter };
-    let mut found = ask_fresh(ctx, move |index| index.conversations(&filter)).await?;
-    let more = found.len() > PAGE;
-    found.truncate(PAGE);
-    let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
-    let look = move |live: &Live<'_>| {
-        let known = found.iter().filter_map(|(id, _)| live.state.conversations.get(id));
-        known.map(|conv| views::listed(live.state, conv)).collect()
-    };
-    Ok(Listed { items: ctx.handle.query(look).await?, next })
-}
-
-/// The cursor: a time or position, and the conversation that had it.
-type Position = (u64, u32);
-
-fn cursor(text: &str) -> Result<Option<Position>, FieldError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let parts = text.split_once('-').and_then(|(at, conv)| Some((at.parse().ok()?, conv.parse().ok()?)));
-    parts.map(Some).ok_or_else(|| FieldError::new("cursor", "is not one of ours"))
-}
-
-/// Returns the part of the filters that concerns messages.
-fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
-    let filled = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let depth = filled(&params.depth).map(|text| text.parse().map_err(|_| FieldError::new("depth", "is no number")));
-    Ok(AuditParams {
-        from: filled(&params.from),
-        to: filled(&params.to),
-        kind: filled(&params.kind),
-        depth: depth.transpose()?,
-        q: filled(&params.q),
-        ..AuditParams::default()
+/// Adds up what several conversations spent.
+pub(super) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
+    all.fold(SpentIn::default(), |sum, one| SpentIn {
+        tokens: sum.tokens.saturating_add(one.tokens),
+        cost_microusd: sum.cost_microusd.saturating_add(one.cost_microusd),
+        estimated: sum.estimated || one.estimated,
     })
-}
-
-/// The part of the filters that concerns the conversations themselves.
-struct Wanted {
-    reference: String,
-    state: Option<ConversationStatus>,
-}
-
-impl Wanted {
-    fn of(params: &ListParams) -> Result<Self, FieldError> {
-        let state = match params.state.as_str() {
-            "" => None,
-            asked => match ConversationStatus::ALL.into_iter().find(|standing| standing.word() == asked) {
-                None => {
-                    let words = ConversationStatus::ALL.map(ConversationStatus::word).join(", ");
-                    return Err(FieldError::new("state", format!("{asked:?} is none of {words}")));
-                }
-                known => known,
-            },
-        };
-        Ok(Self { reference: params.reference.trim().to_ascii_lowercase(), state })
-    }
-
-    const fn limits(&self) -> bool {
-        !self.reference.is_empty() || self.state.is_some()
-    }
-
-    fn admits(&self, state: &State, conv: &Conversation) -> bool {
-        let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
-        named && self.state.is_none_or(|wanted| wanted == views::standing(state, conv))
-    }
-}
-
-/// Returns one page by last activity. Keeps no more than a page while scanning, to hold up the broker as little as
-/// possible.
-fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> Listed {
-    let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
-    for (id, conv) in state.conversations.range(..) {
-        let position = (conv.last_at.0, id.0);
-        let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| position < *least);
-        if worse || before.is_some_and(|before| position >= before) || !wanted.admits(state, conv) {
-            continue;
-        }
-        page.push(std::cmp::Reverse(position));
-        if page.len() > PAGE + 1 {
-            page.pop();
-        }
-    }
-    let mut page: Vec<Position> = page.into_sorted_vec().into_iter().map(|std::cmp::Reverse(at)| at).collect();
-    let more = page.len() > PAGE;
-    page.truncate(PAGE);
-    let next = page.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
-    let known = page.iter().filter_map(|(_, id)| state.conversations.get(&ConvId(*id)));
-    Listed { items: known.map(|conv| views::listed(state, conv)).collect(), next }
 }
 
 /// One event in a conversation's history.
@@ -189,6 +40,16 @@ pub(crate) struct HistoryEntry {
 
 /// A conversation, its descendants, and all their events.
 pub(crate) struct History {
+    /// The first line of its first message.
+    pub(crate) subject: String,
+    /// What its turns and those of its descendants spent.
+    pub(crate) spent: SpentIn,
+    /// The messages in it and its descendants.
+    pub(crate) messages: u64,
+    /// The open requests in it and its descendants.
+    pub(crate) open_tasks: u64,
+    /// The pending decisions that hold up its work, those that expire first at the top.
+    pub(crate) waiting: Vec<Decision>,
     /// The conversation's number.
     pub(crate) conv: ConvId,
     /// Its participants, limits and status.
@@ -205,9 +66,17 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
     let conv = conversations::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
+        let convs = live.state.lineage_below(conv);
+        let all = || convs.iter().filter_map(|conv| live.state.conversations.get(conv));
+        let counts = (all().map(|conv| conv.messages).sum(), all().map(|conv| conv.open_tasks.len() as u64).sum());
+        Some((views::conversation(live.state, conv, known), convs, counts))
     };
-    let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))?;
+    let found = ctx.handle.query(look).await?;
+    let (view, convs, (messages, open_tasks)) = found.ok_or_else(|| ApiError::unknown(reference))?;
+    let waiting = decisions::in_conversations(ctx, caller, convs.clone()).await?;
+    let subject = subjects::of(ctx, vec![conv]).await?.remove(&conv).unwrap_or_default();
+    let below = convs.clone();
+    let spent = add_up(ask_fresh(ctx, move |index| index.spent_in(&below)).await?.into_iter().map(|(_, spent)| spent));
     // Newest first: if there are too many entries, the last ones matter.
     let cursor = Cursor { limit: LINES_MAX + 1, ..Cursor::default() };
     let mut seqs = ask_fresh(ctx, move |index| index.history(&convs, cursor)).await?;
@@ -215,7 +84,8 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
     seqs.truncate(LINES_MAX);
     seqs.reverse();
     let entries = ctx.handle.entries(seqs).await?;
-    Ok(History { conv, view, lines: told(ctx, caller, entries).await?, cut })
+    let lines = told(ctx, caller, entries).await?;
+    Ok(History { subject, spent, messages, open_tasks, waiting, conv, view, lines, cut })
 }
 
 /// Returns one event by its position, for example a message or a refusal.

@@ -7,8 +7,10 @@ use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId};
 use lastword_proto::wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
-use lastword_proto::{Code, Input, Reply};
+use lastword_proto::{Code, Fact, Input, Reply, Time};
+use lastword_store::{Cursor, PostFilter};
 
+use super::read_model::ask_fresh;
 use super::{Caller, Context, admitted, checked};
 use crate::broker::Live;
 use crate::error::ApiError;
@@ -42,6 +44,37 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>
         seen.filter_map(|(id, _)| views::room(live.state, *id)).collect()
     };
     Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// One post in a room.
+pub(crate) struct ShownPost {
+    /// The name of its sender.
+    pub(crate) from: String,
+    /// The time at which it was admitted.
+    pub(crate) at: Time,
+    /// Its text.
+    pub(crate) body: String,
+}
+
+/// The most posts that are shown of a room.
+const POSTS_MAX: usize = 100;
+
+/// Returns a room and its last posts, newest first, for a human.
+pub(crate) async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(RoomView, Vec<ShownPost>), ApiError> {
+    caller.human()?;
+    let id = find(ctx, name).await?;
+    let cursor = Cursor { limit: POSTS_MAX, ..Cursor::default() };
+    let filter = PostFilter { room: Some(id), cursor, ..PostFilter::default() };
+    let seqs = ask_fresh(ctx, move |index| index.posts(&filter)).await?;
+    let entries = ctx.handle.entries(seqs).await?;
+    let look = move |live: &Live<'_>| {
+        let post = |(_, entry): (_, std::sync::Arc<lastword_proto::Entry>)| {
+            let Fact::Posted { from, body, .. } = &entry.fact else { return None };
+            Some(ShownPost { from: live.state.name_of(*from).to_owned(), at: entry.at, body: body.to_string() })
+        };
+        Some((views::room(live.state, id)?, entries.into_iter().filter_map(post).collect()))
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
 /// Posts to a room. Only a human's post has mentions: an agent's body is never parsed.

@@ -1,6 +1,6 @@
 //! Narrowed tokens: a caller makes them of its own, and a human ends them.
 
-use lastword_proto::wire::{FieldError, NarrowedToken, NewToken, rfc3339};
+use lastword_proto::wire::{FieldError, NarrowedToken, NewToken, SignInLink, rfc3339};
 use lastword_proto::{Code, Refusal};
 
 use super::{Caller, Context};
@@ -42,6 +42,20 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
         token: ctx.handle.signer().sign_narrowed(agent, &token, scopes, until),
         expires_at: rfc3339(until),
     })
+}
+
+/// Makes a link that signs the human who calls in to the console, once.
+pub(crate) fn link(ctx: &Context, caller: Caller) -> Result<SignInLink, ApiError> {
+    caller.human()?;
+    if caller.until.is_some() {
+        // A session may do all that its human may.
+        let text = "A narrowed token, or one of a sign-in, makes no link to the console: sign in there";
+        return Err(ApiError::new(Code::Forbidden, text));
+    }
+    let human = Some((caller.credential, caller.principal.agent()));
+    let minted = ctx.sign_in.mint(ctx.handle.now(), human);
+    let (code, until) = minted.map_err(|error| ApiError::internal(&format!("no randomness for a link: {error}")))?;
+    Ok(SignInLink { path: format!("/sign-in#{}", code.reveal()), expires_at: rfc3339(until) })
 }
 
 /// Ends the token of a sign-in that makes this call; `text` is that token.

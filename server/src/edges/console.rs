@@ -14,24 +14,32 @@ mod clock;
 mod compose;
 mod conversation;
 mod conversations;
+mod decision;
 mod exchange;
 mod forms;
 mod frame;
+mod graph;
 mod inbox;
 mod incidents;
 mod layout;
 mod limits;
 mod live;
 mod log;
+mod markdown;
 mod message;
+mod now;
 mod overview;
+mod packed;
 mod palette;
 mod parts;
+mod rooms;
 mod schedules;
 mod session;
 mod sign_in;
+mod spend;
 mod timeline;
 mod tree;
+mod waterfall;
 mod work;
 mod workspace;
 
@@ -47,17 +55,24 @@ pub(super) use self::frame::nowhere;
 /// Returns the console's routes, with the headers that all of its responses have.
 pub(super) fn routes(ctx: &Context) -> Router<Context> {
     let pages = Router::new()
-        .route("/", get(inbox::page))
+        .route("/", get(now::page))
+        .route("/inbox", get(inbox::page))
         .route("/waiting", get(inbox::waiting))
-        .route("/escalations/{id}", get(exchange::page))
+        .route("/questions/{id}", get(decision::page))
+        .route("/escalations/{id}", get(decision::page))
         .route("/escalations/{id}/answer", post(inbox::answer))
+        .route("/escalations/{id}/again", post(inbox::again))
+        .route("/escalations/{id}/dismiss", post(inbox::dismiss))
+        .route("/approvals/{id}", get(decision::page))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))
+        .route("/inbox/reject", post(inbox::reject_many))
         .route("/conversations", get(conversations::page))
         .route("/conversations/{ref}", get(conversation::page))
         .route("/conversations/{ref}/{verb}", post(conversation::control))
         .route("/messages/{id}", get(message::page))
         .route("/agents", get(agents::page))
+        .route("/graph", get(graph::page))
         .route("/agents/{name}", get(agents::one))
         .route("/agents/{name}/limits", post(agent_forms::limit))
         .route("/agents/{name}/grant", post(agent_forms::grant))
@@ -67,8 +82,12 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/schedules", get(schedules::page).post(schedules::set))
         .route("/schedules/{name}/{verb}", post(schedules::act))
         .route("/incidents", get(incidents::page))
+        .route("/incidents/{id}", get(decision::page))
+        .route("/rooms", get(rooms::page))
+        .route("/rooms/{name}", get(rooms::one))
         .route("/limits", get(limits::page))
         .route("/overview", get(overview::page))
+        .route("/spend", get(spend::page))
         .route("/workspace", get(workspace::page))
         .route("/workspace/question", get(workspace::ask))
         .route("/workspace/{verb}", post(workspace::control))

@@ -62,6 +62,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .merge(desk())
         .route("/events", get(events::events))
         .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route("/sign-in/link", post(sign_in::link))
         .route("/token", post(tokens::narrow).delete(tokens::end))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))

@@ -192,10 +192,10 @@ fn a_secret_of_a_sign_in_is_derived_from_its_cookie_and_its_use() {
 fn a_session_lasts_a_week_and_a_link_a_quarter_of_an_hour() {
     assert_eq!(SESSION_MS, 604_800_000);
     let codes = SignInCode::default();
-    let code = codes.mint(Time(1_000)).unwrap();
+    let (code, _) = codes.mint(Time(1_000), None).unwrap();
     assert_eq!(code.reveal().len(), 64);
-    assert!(!codes.spend(code.reveal(), Time(901_000)));
-    assert!(codes.spend(code.reveal(), Time(900_999)));
+    assert!(codes.spend(code.reveal(), Time(901_000)).is_none());
+    assert!(codes.spend(code.reveal(), Time(900_999)).is_some());
 }
 
 #[test]

@@ -107,27 +107,44 @@ pub(crate) struct Session {
     pub(crate) forms: String,
 }
 
-/// The code of the one-time link, until it is used or expires.
+/// The most codes that wait to be used; the oldest gives way.
+const CODES_MAX: usize = 64;
+
+/// The human whom a one-time link signs in, with the hash of their token; `None` for the workspace's first human.
+pub(crate) type SignInFor = Option<(Credential, AgentId)>;
+
+/// A code that wasn't used yet.
+struct Code {
+    hash: Credential,
+    until: Time,
+    human: SignInFor,
+}
+
+/// The codes of one-time links, each until it is used or expires.
 #[derive(Default)]
-pub(crate) struct SignInCode(Mutex<Option<(Credential, Time)>>);
+pub(crate) struct SignInCode(Mutex<Vec<Code>>);
 
 impl SignInCode {
-    /// Generates a new code; an unused earlier one becomes invalid.
-    pub(crate) fn mint(&self, now: Time) -> io::Result<Secret> {
-        let code = Secret::code()?;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code.credential(), now.plus(CODE_MS)));
-        Ok(code)
+    /// Generates a new code for a human; an unused earlier one for the same human becomes invalid. Returns the code, and
+    /// when it expires.
+    pub(crate) fn mint(&self, now: Time, human: SignInFor) -> io::Result<(Secret, Time)> {
+        let (code, until) = (Secret::code()?, now.plus(CODE_MS));
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|code| now < code.until && code.human.map(|human| human.1) != human.map(|human| human.1));
+        if held.len() >= CODES_MAX {
+            held.remove(0);
+        }
+        held.push(Code { hash: code.credential(), until, human });
+        Ok((code, until))
     }
 
-    /// Uses up the code; `false` if it is wrong, used or expired.
-    pub(crate) fn spend(&self, code: &str, now: Time) -> bool {
+    /// Uses up a code and returns the human whom it signs in; `None` if it is wrong, used or expired.
+    pub(crate) fn spend(&self, code: &str, now: Time) -> Option<SignInFor> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash = credential(code);
         // Comparing hashes keeps the timing from revealing the code.
-        let right = held.as_ref().is_some_and(|(hash, until)| *hash == credential(code) && now < *until);
-        if right {
-            *held = None;
-        }
-        right
+        let at = held.iter().position(|code| code.hash == hash && now < code.until)?;
+        Some(held.remove(at).human)
     }
 }
 
@@ -138,15 +155,23 @@ mod tests {
     #[test]
     fn a_code_is_good_once_and_for_a_quarter_of_an_hour() {
         let codes = SignInCode::default();
-        assert!(!codes.spend("", Time(0)), "there is none yet");
-        let code = codes.mint(Time(1_000)).unwrap();
-        assert!(!codes.spend("another", Time(1_000)));
-        assert!(codes.spend(code.reveal(), Time(1_000)));
-        assert!(!codes.spend(code.reveal(), Time(1_000)), "it was used");
-        let late = codes.mint(Time(1_000)).unwrap();
-        assert!(!codes.spend(late.reveal(), Time(1_000 + CODE_MS)), "it is too old");
-        let (first, second) = (codes.mint(Time(0)).unwrap(), codes.mint(Time(0)).unwrap());
-        assert!(!codes.spend(first.reveal(), Time(0)), "a newer one replaced it");
-        assert!(codes.spend(second.reveal(), Time(0)));
+        let mint = |at, human| codes.mint(Time(at), human).unwrap().0;
+        let is_good = |code: &str, at| codes.spend(code, Time(at)).is_some();
+        assert!(!is_good("", 0), "there is none yet");
+        let code = mint(1_000, None);
+        assert!(!is_good("another", 1_000));
+        assert!(is_good(code.reveal(), 1_000));
+        assert!(!is_good(code.reveal(), 1_000), "it was used");
+        let late = mint(1_000, None);
+        assert!(!is_good(late.reveal(), 1_000 + CODE_MS), "it is too old");
+        let (first, second) = (mint(0, None), mint(0, None));
+        assert!(!is_good(first.reveal(), 0), "a newer one replaced it");
+        let anna = Some((credential("anna's token"), AgentId(7)));
+        let hers = mint(0, anna);
+        assert_eq!(codes.spend(hers.reveal(), Time(0)), Some(anna), "each human has a code of their own");
+        assert!(is_good(second.reveal(), 0));
+        let many: Vec<Secret> = (0..=64).map(|n| mint(0, Some((credential("x"), AgentId(n))))).collect();
+        assert!(!is_good(many[0].reveal(), 0), "the oldest gave way");
+        assert!(is_good(many[1].reveal(), 0));
     }
 }

@@ -67,8 +67,14 @@ pub(super) struct Item {
     until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<String>,
+    /// A question's offered answers, each a line of at most [`WORDS_MAX`] characters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<String>,
     /// The command that decides or shows it.
     decide: String,
+    /// The console's page of it, where it is decided and stays readable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
 }
 
 /// The number of items of each kind.
@@ -107,7 +113,7 @@ impl Item {
         let agent = escape(&view.agent);
         let summary = match view.cause {
             EscalationCause::Asked => format!("{agent} asks: {line}"),
-            EscalationCause::TimedOut => format!("a request to {agent} timed out on its last attempt"),
+            EscalationCause::TimedOut => line,
             EscalationCause::NoProgress => format!("{agent} is held: {line}"),
         };
         let decide = match view.lifts.first() {
@@ -118,6 +124,7 @@ impl Item {
             agent: Some(agent),
             reference: Some(view.reference.clone()).filter(|reference| !reference.is_empty()),
             since: Some(view.created_at.clone()),
+            options: view.options.iter().map(|option| first_line(option)).collect(),
             ..Self::bare(What::Question, view.id.clone(), summary, decide)
         }
     }
@@ -194,8 +201,22 @@ impl Item {
             since: None,
             until: None,
             arguments: None,
+            options: Vec::new(),
             decide,
+            url: None,
         }
+    }
+
+    /// Adds the page of the item at the console with this address.
+    fn at(self, console: &str) -> Self {
+        let folder = match self.what {
+            What::Question => "questions",
+            What::Approval => "approvals",
+            What::Incident => "incidents",
+            What::Stop | What::Note => return self,
+        };
+        let url = format!("{}/{folder}/{}", console.trim_end_matches('/'), self.id);
+        Self { url: Some(url), ..self }
     }
 
     fn lines(&self, out: &mut String) {
@@ -208,7 +229,13 @@ impl Item {
         if let Some(arguments) = &self.arguments {
             let _ok = writeln!(out, "  {arguments}");
         }
+        if !self.options.is_empty() {
+            let _ok = writeln!(out, "  options: {}", self.options.join(" · "));
+        }
         let _ok = writeln!(out, "  {}", self.decide);
+        if let Some(url) = &self.url {
+            let _ok = writeln!(out, "  {url}");
+        }
     }
 }
 
@@ -253,6 +280,7 @@ impl Notification {
     ) -> Self {
         let urgent = if severity == Severity::Urgent { "urgent: " } else { "" };
         let title = format!("Lastword: {urgent}{}", counts.words());
+        let items: Vec<Item> = items.into_iter().map(|item| item.at(&console)).collect();
         let more = counts.total().saturating_sub(items.len());
         let mut text = String::new();
         for item in &items {

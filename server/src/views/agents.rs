@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_proto::State;
-use lastword_proto::fact::SYSTEM;
-use lastword_proto::ids::{AgentId, HOUR_MS, TurnId};
-use lastword_proto::state::Agent;
+use lastword_proto::fact::{EscalationCause, Latched, Place, SYSTEM};
+use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
+use lastword_proto::state::{Agent, ApprovalState, EscalationState, IncidentOn, Running};
 use lastword_proto::wire::{AgentView, Distance, rfc3339};
+use lastword_proto::{State, Time};
 
 use super::conversations::distance;
 use crate::broker::Live;
@@ -70,6 +70,62 @@ pub(crate) struct Member {
     pub(crate) turns: Vec<OpenTurn>,
     /// The distance to the limits of the day (B1, D7); empty for a human, whom none of them binds.
     pub(crate) day: Vec<Distance>,
+    /// The ids of the pending calls and open questions of its tasks.
+    pub(crate) asks: Vec<String>,
+    /// The REFs of its open work that a latch holds.
+    pub(crate) held: Vec<String>,
+    /// The end of its rest, if its day budget is used up.
+    pub(crate) rests_until: Option<Time>,
+}
+
+/// What an agent does, in the order of what a human should see first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Activity {
+    /// A human paused or stopped it, or its day budget is used up.
+    Stopped,
+    /// A latch holds work of it.
+    Held,
+    /// A task of it waits for a human.
+    WaitsForHuman,
+    /// It has an open turn.
+    Working,
+    /// Requests are queued for it.
+    Queued,
+    /// It is connected and has nothing to do.
+    Idle,
+    /// It isn't connected and has nothing to do.
+    Away,
+}
+
+impl Activity {
+    /// Returns the word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Held => "latched",
+            Self::WaitsForHuman => "waits for you",
+            Self::Working => "working",
+            Self::Queued => "queued",
+            Self::Idle => "idle",
+            Self::Away => "away",
+        }
+    }
+}
+
+impl Member {
+    /// Returns what it does.
+    pub(crate) const fn activity(&self) -> Activity {
+        match self.view.state {
+            Running::Paused | Running::Stopped => Activity::Stopped,
+            Running::Active if self.rests_until.is_some() => Activity::Stopped,
+            Running::Active if !self.held.is_empty() => Activity::Held,
+            Running::Active if !self.asks.is_empty() => Activity::WaitsForHuman,
+            Running::Active if !self.turns.is_empty() => Activity::Working,
+            Running::Active if self.view.queued > 0 => Activity::Queued,
+            Running::Active if self.view.connected => Activity::Idle,
+            Running::Active => Activity::Away,
+        }
+    }
 }
 
 /// An open turn.
@@ -93,8 +149,39 @@ pub(crate) struct OpenTurn {
 /// Returns an agent or human as the console shows it; `None` if the number is unknown.
 pub(crate) fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
     let known = live.state.agent(id)?;
-    let turns = known.turns.iter().filter_map(|turn| open_turn(live.state, *turn)).collect();
-    Some(Member { view: agent(live, id)?, turns, day: day(live, known) })
+    let state = live.state;
+    let turns = known.turns.iter().filter_map(|turn| open_turn(state, *turn)).collect();
+    let calls = state.approvals.iter().filter(|(_, call)| call.agent == id && call.state == ApprovalState::Pending);
+    let asked = state.escalations.iter().filter(|(_, asked)| asked.agent == id && asked.state == EscalationState::Open);
+    let asked = asked.filter(|(_, asked)| asked.cause != EscalationCause::TimedOut);
+    let asks = calls.map(|(id, _)| id.to_string()).chain(asked.map(|(id, _)| id.to_string())).collect();
+    Some(Member {
+        view: agent(live, id)?,
+        turns,
+        day: day(live, known),
+        asks,
+        held: held(state, id),
+        rests_until: known.rests_until(),
+    })
+}
+
+/// Returns the REFs of an agent's open work that a latch of a grant or conversation holds.
+fn held(state: &State, id: AgentId) -> Vec<String> {
+    let latches = state.incidents.values().filter(|incident| incident.lifted.is_none());
+    let tasks = latches.flat_map(|incident| -> Vec<TaskId> {
+        match incident.on {
+            IncidentOn::Latch(Latched::Grant(grant)) => state.open_tasks_of(grant).collect(),
+            IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => {
+                state.conversations.get(&conv).map_or_else(Vec::new, |conv| conv.open_tasks.iter().copied().collect())
+            }
+            IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => Vec::new(),
+        }
+    });
+    let own = tasks.filter_map(|task| state.tasks.get(&task)).filter(|task| task.agent == id);
+    let mut refs: Vec<String> = own.filter_map(|task| state.ref_of(task.conv)).map(ToString::to_string).collect();
+    refs.sort_unstable();
+    refs.dedup();
+    refs
 }
 
 fn open_turn(state: &State, id: TurnId) -> Option<OpenTurn> {

@@ -30,6 +30,9 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         opened_at: rfc3339(conv.opened_at),
         last_at: rfc3339(conv.last_at),
         nearest: nearest(state, conv),
+        subject: String::new(),
+        tokens: 0,
+        cost_microusd: 0,
     }
 }
 

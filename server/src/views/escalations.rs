@@ -1,5 +1,6 @@
 //! Escalations, with their texts from the log.
 
+use lastword_proto::fact::EscalationCause;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::state::Lifts;
 use lastword_proto::wire::{EscalationView, LiftView, grant_body, rfc3339};
@@ -29,11 +30,8 @@ pub(crate) fn escalation(
             None
         }
     });
-    let message = if message.is_empty() {
-        "A request timed out on its last attempt; the requester does the work itself.".into()
-    } else {
-        message
-    };
+    let timed_out = known.task.filter(|_| known.cause == EscalationCause::TimedOut);
+    let message = timed_out.and_then(|task| words::timed_out(state, task)).unwrap_or(message);
     Some(EscalationView {
         id: id.to_string(),
         seq: known.asked.0,

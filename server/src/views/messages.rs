@@ -161,11 +161,6 @@ fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
 }
 
 impl Shown {
-    /// Returns its position in the log.
-    pub(crate) const fn seq(&self) -> Seq {
-        self.seq
-    }
-
     /// Returns the time at which it was admitted.
     pub(crate) fn at(&self) -> lastword_proto::Time {
         self.entry.at

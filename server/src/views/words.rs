@@ -1,7 +1,8 @@
 //! The sentences of the broker itself, which models and humans read. The core has only codes and numbers.
 
 use lastword_proto::fact::{EndReason, Met};
-use lastword_proto::state::IncidentOn;
+use lastword_proto::ids::TaskId;
+use lastword_proto::state::{IncidentOn, Phase};
 use lastword_proto::{AnswerStatus, Code, State};
 use serde_json::Value;
 
@@ -20,6 +21,23 @@ pub(crate) fn met(met: &Met) -> String {
         times => format!("extended {times} times"),
     };
     format!("{title}: limit {limit}, would be {current}, {times}.")
+}
+
+/// Returns the sentence about a request that timed out for good: who never took whose request (Q3).
+pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
+    let known = state.tasks.get(&task)?;
+    let Phase::Closed(_, cause) = known.phase else { return None };
+    let agent = state.name_of(known.agent);
+    let asker = known.asker.agent().map_or_else(|| "its own root".to_owned(), |asker| state.name_of(asker).to_owned());
+    let attempts = match known.attempt {
+        1 => "1 delivery".to_owned(),
+        n => format!("{n} deliveries"),
+    };
+    Some(if cause == EndReason::LeaseLost {
+        format!("{agent} took the request of {asker} and fell silent: {attempts}, each lease lost.")
+    } else {
+        format!("{agent} never took the request of {asker}: {attempts}, none acknowledged in time.")
+    })
 }
 
 /// Returns the sentence about an incident that holds nothing (D7, G2, B1).

@@ -142,9 +142,9 @@ async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
     assert!(seen.headers.get(SET_COOKIE).is_none());
     let seen = browser.sign_in("token", world.token("operator")).await.is(303);
     let cookie = seen.headers[SET_COOKIE].to_str().unwrap();
-    assert!(cookie.contains("; HttpOnly; SameSite=Strict; ") && cookie.contains("; Path=/;"), "{cookie}");
+    assert!(cookie.contains("; HttpOnly; SameSite=Lax; ") && cookie.contains("; Path=/;"), "{cookie}");
     assert!(!cookie.contains("Secure") && !cookie.contains(world.token("operator")), "{cookie}");
-    browser.get("/").await.is(200).has("No pending decisions.");
+    browser.get("/inbox").await.is(200).has("No pending decisions.");
     for path in ["/v1/agents", "/v1/inbox", "/mcp"] {
         browser.get(path).await.is(401);
     }
@@ -241,6 +241,7 @@ async fn every_page_has_the_headers_that_keep_it_whole() {
     let one = format!("/messages/{message}");
     let pages = [
         "/",
+        "/inbox",
         "/conversations",
         "/conversations/T-1%2Fa",
         "/conversations/T-1%2Fa?view=timeline",
@@ -289,7 +290,8 @@ async fn what_agents_write_is_shown_and_does_nothing() {
         .is(201);
     world.post("kilo", "/v1/messages", json!({"type": "info", "to": "operator", "body": hostile})).await.is(201);
     let browser = Browser::signed_in(&world).await;
-    for path in ["/", "/conversations/T-1", "/conversations/T-1?view=timeline", "/conversations/T-1?view=log"] {
+    for path in ["/", "/inbox", "/conversations/T-1", "/conversations/T-1?view=timeline", "/conversations/T-1?view=log"]
+    {
         let seen = browser.get(path).await.is(200);
         for live in ["<script>alert", "<img", "<b>rm", "<b>eu", "\u{202e}", "\u{1b}"] {
             assert!(!seen.text.contains(live), "{path} has {live:?}");
@@ -304,7 +306,7 @@ async fn an_answer_resumes_its_task_and_who_comes_second_is_told_of_the_first() 
     let (task, asked) = asking(&world, json!({"message": "where?", "options": ["eu", "us"]})).await;
     world.finish("kilo", &task, "waiting").await.is(200);
     let browser = Browser::signed_in(&world).await;
-    let page = browser.get("/").await.is(200).has("where?").has("T-1").has("operator asked kilo, depth 0");
+    let page = browser.get("/inbox").await.is(200).has("where?").has("T-1").has("operator asked kilo, depth 0");
     assert!(page.text.contains("value=\"us\""));
     let path = format!("/escalations/{}/answer", id(&asked, "id"));
     browser.post(&path, &[("answer", " ")]).await.is(400).has("Enter an answer");
@@ -312,7 +314,7 @@ async fn an_answer_resumes_its_task_and_who_comes_second_is_told_of_the_first() 
     assert_eq!(seen.headers["hx-trigger"], "lw-inbox");
     assert_eq!(world.take("kilo").await["message"]["body"], "us");
     browser.post(&path, &[("answer", "eu")]).await.is(409).has("was already settled by operator: us");
-    browser.get("/").await.has("Recently settled");
+    browser.get("/inbox").await.has("Recently settled");
     browser.get("/waiting").await.is(200).has("No pending decisions");
 }
 
@@ -326,7 +328,7 @@ async fn a_call_is_approved_as_it_was_shown_or_rejected_with_a_reason() {
     let first = hold("eu").await.is(201);
     let browser = Browser::signed_in(&world).await;
     let digest = id(&first, "digest").to_owned();
-    browser.get("/").await.has(&digest).has("&quot;to&quot;: &quot;eu&quot;");
+    browser.get("/inbox").await.has(&digest).has("&quot;to&quot;: &quot;eu&quot;");
     browser.post("/approvals/apr-1/approve", &[]).await.is(400);
     browser.post("/approvals/apr-1/approve", &[("digest", &"0".repeat(64))]).await.is(422);
     browser.post("/approvals/apr-1/approve", &[("digest", &digest)]).await.is(200).has("approved");
@@ -354,7 +356,7 @@ async fn conversations_are_filtered_and_paged_by_their_address() {
             .is(201);
     }
     let browser = Browser::signed_in(&world).await;
-    let rows = |seen: &Seen| seen.text.matches("class=\"row\"").count();
+    let rows = |seen: &Seen| seen.text.matches("class=\"row talk\"").count();
     let first = browser.get("/conversations").await.is(200);
     assert_eq!(rows(&first), 50);
     let next = first.text.split("href=\"/conversations?cursor=").nth(1).unwrap().split('"').next().unwrap();
@@ -388,7 +390,9 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
         .is(200);
     let browser = Browser::signed_in(&world).await;
     let tree = browser.get("/conversations/T-1").await.is(200).has("help").has("1\u{202f}234 tokens").has("rule D5");
-    let refused = tree.text.split("href=\"/messages/msg-").filter_map(|part| part.split('"').next()).last().unwrap();
+    // It stands below the request in whose turn it was refused.
+    let (_, refused) = tree.text.split_once(">refused</span>").unwrap();
+    let refused = refused.split("href=\"/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
     let why = browser.get(&format!("/messages/msg-{refused}")).await.is(200);
     why.has("passive_reply").has("hive").has("operator asked kilo, depth 0").has("kilo asked hive");
     browser.get("/conversations/T-1%2F1?view=timeline").await.is(200).has("<svg").has("passive reply");

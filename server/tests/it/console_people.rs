@@ -27,7 +27,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has("idle");
+    browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has(">queued<");
     let turn = world.take("kilo").await;
     let seen = browser.get("/agents/kilo").await.is(200);
     seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("agent day tokens");

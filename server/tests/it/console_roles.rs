@@ -123,7 +123,7 @@ fn forms(page: &str) -> Vec<String> {
 }
 
 const PAGES: [&str; 9] = [
-    "/",
+    "/inbox",
     "/conversations/T-1",
     "/agents/kilo",
     "/agents/vera",
@@ -143,7 +143,7 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
         assert_eq!(forms(&page.text), [] as [&str; 0], "{path}");
     }
     let anna = Browser::as_human(&world, "anna").await;
-    let inbox = anna.get("/").await.is(200).has("Choosing a lift needs the role operator. Yours is approver.");
+    let inbox = anna.get("/inbox").await.is(200).has("Choosing a lift needs the role operator. Yours is approver.");
     assert!(!inbox.text.contains("name=\"lift\""));
     assert!(forms(&inbox.text).contains(&"/escalations/esc-1/answer".to_owned()), "{:?}", forms(&inbox.text));
     assert!(forms(&inbox.text).contains(&"/approvals/apr-1/approve".to_owned()));
@@ -151,7 +151,7 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
         assert_eq!(forms(&anna.get(path).await.is(200).text), [] as [&str; 0], "{path}");
     }
     let olga = Browser::as_human(&world, "olga").await;
-    olga.get("/").await.is(200).has("name=\"lift\" value=\"lift-1\"");
+    olga.get("/inbox").await.is(200).has("name=\"lift\" value=\"lift-1\"");
     let page =
         olga.get("/agents/kilo").await.is(200).has("Setting per-agent limits needs the role owner. Yours is operator.");
     assert_eq!(forms(&page.text), ["/agents/kilo/pause", "/agents/kilo/stop", "/agents/kilo/grant", "/compose"]);

@@ -115,7 +115,7 @@ async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
     }
     let browser = Browser::signed_in(&world).await;
     let inbox =
-        browser.get("/").await.is(200).has("never extended").has("A text answer extends nothing; choose a lift:");
+        browser.get("/inbox").await.is(200).has("never extended").has("A text answer extends nothing; choose a lift:");
     inbox.has("name=\"lift\" value=\"lift-1\" data-key=\"l\">2 more rounds</button>");
     browser.post("/escalations/esc-1/answer", &[("answer", "sure, go on")]).await.is(200);
     world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");

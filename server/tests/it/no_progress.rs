@@ -177,8 +177,8 @@ async fn the_console_shows_what_was_said_again_and_again() {
     let again = json!({ "type": "request", "to": "hive", "body": SAME });
     let refused = world.post("kilo", "/v1/messages", again).await.refused(422, "no_progress");
     let browser = Browser::signed_in(&world).await;
-    let inbox = browser.get("/").await.is(200).text;
-    assert!(inbox.contains("<a href=\"/escalations/esc-1\">"), "{inbox}");
+    let inbox = browser.get("/inbox").await.is(200).text;
+    assert!(inbox.contains("<a href=\"/questions/esc-1\">"), "{inbox}");
     for path in
         ["/escalations/esc-1".to_owned(), refused["record"].as_str().unwrap().replace("refused-", "/messages/msg-")]
     {

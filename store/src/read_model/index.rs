@@ -66,8 +66,12 @@ CREATE TABLE spends (
   tokens INTEGER NOT NULL,
   cost_microusd INTEGER NOT NULL,
   at INTEGER NOT NULL,
-  estimated INTEGER NOT NULL
+  estimated INTEGER NOT NULL,
+  conv INTEGER,
+  grant_id INTEGER
 ) STRICT;
+CREATE INDEX spends_by_conv ON spends (conv);
+CREATE INDEX spends_by_at ON spends (at);
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (1, 0);";
@@ -409,7 +413,7 @@ impl<'a> Writing<'a> {
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
             // Each report covers the whole turn and replaces the one before.
-            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5)")?,
+            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
         })
     }
 
@@ -427,21 +431,30 @@ impl<'a> Writing<'a> {
             Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
-            Fact::TurnClosed { turn, spend, .. } => self.spend(*turn, *spend, true, at),
+            Fact::TurnClosed { turn, spend, .. } => self.spend(*turn, *spend, true, (at, conv, entry)),
             Fact::TurnFinished { turn, spend, .. } | Fact::Spent { turn, spend } => {
-                self.spend(*turn, *spend, false, at)
+                self.spend(*turn, *spend, false, (at, conv, entry))
             }
-            Fact::TurnCharged { turn, spend, estimated, .. } => self.spend(*turn, *spend, *estimated, at),
+            Fact::TurnCharged { turn, spend, estimated, .. } => {
+                self.spend(*turn, *spend, *estimated, (at, conv, entry))
+            }
             _ => Ok(()),
         }
     }
 
-    fn spend(&mut self, turn: TurnId, spend: Spend, estimated: bool, at: i64) -> rusqlite::Result<()> {
+    fn spend(
+        &mut self,
+        turn: TurnId,
+        spend: Spend,
+        estimated: bool,
+        (at, conv, entry): (i64, Option<i64>, &Entry),
+    ) -> rusqlite::Result<()> {
         if spend == Spend::default() {
             return Ok(());
         }
         let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
-        self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated)).map(|_| ())
+        let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
+        self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated, conv, grant)).map(|_| ())
     }
 
     fn message(&mut self, seq: i64, at: i64, message: &Message) -> rusqlite::Result<()> {

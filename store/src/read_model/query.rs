@@ -170,6 +170,21 @@ impl IndexReader {
         })
     }
 
+    /// Returns the position of the first message of each of these conversations; those without messages are left out.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn first_messages(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, Seq)>, ReadError> {
+        self.with(|db| {
+            let mut statement = db.prepare_cached("SELECT min(seq) FROM messages WHERE conv = ?1")?;
+            let first = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, Seq)>> {
+                let seq: Option<i64> = statement.query_row([conv.0], |row| row.get(0))?;
+                Ok(seq.map(|seq| (*conv, Seq(seq.cast_unsigned()))))
+            };
+            convs.iter().map(first).filter_map(Result::transpose).collect()
+        })
+    }
+
     /// Returns all conversations that ever had this REF or one below it, oldest first, including forgotten ones.
     ///
     /// # Errors

@@ -174,6 +174,33 @@ fn the_tokens_of_a_turn_are_found_once_it_has_ended() {
 }
 
 #[test]
+fn spending_is_found_by_conversation_and_by_time_and_a_later_report_replaces_the_one_before() {
+    let (_dir, mut index) = indexed();
+    let grant = Some((GrantId(1), 9));
+    let spent = |turn, at, tokens| Entry {
+        at: Time(at),
+        grant,
+        fact: Fact::Spent { turn: TurnId(turn), spend: Spend { tokens, cost_microusd: tokens * 3 } },
+    };
+    let facts = [spent(1, 200, 10), spent(1, 300, 25), spent(2, 250, 5)];
+    let next = index.last().0 + 1;
+    let rows: Vec<(Seq, &Entry)> = facts.iter().enumerate().map(|(n, entry)| (Seq(next + n as u64), entry)).collect();
+    index.apply(&rows).unwrap();
+    let since = |at| index.reader().spent_since(Time(at), 10).unwrap();
+    let told: Vec<_> = since(200).iter().map(|one| (one.turn.0, one.at.0, one.tokens, one.cost_microusd)).collect();
+    assert_eq!(told, [(1, 300, 25, 75), (2, 250, 5, 15)]);
+    assert_eq!(since(200)[0].grant, Some(GrantId(1)));
+    assert_eq!(since(251).len(), 1);
+    assert_eq!(since(301), []);
+    let convs: Vec<ConvId> = (0..50).map(ConvId).collect();
+    let sums = index.reader().spent_in(&convs).unwrap();
+    let all: u64 = sums.iter().map(|(_, sum)| sum.tokens).sum();
+    let placed: u64 = since(0).iter().filter(|one| one.conv.is_some()).map(|one| one.tokens).sum();
+    assert_eq!(all, placed);
+    assert_eq!(index.reader().first_messages(&convs).unwrap().first().map(|(_, seq)| seq.0 > 0), Some(true));
+}
+
+#[test]
 fn what_was_said_spent_and_refused_is_added_up() {
     let (_dir, mut index) = indexed();
     let all = index.reader().sums(Time(0)).unwrap();

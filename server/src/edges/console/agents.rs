@@ -24,6 +24,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
     let main = html! {
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
+        (views(false))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
                 code { "lastword agent add NAME" } " registers one and prints its token; " code { "lastword init" } " sets up a team."
@@ -32,6 +33,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         @if !agents.is_empty() {
             div.list role="list" { @for member in &agents { (row(&moment, member)) } }
         }
+        p { a href="/rooms" { "Rooms" } span.faint { " for posts to several agents" } }
         h2 { "Humans" }
         ul.lines {
             @for member in &humans {
@@ -43,7 +45,23 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             }
         }
     };
-    viewer.page(&ctx, &moment, Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents], main }).await
+    viewer
+        .page(
+            &ctx,
+            &moment,
+            Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents, Topic::Inbox], main },
+        )
+        .await
+}
+
+/// Shows the links to the list and to the graph.
+pub(super) fn views(graph: bool) -> Markup {
+    html! {
+        nav.views aria-label="Views" {
+            a href="/agents" aria-current=[(!graph).then_some("page")] { "List" }
+            a href="/graph" aria-current=[graph.then_some("page")] { "Graph" }
+        }
+    }
 }
 
 /// Returns a link to the page of an agent or human.
@@ -57,8 +75,8 @@ fn row(moment: &Moment, member: &Member) -> Markup {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
             div.what { b { (name_link(&view.name)) } " " (running(view.state)) " " (connected(member)) }
             div.who {
+                div { (badge(member.activity().word())) (waits(member)) }
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
-                @if member.turns.is_empty() { span.faint { "idle" } }
             }
             div.counts {
                 @if view.queued > 0 { (plural(view.queued, "request queued", "requests queued")) } @else { "inbox empty" }
@@ -66,6 +84,16 @@ fn row(moment: &Moment, member: &Member) -> Markup {
             }
             div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
         }
+    }
+}
+
+/// Shows what holds an agent's work: its held calls and questions, and the latched conversations.
+fn waits(member: &Member) -> Markup {
+    html! {
+        @for id in &member.asks {
+            " " a href={ @if id.starts_with("apr") { "/approvals/" } @else { "/questions/" } (id) } { (id) }
+        }
+        @for reference in &member.held { " in " (conversation(reference)) }
     }
 }
 
@@ -103,6 +131,7 @@ pub(super) async fn one(
         (heading(&name, &html! {
             @if agent { (running(view.state)) " " } @else { (badge("human")) " " }
             (connected(&member))
+            @if agent { " " (badge(member.activity().word())) }
         }))
         p.facts {
             @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
@@ -119,6 +148,7 @@ pub(super) async fn one(
         }
         @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
         @if agent {
+            @if !member.asks.is_empty() || !member.held.is_empty() { p { "Waits for a human:" (waits(&member)) } }
             h2 { "Open turns" }
             @if member.turns.is_empty() { p.faint { "No open turns." } }
             ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }
@@ -130,10 +160,10 @@ pub(super) async fn one(
                 a href="/limits" { "All limits" } }
             (agent_forms::own(&viewer, &limits, view))
             h2 #compose { "Send a request" }
-            (compose::form(&viewer, Some(&name)))
+            (compose::form(&viewer, &compose::Filled::to(&name)))
         }
     };
-    let page = Page { title: &name, place: Place::Agents, topics: &[Topic::Agents, Topic::Limits], main };
+    let page = Page { title: &name, place: Place::Agents, topics: &[Topic::Agents, Topic::Limits, Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
 }
 

@@ -2,12 +2,15 @@
 
 use std::sync::LazyLock;
 
+use axum::body::Bytes;
 use axum::extract::Path;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use flate2::Compression;
 use sha2::{Digest as _, Sha256};
 
 use super::frame::POLICY;
+use super::packed::{gzip, is_accepted};
 use crate::identity::hex;
 
 /// The content under a name never changes, so browsers may keep it.
@@ -18,12 +21,15 @@ struct Asset {
     name: String,
     kind: &'static str,
     content: &'static str,
+    /// The content under gzip, if that is smaller.
+    packed: Option<Bytes>,
 }
 
 impl Asset {
     fn new(stem: &str, extension: &str, kind: &'static str, content: &'static str) -> Self {
         let hash = hex(&Sha256::digest(content.as_bytes())[..6]);
-        Self { name: format!("{stem}-{hash}.{extension}"), kind, content }
+        let packed = gzip(content.as_bytes(), Compression::best()).map(Bytes::from);
+        Self { name: format!("{stem}-{hash}.{extension}"), kind, content, packed }
     }
 }
 
@@ -87,7 +93,7 @@ pub(super) fn worker() -> String {
 }
 
 /// `GET /assets/{name}`. Needs no session, because the files contain nothing confidential.
-pub(super) async fn serve(Path(name): Path<String>) -> Response {
+pub(super) async fn serve(Path(name): Path<String>, request: HeaderMap) -> Response {
     let Some(asset) = all().into_iter().find(|asset| asset.name == name) else {
         return (StatusCode::NOT_FOUND, "no such asset\n").into_response();
     };
@@ -98,5 +104,9 @@ pub(super) async fn serve(Path(name): Path<String>) -> Response {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, asset.content).into_response()
+    if let Some(packed) = asset.packed.as_ref().filter(|_| is_accepted(&request)) {
+        let encoding = [(header::CONTENT_ENCODING, "gzip"), (header::VARY, "Accept-Encoding")];
+        return (headers, encoding, packed.clone()).into_response();
+    }
+    (headers, [(header::VARY, "Accept-Encoding")], asset.content).into_response()
 }

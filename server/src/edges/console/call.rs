@@ -1,11 +1,13 @@
 //! The card of a held call in the inbox, with everything that an approval would allow.
 
 use lastword_proto::fact::Role;
+use lastword_proto::policy::CallPattern;
+use lastword_proto::visible::escape;
 use lastword_proto::wire::ApprovalView;
-use lastword_proto::wire::call::{Argument, ArgumentKind, arguments, json};
+use lastword_proto::wire::call::{self, Argument, ArgumentKind, arguments, json};
 use maud::{Markup, html};
 
-use super::inbox::{chain, urgency};
+use super::decision::{chain, ends, urgency};
 use super::layout::Moment;
 use super::parts::{Fold, foreign, foreign_line, plural, time};
 use super::session::Viewer;
@@ -20,18 +22,20 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
+                @if viewer.role <= Role::Approver { input.pick type="checkbox" name=(id) form="reject-many" aria-label={ "Select " (id) }; }
                 h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " asks to call " code { (foreign_line(&held.tool)) } }
                 (urgency(decision.priority))
                 @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
                 span.grow {}
-                code.faint { (id) } (time(&held.created_at, moment.now))
+                (ends(decision, moment))
+                a.faint href={ "/approvals/" (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
             (chain(decision, held.reference.as_deref().unwrap_or_default()))
             @let parts = arguments(&held.arguments);
-            div.call { @for part in &parts { (argument(part)) } }
+            (arguments_of(held))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
             p.facts {
-                span { "denied automatically " (time(&held.expires_at, moment.now)) }
+                span { "denied if nobody decides" }
                 @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
                 span.digest title="SHA-256 of this call; your approval is for exactly this call" { "digest " code { (held.digest) } }
             }
@@ -41,6 +45,11 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
             }))
         }
     }
+}
+
+/// Shows the whole call.
+pub(super) fn arguments_of(held: &ApprovalView) -> Markup {
+    html! { div.call { @for part in &arguments(&held.arguments) { (argument(part)) } } }
 }
 
 const fn fold(part: &Argument) -> Fold {
@@ -83,13 +92,43 @@ fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
     }
 }
 
+/// Returns the one thing that a call acts on.
+fn subject(held: &ApprovalView) -> Option<&str> {
+    let own = held.arguments.get(call::INPUT).filter(|input| input.is_object()).unwrap_or(&held.arguments);
+    let mut subjects = call::SUBJECTS.iter().filter_map(|(name, _)| own.get(name)?.as_str());
+    let first = subjects.next()?;
+    // A rule allows no call with two subjects.
+    subjects.next().is_none().then_some(first)
+}
+
+fn subject_word(held: &ApprovalView) -> &'static str {
+    if subject(held).is_some() { "call" } else { "tool, with whatever arguments," }
+}
+
+/// Returns the rule that allows this call without a human, as `lastword.toml` has it; `None` if no rule could.
+fn rule(held: &ApprovalView) -> Option<String> {
+    let plain = |text: &str| !text.contains(['\'', '\n', '\r', '*']) && escape(text) == text;
+    let pattern = match subject(held) {
+        Some(subject) => format!("{}({subject})", held.tool),
+        None if call::SUBJECTS.iter().all(|(name, _)| held.arguments.get(name).is_none()) => held.tool.clone(),
+        None => return None,
+    };
+    // A rule that allows matches nothing that leads out of the command.
+    let leads_out = subject(held).is_some_and(|text| {
+        text.contains([';', '&', '|', '<', '>', '$', '(', ')', '{', '}', '`']) || text.contains("..")
+    });
+    let is_pattern = CallPattern::parse(&pattern).is_some_and(|parsed| parsed.to_string() == pattern);
+    (plain(&pattern) && plain(&held.agent) && is_pattern && !leads_out)
+        .then(|| format!("[[approval]]\ntool = '{pattern}'\nagents = ['{}']\ndecision = \"allow\"\n", held.agent))
+}
+
 fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
     let id = &held.id;
     let to = |verb: &str| format!("/approvals/{id}/{verb}");
     let arguments = json(&held.arguments);
     html! {
         details id={ (id) "-more" } {
-            summary { "Respond, edit or ignore" }
+            summary { "Respond, edit, ignore or always allow" }
             (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
                 label for={ (id) "-words" } { "Reject it with instructions for the agent" }
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
@@ -97,12 +136,56 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
             }))
             (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
                 label for={ (id) "-input" } { "Approve it with different arguments" }
-                textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" { (arguments) }
+                textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" data-json { (arguments) }
+                // What differs, and what is no JSON, is filled in by the script.
+                div.diff id={ (id) "-diff" } role="status" data-said {}
                 button type="submit" { "Approve the edited call" }
             }))
+            @if let Some(rule) = rule(held) {
+                h3 { "Always allow this" }
+                p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows it from the next server start on:" }
+                pre.rule { (rule) }
+                p.faint { "It allows exactly this " (subject_word(held)) " of " (foreign_line(&held.agent)) ". Widen it with " code { "*" } ", which stays within one command. " code { "lastword limits" } " shows the policy in force." }
+            }
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
                 button type="submit" { "Ignore" } " " span.faint { "The agent is told that the call was not decided." }
             }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::fact::Kind;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn held(tool: &str, arguments: &Value) -> ApprovalView {
+        let view = json!({
+            "id": "apr-1", "digest": "00", "state": "pending", "expires_at": "2026-01-31T09:00:00Z", "agent": "coder",
+            "tool": tool, "arguments": arguments, "created_at": "2026-01-31T09:00:00Z", "by_kind": Kind::Agent,
+        });
+        serde_json::from_value(view).unwrap()
+    }
+
+    #[test]
+    fn a_rule_allows_exactly_the_call_or_is_not_offered() {
+        let of = |tool: &str, arguments: Value| rule(&held(tool, &arguments));
+        let wanted = "[[approval]]\ntool = 'Bash(cargo test -p core)'\nagents = ['coder']\ndecision = \"allow\"\n";
+        assert_eq!(of("Bash", json!({"command": "cargo test -p core", "timeout": 5})).as_deref(), Some(wanted));
+        assert!(of("mcp__deploy__status", json!({})).unwrap().contains("tool = 'mcp__deploy__status'\n"));
+        for (tool, arguments) in [
+            ("Bash", json!({"command": "rm -rf x; echo done"})),
+            ("Bash", json!({"command": "rm *"})),
+            ("Bash", json!({"command": "echo 'quoted'"})),
+            ("Bash", json!({"command": "ls", "path": "/tmp"})),
+            ("Bash", json!({"command": ["ls"]})),
+            ("Read", json!({"file_path": "../secret"})),
+            ("a tool", json!({})),
+            ("Bash", json!({"command": "ls\u{202e}"})),
+        ] {
+            assert_eq!(of(tool, arguments.clone()), None, "{tool} {arguments}");
         }
     }
 }

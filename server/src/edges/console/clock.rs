@@ -35,7 +35,7 @@ pub(super) fn banner(viewer: &Viewer, standing: ClockStatus) -> Markup {
     let button = html! { button.quiet type="submit" { "Accept the system clock" } };
     html! {
         div #clock class={ "standing " (if note.is_some() { "warn" } else { "" }) } role="status" hx-get="/clock"
-            hx-trigger="every 60s, lw-all from:body" hx-target="this" hx-swap="outerMorph" {
+            hx-trigger="every 60s, lw-changed" data-topics="" hx-target="this" hx-swap="outerMorph" {
             @if let Some(note) = note {
                 p { "The clocks differ: " (note) "." }
                 @if accepts {

@@ -16,16 +16,39 @@ use super::live::Topic;
 use super::parts::encoded;
 use super::session::Viewer;
 use crate::calls::messages::{self, Sent};
-use crate::calls::{Context, agents};
+use crate::calls::{Context, agents, history};
 use crate::error::ApiError;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ComposeParams {
     #[serde(default)]
     to: String,
+    /// The REF of the work item that the request continues.
+    #[serde(default)]
+    reference: String,
+    /// The message whose text is asked for again.
+    #[serde(default)]
+    again: String,
 }
 
-/// `GET /compose?to=NAME`: the form on a page of its own.
+/// What the form is filled in with.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    /// The recipient that the human can't change.
+    fixed: Option<String>,
+    to: String,
+    reference: String,
+    body: String,
+}
+
+impl Filled {
+    /// Returns an empty form for this recipient.
+    pub(super) fn to(name: &str) -> Self {
+        Self { fixed: Some(name.to_owned()), ..Self::default() }
+    }
+}
+
+/// `GET /compose?to=NAME`: the form on a page of its own. With `again`, it has the text of that message.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -34,9 +57,16 @@ pub(super) async fn page(
     let moment = Moment::of(&ctx);
     let members = agents::members(&ctx, viewer.caller).await?;
     let names = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
+    let filled = if params.again.is_empty() {
+        Filled { fixed: Some(params.to).filter(|to| !to.is_empty()), reference: params.reference, ..Filled::default() }
+    } else {
+        let line = history::line(&ctx, viewer.caller, &params.again).await?;
+        let body = line.event.message.map(|message| message.body).unwrap_or_default();
+        Filled { fixed: None, to: params.to, reference: params.reference, body }
+    };
     let main = html! {
         (heading("Send a request", &html! {}))
-        (form(&viewer, Some(params.to.as_str()).filter(|to| !to.is_empty())))
+        (form(&viewer, &filled))
         // Suggestions only: the recipient may also be a group or an action.
         datalist #agents { @for name in names { option value=(name) {} } }
     };
@@ -44,23 +74,23 @@ pub(super) async fn page(
     viewer.page(&ctx, &moment, page).await
 }
 
-/// Shows the form; on an agent's own page `to` is fixed.
-pub(super) fn form(viewer: &Viewer, to: Option<&str>) -> Markup {
-    viewer.allowed(Role::Operator, "A request to an agent", || fields(viewer, to))
+/// Shows the form; on an agent's own page the recipient is fixed.
+pub(super) fn form(viewer: &Viewer, filled: &Filled) -> Markup {
+    viewer.allowed(Role::Operator, "A request to an agent", || fields(viewer, filled))
 }
 
-fn fields(viewer: &Viewer, to: Option<&str>) -> Markup {
+fn fields(viewer: &Viewer, filled: &Filled) -> Markup {
     viewer.form("compose-form", "/compose", &html! {
-        @match to {
+        @match &filled.fixed {
             Some(to) => { input type="hidden" name="to" value=(to); p.faint { "To " b { (super::parts::foreign_line(to)) } } }
             None => label { span { "To" }
-                input type="text" name="to" list="agents" autocomplete="off" spellcheck="false" required autofocus
+                input type="text" name="to" value=(filled.to) list="agents" autocomplete="off" spellcheck="false" required autofocus
                     placeholder="An agent, @group or #action"; }
         }
         label { span { "Request" }
-            textarea name="body" rows="5" required data-compose {} }
+            textarea name="body" rows="5" required data-compose { (filled.body) } }
         div.fields {
-            label { span { "REF of the work item" } input type="text" name="reference" autocomplete="off" spellcheck="false" placeholder="a new one"; }
+            label { span { "REF of the work item" } input type="text" name="reference" value=(filled.reference) autocomplete="off" spellcheck="false" placeholder="a new one"; }
             label { span { "Priority" } select name="priority" {
                 @for priority in [Priority::Normal, Priority::Urgent, Priority::High, Priority::Low] {
                     option value=(priority.word()) { (priority.word()) }
@@ -104,7 +134,7 @@ pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Re
             let first = messages.first().map(|message| encoded(&message.reference)).unwrap_or_default();
             format!("/conversations/{first}")
         }
-        Sent::Escalated(_) | Sent::Finished(_) | Sent::Noted => "/".to_owned(),
+        Sent::Escalated(_) | Sent::Finished(_) | Sent::Noted => "/inbox".to_owned(),
     };
     Ok(viewer.leads_to(&next))
 }

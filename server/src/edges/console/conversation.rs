@@ -15,10 +15,12 @@ use super::forms::Form;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
-use super::{log, timeline, tree};
-use crate::calls::{Context, control, conversations, grants, history};
+use super::{decision, graph, log, now, timeline, tree, waterfall};
+use crate::calls::graph as calls;
+use crate::calls::history::{self, History};
+use crate::calls::{Context, control, conversations, grants};
 use crate::error::ApiError;
 
 /// The view of the history.
@@ -27,18 +29,28 @@ use crate::error::ApiError;
 enum View {
     #[default]
     Tree,
+    Waterfall,
     Timeline,
+    Graph,
     Log,
 }
 
-const VIEWS: [(View, &str, &str); 3] =
-    [(View::Tree, "tree", "Tree"), (View::Timeline, "timeline", "Timeline"), (View::Log, "log", "Log")];
+const VIEWS: [(View, &str, &str); 5] = [
+    (View::Tree, "tree", "Tree"),
+    (View::Waterfall, "waterfall", "Waterfall"),
+    (View::Timeline, "timeline", "Timeline"),
+    (View::Graph, "graph", "Graph"),
+    (View::Log, "log", "Log"),
+];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ViewParams {
     #[serde(default)]
     view: View,
+    /// How many times wider than the window the waterfall is.
+    #[serde(default)]
+    zoom: waterfall::Zoom,
 }
 
 /// `GET /conversations/{ref}`: the page of a conversation.
@@ -50,10 +62,20 @@ pub(super) async fn page(
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let history = history::of(&ctx, viewer.caller, &reference).await?;
+    let graph = match params.view {
+        View::Graph => Some(calls::graph(&ctx, viewer.caller, Some(&reference)).await?),
+        View::Tree | View::Waterfall | View::Timeline | View::Log => None,
+    };
     let main = html! {
+        div.split {
+        div.side {
         (heading(&reference, &standing(&history.view)))
-        (facts(&moment, &history.view))
+        @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
+        (facts(&moment, &history))
+        (waiting(&moment, &history))
         (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(&viewer, &history.view)))
+        }
+        div.content {
         nav.views aria-label="Views" {
             @for (view, word, name) in VIEWS {
                 a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
@@ -62,31 +84,65 @@ pub(super) async fn page(
         @if history.cut { p.faint { "Only the latest part is shown; " code { "lastword audit" } " finds earlier messages." } }
         @match params.view {
             View::Tree => (tree::view(&moment, &history)),
+            View::Waterfall => (waterfall::view(&moment, &history, params.zoom)),
             View::Timeline => (timeline::view(&history)),
+            View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
             View::Log => (log::view(&moment, &history)),
         }
+        }
+        }
     };
-    let topics = [Topic::Conversation(history.conv)];
+    let topics = [Topic::Conversation(history.conv), Topic::Inbox];
     let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 
-fn facts(moment: &Moment, view: &ConversationView) -> Markup {
+fn facts(moment: &Moment, history: &History) -> Markup {
+    let view = &history.view;
     let summary = &view.summary;
+    let open = view.grants.iter().filter(|grant| grant.open).count();
     html! {
         p.facts {
             @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
             span { "by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
             span { "with " (foreign_line(&view.participants.join(", "))) }
-            span { (plural(summary.counters.messages, "message", "messages")) }
-            span { (plural(summary.counters.open_tasks, "open request", "open requests")) }
+            span { (plural(history.messages, "message", "messages"))
+                @if history.messages > summary.counters.messages { " with the conversations below it" } }
+            span { (plural(history.open_tasks, "open request", "open requests")) }
+            @if history.spent.tokens > 0 { span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) } }
             span { "last " (time(&summary.last_at, moment.now)) }
         }
         div.bars {
             @for distance in &view.limits { (bar(distance)) }
         }
-        @for granted in &view.grants { (grant(moment, granted)) }
+        @match view.grants.as_slice() {
+            [] => {}
+            [only] => (grant(moment, only)),
+            many => details #grants.fold {
+                summary { (plural(many.len() as u64, "grant", "grants")) ", " (open) " open"
+                    @if many.iter().any(|grant| grant.latched.is_some()) { " " (badge("latched")) } }
+                @for granted in many { (grant(moment, granted)) }
+            },
+        }
         @if !view.grants.is_empty() { p.faint { "A grant counts everything that it caused, in every conversation." } }
+    }
+}
+
+/// Shows the decisions that hold up its work, each with the link to its page.
+fn waiting(moment: &Moment, history: &History) -> Markup {
+    html! {
+        @if !history.waiting.is_empty() {
+            section.card.waits aria-label="Waits for you" {
+                ul.lines {
+                    @for decision in &history.waiting {
+                        li data-row tabindex="-1" {
+                            (badge("waits for you")) " " (now::sentence(decision)) " " (decision::ends(decision, moment)) " "
+                            a.step data-open-row href=(decision::path(&decision.asked)) { (decision.asked.id()) }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -212,7 +268,7 @@ pub(super) async fn control(
     Ok(viewer.done(
         &words,
         &format!("/conversations/{}", encoded(&reference)),
-        &[Topic::Conversation(conv), Topic::Incidents],
+        &[Topic::Conversation(conv), Topic::Incidents, Topic::Inbox],
     ))
 }
 

@@ -9,10 +9,10 @@ use maud::{Markup, html};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
 use crate::calls::Context;
-use crate::calls::history::{self, ListParams};
+use crate::calls::conversation_list::{self, ListParams, ListedConversation};
 
 /// `GET /conversations`: the list of conversations.
 pub(super) async fn page(
@@ -21,7 +21,7 @@ pub(super) async fn page(
     Query(params): Query<ListParams>,
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let listed = history::list(&ctx, viewer.caller, params.clone()).await?;
+    let listed = conversation_list::list(&ctx, viewer.caller, params.clone()).await?;
     let filtered = query(&ListParams { cursor: String::new(), ..params.clone() });
     let main = html! {
         (heading("Conversations", &html! {}))
@@ -30,7 +30,7 @@ pub(super) async fn page(
             (nothing(!filtered.is_empty()))
         } @else {
             div.list role="list" {
-                @for view in &listed.items { (row(&moment, view)) }
+                @for one in &listed.items { (row(&moment, one)) }
             }
         }
         p.paging {
@@ -64,7 +64,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
         }
     };
     html! {
-        form.filters method="get" action="/conversations" role="search" aria-label="Filters" {
+        form.filters method="get" action="/conversations" role="search" aria-label="Filters" data-filters {
             label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
             (text("ref", "REF", &params.reference))
             (text("from", "From", &params.from))
@@ -104,19 +104,42 @@ fn query(params: &ListParams) -> String {
     filled.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
 }
 
-fn row(moment: &Moment, view: &ConversationView) -> Markup {
-    let summary = &view.summary;
-    let counters = &summary.counters;
+fn row(moment: &Moment, listed: &ListedConversation) -> Markup {
+    let (view, summary) = (&listed.view, &listed.view.summary);
     html! {
-        div.row role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
-            div.what { (conversation(&summary.reference)) " " (standing(view)) }
+        div.row.talk role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
+            div.what {
+                (conversation(&summary.reference)) " " (standing(view))
+                @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
+            }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
-                (plural(counters.messages, "message", "messages")) " · depth " (counters.deepest)
-                @if counters.open_tasks > 0 { " · " (number(counters.open_tasks)) " open" }
+                (plural(listed.messages, "message", "messages")) " · depth " (summary.counters.deepest)
+                @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
+                @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
             }
             div.limit { @if let Some(nearest) = &summary.nearest { (bar(nearest)) } }
             div.when { (time(&summary.last_at, moment.now)) }
+            @if !listed.below.is_empty() {
+                details.below id={ "below-" (encoded(&summary.reference)) } {
+                    summary { (plural((listed.below.len() + listed.below_more) as u64, "conversation below it", "conversations below it")) }
+                    ul { @for one in &listed.below { li { (below(moment, one)) } } }
+                    @if listed.below_more > 0 { p.faint { "and " (listed.below_more) " earlier ones" } }
+                }
+            }
+        }
+    }
+}
+
+/// Shows a conversation below another on one line.
+fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
+    let summary = &listed.view.summary;
+    html! {
+        (conversation(&summary.reference)) " " (standing(&listed.view)) " " (foreign_line(&listed.subject))
+        span.faint {
+            " · " (plural(listed.messages, "message", "messages"))
+            @if listed.spent.tokens > 0 { " · " (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) }
+            " · " (time(&summary.last_at, moment.now))
         }
     }
 }

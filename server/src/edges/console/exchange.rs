@@ -1,43 +1,12 @@
 //! An exchange that makes no progress: what was said again and again, message by message (R5).
 
-use axum::extract::{Path, State};
-use axum::response::Response;
 use lastword_proto::wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
 use maud::{Markup, html};
 
-use super::frame::ErrorPage;
-use super::layout::{Moment, Page, Place, heading};
-use super::live::Topic;
-use super::parts::{badge, excerpt, foreign, foreign_line, number};
-use super::session::Viewer;
-use crate::calls::Context;
-use crate::calls::explanations::explain;
-use crate::error::ApiError;
+use super::parts::{badge, excerpt, foreign_line, number};
 
 /// The characters that are shown of a message.
 const EXCERPT_CHARS: usize = 100;
-
-/// `GET /escalations/{id}`: a question to a human, and the exchange that it is about.
-pub(super) async fn page(
-    State(ctx): State<Context>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-) -> Result<Response, ErrorPage> {
-    let moment = Moment::of(&ctx);
-    let told = explain(&ctx, viewer.caller, &id).await?;
-    let asked = told.escalation.ok_or_else(|| ApiError::unknown(&id))?;
-    let main = html! {
-        (heading(&asked.id, &html! { "of " b { (foreign_line(&asked.agent)) } }))
-        (foreign(&asked.message))
-        @match &told.exchange {
-            Some(exchange) => (table(exchange)),
-            None => p.faint { "The log has no exchange that this question is about." },
-        }
-        p { a href={ "/#" (asked.id) } { "Inbox" } }
-    };
-    let page = Page { title: &asked.id, place: Place::Inbox, topics: &[Topic::Inbox], main };
-    viewer.page(&ctx, &moment, page).await
-}
 
 /// Shows an exchange as a table.
 pub(super) fn table(told: &ExchangeView) -> Markup {

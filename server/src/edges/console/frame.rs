@@ -13,6 +13,7 @@ use maud::html;
 
 use super::forms::SAID;
 use super::layout;
+use super::packed;
 use super::parts::foreign_line;
 use crate::calls::Context;
 use crate::error::ApiError;
@@ -113,6 +114,7 @@ pub(super) async fn around(
     let partial = Partial::of(request.headers());
     let here = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let packs = packed::is_accepted(request.headers());
     let strict = ctx.origins.is_strict(request.headers());
     let mut response = if !reads && is_cross_site(request.headers()) {
         ctx.handle.metrics().refuse(Code::Forbidden);
@@ -127,6 +129,9 @@ pub(super) async fn around(
         response = if partial != Partial::No { signed_out_words() } else { to_sign_in(&here, reads) };
     }
     let mut response = with_headers(response);
+    if packs {
+        response = packed::packed(response).await;
+    }
     if strict {
         response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(STRICT_TRANSPORT));
     }
@@ -165,7 +170,6 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 /// Returns a refusal as a page, or as a message in an open page, which leaves the rest of it unchanged.
 fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
     let (title, detail) = (fault.0.title.clone(), fault.0.detail.clone());
-    let hint = fault.0.hint.clone();
     if partial != Partial::No {
         let text = if detail.is_empty() { title } else { detail };
         if partial == Partial::Form {
@@ -178,8 +182,7 @@ fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
         section.empty {
             h1 { (foreign_line(&title)) }
             p { (foreign_line(&detail)) }
-            @if detail != hint { p.faint { (foreign_line(&hint)) } }
-            p { a href="/" { "Go to the inbox" } }
+            p { a href="/" { "Go to the front page" } }
         }
     };
     (status, Html(layout::bare(&title, &main).into_string())).into_response()

@@ -1,41 +1,45 @@
-//! The inbox: the decisions that wait for a human, and those settled last.
+//! The inbox: the decisions that wait for a human in full, those settled last, and the calls that settle one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use lastword_proto::fact::{Decision as Verdict, EscalationCause, Role};
+use lastword_proto::Code;
+use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
-use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::wire::{DecideApproval, EscalationAnswer, EscalationView};
-use lastword_proto::{Code, Priority};
+use lastword_proto::wire::{DecideApproval, EscalationAnswer};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::decision::{self, approval_word};
 use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, excerpt, foreign, foreign_line, links, plural, time};
+use super::parts::{badge, conversation, excerpt, foreign_line, plural, time};
 use super::session::Viewer;
-use crate::calls::decisions::{self, Asked, Decision};
-use crate::calls::{Context, approvals, escalations, turns};
+use crate::calls::decisions::Asked;
+use crate::calls::{Context, agents, approvals, decisions, escalations, limits, turns};
 use crate::error::ApiError;
 
-/// `GET /`: the inbox.
+/// `GET /inbox`: the inbox.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let lists = decisions::list(&ctx, viewer.caller).await?;
+    let limits = limits::in_force(&ctx).await?;
     let waiting = lists.waiting.len() as u64;
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) } }))
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", what expires first at the top" } }))
         @if lists.waiting.is_empty() {
             (empty("No pending decisions.", &html! {
-                "Agents' questions and held tool calls appear here as they arrive."
+                "Agents' questions, held tool calls and tripped limits appear here as they arrive."
             }))
         }
+        @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
+        @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         div.cards {
-            @for decision in &lists.waiting { (card(&viewer, &moment, decision)) }
+            @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
         }
         @if !lists.unread.is_empty() {
             details #unread.fold {
@@ -54,7 +58,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         @if !lists.settled.is_empty() {
             details #settled.fold {
                 summary { "Recently settled " span.count { (lists.settled.len()) } }
-                ul.lines { @for decision in &lists.settled { (settled(&moment, decision)) } }
+                ul.lines { @for decision in &lists.settled { (decision::settled(&moment, decision)) } }
             }
         }
     };
@@ -62,127 +66,46 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, page).await
 }
 
-fn card(viewer: &Viewer, moment: &Moment, decision: &Decision) -> Markup {
-    match &decision.asked {
-        Asked::Question(asked) => question(viewer, moment, decision, asked),
-        Asked::Call(held) => super::call::card(viewer, moment, decision, held),
-    }
-}
-
-fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
-    let id = &asked.id;
-    html! {
-        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
-            header {
-                h2 id={ (id) "-title" } { b { (foreign_line(&asked.agent)) } " asks" }
-                (urgency(decision.priority))
-                span.grow {}
-                code.faint { (id) } (time(&asked.created_at, moment.now))
-            }
-            (chain(decision, &asked.reference))
-            (foreign(&asked.message))
-            @if asked.cause == EscalationCause::NoProgress {
-                p { a href={ "/escalations/" (id) } { "What was said again and again" } }
-            }
-            (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
-        }
-    }
-}
-
-/// Shows the possible answers: the agent's options, the broker's lifts if a limit caused the question, or a text.
-fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
-    let id = &asked.id;
+/// Shows the form that rejects the calls whose boxes are ticked; the boxes are on their cards.
+fn select_many(viewer: &Viewer) -> Markup {
     viewer.form(
-        &format!("{id}-form"),
-        &format!("/escalations/{id}/answer"),
+        "reject-many",
+        "/inbox/reject",
         &html! {
-            @if !asked.options.is_empty() {
-                div.buttons role="group" aria-label="Offered answers" {
-                    @for option in &asked.options {
-                        button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
-                    }
-                }
-            }
-            @if let Some(limit) = &asked.limit {
-                p { (limit) " A text answer extends nothing; choose a lift:" }
-                (viewer.allowed(Role::Operator, "Choosing a lift", || html! {
-                    div.buttons role="group" aria-label="What the broker offers" {
-                        @for lift in &asked.lifts {
-                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
-                        }
-                    }
-                }))
-            }
-            div.answer {
-                label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
-                textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
-                button.main type="submit" { "Answer" }
+            div.decide {
+                label.unseen for="reject-many-reason" { "Reason for rejecting the selected calls" }
+                input #reject-many-reason type="text" name="comment" placeholder="Reason for the selected calls" autocomplete="off";
+                button.danger type="submit" { "Reject selected" }
             }
         },
     )
 }
 
-/// Shows the priority if it is above normal.
-pub(super) fn urgency(priority: Priority) -> Markup {
-    match priority {
-        Priority::Urgent | Priority::High => badge(priority.word()),
-        Priority::Normal | Priority::Low => html! {},
+/// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
+pub(super) async fn reject_many(
+    State(ctx): State<Context>,
+    form: Form<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let comment = fields.get("comment").and_then(|text| filled(text));
+    let ids: Vec<ApprovalId> = fields.keys().filter_map(|name| ApprovalId::parse(name)).collect();
+    if ids.is_empty() {
+        return Err(ApiError::new(Code::Malformed, "Select at least one call").into());
     }
-}
-
-/// Shows the requests that led here, from the root on.
-pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
-    html! {
-        div.chain {
-            p {
-                @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
-                (links(&decision.chain))
-            }
-            @if let Some(root) = &decision.root { p.faint.root { (excerpt(root, 220)) } }
+    let (mut rejected, mut others) = (0, 0);
+    for id in ids {
+        let asked = DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
+        match approvals::decide(&ctx, viewer.caller, id, asked).await {
+            Ok(_) => rejected += 1,
+            Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
+            Err(fault) => return Err(fault.into()),
         }
     }
-}
-
-fn settled(moment: &Moment, decision: &Decision) -> Markup {
-    match &decision.asked {
-        Asked::Question(asked) => html! {
-            li {
-                (badge(escalation_word(asked.state))) " " code { (asked.id) } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
-                ": " (excerpt(&asked.message, 100))
-                @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
-                @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
-                " " (time(&asked.created_at, moment.now))
-            }
-        },
-        Asked::Call(held) => html! {
-            li {
-                (badge(approval_word(held.state))) " " code { (held.id) } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
-                @if let Some(by) = &held.by { " by " (foreign_line(by)) }
-                @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
-                " " (time(&held.created_at, moment.now))
-            }
-        },
-    }
-}
-
-const fn escalation_word(state: EscalationState) -> &'static str {
-    match state {
-        EscalationState::Open => "open",
-        EscalationState::Answered => "answered",
-        EscalationState::Withdrawn => "withdrawn",
-        EscalationState::Expired => "expired",
-    }
-}
-
-const fn approval_word(state: ApprovalState) -> &'static str {
-    match state {
-        ApprovalState::Pending => "pending",
-        ApprovalState::Approved => "approved",
-        ApprovalState::Rejected => "rejected",
-        ApprovalState::Ignored => "ignored",
-        ApprovalState::Expired => "expired",
-        ApprovalState::Used => "used",
-    }
+    let words = html! {
+        (plural(rejected, "call is", "calls are")) " rejected."
+        @if others > 0 { " " (plural(others, "was", "were")) " settled by others meanwhile." }
+    };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
 }
 
 #[derive(Debug, Deserialize)]
@@ -209,7 +132,7 @@ pub(super) async fn answer(
     match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
             let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
-            Ok(viewer.done(&words, "/", &[Topic::Inbox]))
+            Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
             let view = escalations::show(&ctx, wanted).await?;
@@ -226,6 +149,39 @@ fn already(fault: &ApiError, words: String) -> ErrorPage {
     let mut fault = fault.clone();
     fault.0.detail = words;
     ErrorPage(fault)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AskAgain {
+    #[serde(default)]
+    to: String,
+}
+
+/// `POST /escalations/{id}/again`: asks once more for what timed out, and settles the question about it.
+pub(super) async fn again(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<AskAgain>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let to = filled(&fields.to).map(|to| to.trim().to_owned());
+    let sent = escalations::ask_again(&ctx, viewer.caller, wanted, to).await?;
+    let words = html! { "Asked " (foreign_line(&sent.to)) " again in " (conversation(&sent.reference)) "." };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox, Topic::Conversations]))
+}
+
+/// `POST /escalations/{id}/dismiss`: settles the question about a request that timed out, and asks nobody.
+pub(super) async fn dismiss(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<Nothing>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
+    escalations::answer(&ctx, viewer.caller, wanted, &chosen).await?;
+    Ok(viewer.done(&html! { "Dismissed " code { (id) } "." }, "/inbox", &[Topic::Inbox]))
 }
 
 #[derive(Debug, Deserialize)]
@@ -254,10 +210,16 @@ pub(super) async fn decide(
         Ok(view) => {
             let state = approval_word(view.state);
             let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
-            Ok(viewer.done(&words, "/", &[Topic::Inbox]))
+            Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
             let view = approvals::show(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
+            let own = agents::own(&ctx, viewer.caller).await?.name;
+            if view.by.as_deref() == Some(own.as_str()) && view.decision == Some(decision) {
+                let state = approval_word(view.state);
+                let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
+                return Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]));
+            }
             let by = view.by.as_deref().unwrap_or("the broker");
             let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
             let state = approval_word(view.state);
@@ -287,5 +249,5 @@ pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -
         read += 1;
     }
     let words = html! { (plural(read, "message", "messages")) " marked as read." };
-    Ok(viewer.done(&words, "/", &[Topic::Inbox]))
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
 }

@@ -57,7 +57,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, page).await
 }
 
-fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &IncidentView) -> Markup {
+/// Shows an open incident with the forms that lift it.
+pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &IncidentView) -> Markup {
     let id = &incident.id;
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
@@ -65,7 +66,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
                 h2 id={ (id) "-title" } { (incident.code.title()) }
                 (badge("latched"))
                 span.grow {}
-                code.faint { (id) } (time(&incident.at, moment.now))
+                a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
             p { "Holds " (held(incident)) "." }
             dl.about {
@@ -175,7 +176,8 @@ fn note(moment: &Moment, incident: &IncidentView) -> Markup {
     }
 }
 
-fn line(moment: &Moment, incident: &IncidentView) -> Markup {
+/// Shows a lifted incident on one line.
+pub(super) fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " (incident.code.title()) ": " (held(incident)) ", "
         (reached(incident.code).to_lowercase()) " " (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))

@@ -17,12 +17,16 @@ use crate::clock::ClockStatus;
 /// The pages in the navigation, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The pending decisions.
+    /// What waits, runs, went wrong and costs.
+    Now,
+    /// The pending decisions, in full.
     Inbox,
     /// The list of conversations, and the page of one.
     Conversations,
     /// The list of agents and humans, and the page of one.
     Agents,
+    /// The spending.
+    Spend,
     /// The recurring requests.
     Schedules,
     /// The limits that tripped.
@@ -35,9 +39,11 @@ pub(super) enum Place {
 
 /// Each place: its path, its name, and the key that leads there after `g`.
 pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
-    (Place::Inbox, "/", "Inbox", 'i'),
+    (Place::Now, "/", "Now", 'h'),
+    (Place::Inbox, "/inbox", "Inbox", 'i'),
     (Place::Conversations, "/conversations", "Conversations", 'c'),
     (Place::Agents, "/agents", "Agents", 'a'),
+    (Place::Spend, "/spend", "Spend", 'm'),
     (Place::Schedules, "/schedules", "Schedules", 's'),
     (Place::Incidents, "/incidents", "Incidents", 'n'),
     (Place::Limits, "/limits", "Limits", 'l'),
@@ -50,7 +56,7 @@ pub(super) struct Page<'a> {
     pub(super) title: &'a str,
     /// The marked entry of the navigation.
     pub(super) place: Place,
-    /// The topics that it shows. A hint for any of them makes the page reload.
+    /// The topics that it shows. A hint for any of them makes the page reload, at most once a second.
     pub(super) topics: &'a [Topic],
     /// The content, with its heading.
     pub(super) main: Markup,
@@ -116,6 +122,7 @@ impl Viewer {
     fn around(&self, moment: &Moment, page: &Page<'_>, (waiting, running): (usize, Running)) -> Markup {
         html! {
             a.skip href="#main" { "Skip to the content" }
+            div #top {
             header.bar {
                 a.brand href="/" { "Lastword" }
                 (navigation(page.place, waiting))
@@ -131,10 +138,14 @@ impl Viewer {
                     a.button.danger href="/workspace" role="button" data-open="workspace" { "Stop…" }
                 }
             }
-            (workspace::banner(running))
-            (clock::banner(self, moment.clock))
-            div #banner.banner role="status" hidden {}
-            div #flash aria-live="polite" {}
+            // Stacked, so that none of them covers another.
+            div #notices {
+                (workspace::banner(running))
+                (clock::banner(self, moment.clock))
+                div #banner.banner role="status" hidden {}
+                div #flash aria-live="polite" {}
+            }
+            }
             (announcement(waiting))
             // The hints' events bubble up to the body, where the parts of the page listen.
             div #live hidden data-after=(moment.seq) data-worker=(assets::worker()) {}
@@ -186,12 +197,11 @@ pub(super) fn bare(name: &str, main: &Markup) -> Markup {
 }
 
 fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
-    let events: Vec<String> = page.topics.iter().map(Topic::to_string).collect();
+    let topics = page.topics.iter().map(Topic::to_string).collect::<Vec<_>>().join(" ");
     // The overview changes with every fact, faster than anyone can read it.
-    let pace = if page.place == Place::Overview { " throttle:5s" } else { "" };
-    let trigger = events.iter().map(|event| format!("{event} from:body{pace}")).collect::<Vec<_>>().join(", ");
+    let pace = (page.place == Place::Overview).then_some("5000");
     html! {
-        main #main tabindex="-1" hx-get=(viewer.here) hx-trigger={ "lw-all from:body, lw-refresh from:body, " (trigger) }
+        main #main tabindex="-1" hx-get=(viewer.here) hx-trigger="lw-changed" data-topics=(topics) data-pace=[pace]
             hx-target="this" hx-swap="outerMorph" {
             (page.main)
         }
@@ -227,7 +237,7 @@ fn announcement(waiting: usize) -> Markup {
         n => format!("{} for you", plural(n as u64, "pending decision", "pending decisions")),
     };
     html! {
-        p #announcement.unseen role="status" hx-get="/waiting" hx-trigger="lw-inbox from:body, lw-all from:body"
+        p #announcement.unseen role="status" hx-get="/waiting" hx-trigger="lw-changed" data-topics="lw-inbox"
             hx-target="this" hx-swap="outerMorph" { (words) }
     }
 }

@@ -17,7 +17,8 @@ use serde::Deserialize;
 
 use super::session::Viewer;
 use crate::broker::Live;
-use crate::calls::{Context, decisions, epochs};
+use crate::calls::decisions::{self, DecisionId};
+use crate::calls::{Context, epochs};
 use crate::edges::tail::LogTail;
 use crate::views::{self, Subject};
 
@@ -96,7 +97,7 @@ struct Feed {
     ready: VecDeque<Topic>,
     rest: bool,
     /// The decisions that were pending at the last look: some are settled without a fact of their own.
-    waiting: Option<Vec<(bool, u64)>>,
+    waiting: Option<Vec<DecisionId>>,
 }
 
 impl Feed {

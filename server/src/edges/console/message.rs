@@ -1,26 +1,33 @@
 //! One message with everything that is known about it, or a refused one with the reason.
 
 use axum::extract::{Path, State};
-use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::wire::{Problem, StoredMessage};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use lastword_proto::wire::{LiftStep, Problem, RefusedAt, StoredMessage};
+use lastword_proto::{Code, Fact, Seq};
 use maud::{Markup, html};
 
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
-use super::parts::{badge, code, conversation, foreign, foreign_line, links, time};
+use super::palette::path;
+use super::parts::{badge, code, conversation, foreign_line, links, time};
 use super::session::Viewer;
-use super::{exchange, live, log};
+use super::{exchange, live, log, markdown};
 use crate::calls::Context;
 use crate::calls::explanations::explain;
+use crate::calls::finding;
 use crate::calls::history::{self, HistoryEntry};
 
-/// `GET /messages/{id}`: the page of a message or of another line of the log.
+/// `GET /messages/{id}`: the page of a message or of another line of the log. Every other id leads to its own page.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, ErrorPage> {
+    if Seq::parse(&id).is_none()
+        && let Some(place) = finding::whereabouts(&ctx, viewer.caller, &id).await?
+    {
+        return Ok(Redirect::to(&path(&place)).into_response());
+    }
     let moment = Moment::of(&ctx);
     let line = history::line(&ctx, viewer.caller, &id).await?;
     let main = match (&line.event.message, &line.refusal) {
@@ -59,7 +66,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
             @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
-        @if message.body.is_empty() { p.faint { "No text." } } @else { (foreign(&message.body)) }
+        @if message.body.is_empty() { p.faint { "No text." } } @else { (markdown::text(&message.body)) }
         @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
         @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
     }
@@ -78,12 +85,20 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
             dt { "Code" } dd { code { (problem.code) } }
             @if let Some(limit) = problem.limit { dt { "Limit" } dd { (limit) } }
             @if let Some(current) = problem.current { dt { "Would be" } dd { (current) } }
-            dt { "Hint" } dd { (foreign_line(&problem.hint)) }
+            dt { "Told to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
             dt { "When" } dd { (time(&event.at, moment.now)) }
         }
         p.faint { "The text was not kept: a refusal records sender, recipient, REF and reason only." }
     }
+}
+
+/// Returns the step by which a human lifts what refused the message.
+fn step(line: &HistoryEntry) -> Option<LiftStep> {
+    let Fact::Refused { refusal, .. } = &line.entry.fact else { return None };
+    let at = RefusedAt { reference: line.event.reference.as_deref(), agent: line.event.agent.as_deref() };
+    LiftStep::of(refusal, at)
 }
 
 fn other(moment: &Moment, line: &HistoryEntry) -> Markup {

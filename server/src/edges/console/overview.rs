@@ -64,12 +64,15 @@ fn hours(figures: &Figures) -> Markup {
         article.card {
             h2 { "Messages by the hour" }
             svg.chart viewBox={ "0 0 " (figures.hours.len() * BAR.1) " " (CHART_HEIGHT + 18) } role="img" aria-label=(label) {
+                line.grid x1="0" y1="0.5" x2=(figures.hours.len() * BAR.1) y2="0.5" {}
+                line.grid x1="0" y1=(CHART_HEIGHT / 2) x2=(figures.hours.len() * BAR.1) y2=(CHART_HEIGHT / 2) {}
+                text x="2" y="12" { (number(most)) }
                 @for (index, (at, n)) in figures.hours.iter().enumerate() {
                     @let height = height(*n, most);
                     rect x=(index * BAR.1) y=(CHART_HEIGHT - height) width=(BAR.0) height=(height.max(1)) class=[(*n == 0).then_some("none")] {
                         title { (clock(*at)) ": " (n) }
                     }
-                    @if index % 6 == 0 { text x=(index * BAR.1) y=(CHART_HEIGHT + 14) { (clock(*at)) } }
+                    @if index % 3 == 0 { text x=(index * BAR.1) y=(CHART_HEIGHT + 14) { (clock(*at)) } }
                 }
             }
             p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the current hour." }

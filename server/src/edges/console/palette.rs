@@ -1,4 +1,4 @@
-//! The entries of the palette: pages, agents and conversations.
+//! The entries of the palette: pages, agents, conversations and messages, and the place of an id.
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
@@ -7,9 +7,11 @@ use serde::Deserialize;
 
 use super::frame::ErrorPage;
 use super::layout::PLACES;
-use super::parts::{encoded, foreign_line};
+use super::parts::{encoded, excerpt, foreign_line};
 use super::session::Viewer;
-use crate::calls::{Context, agents};
+use crate::calls::Context;
+use crate::calls::decisions::DecisionId;
+use crate::calls::finding::{self, Whereabouts};
 
 /// The most agents and conversations, each.
 const FOUND_MAX: usize = 8;
@@ -27,21 +29,36 @@ pub(super) async fn list(
     Query(params): Query<PaletteParams>,
 ) -> Result<Response, ErrorPage> {
     let wanted = params.q.trim().to_lowercase();
-    let found = agents::named(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
+    let found = finding::find(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
     let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
     let markup = html! {
         ul.choices {
+            @if let Some(place) = &found.place { li { a href=(path(place)) { (foreign_line(&wanted)) span.faint { " by its id" } } } }
             @for (_, path, name, _) in &places { li { a href=(path) { (name) span.faint { " page" } } } }
             @for name in &found.people {
                 li { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) span.faint { " agent or human" } } }
             }
-            @for reference in &found.references {
-                li { a href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) span.faint { " conversation" } } }
+            @for (reference, subject) in &found.conversations {
+                li { a href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
+            }
+            @for text in &found.texts {
+                li { a href={ "/messages/" (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
             }
         }
-        @if places.is_empty() && found.people.is_empty() && found.references.is_empty() {
+        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {
             p.faint { "No matches." }
         }
     };
     Ok(Html(markup.into_string()).into_response())
+}
+
+/// Returns the path at which something is shown.
+pub(super) fn path(place: &Whereabouts) -> String {
+    match place {
+        Whereabouts::Decision(id @ DecisionId::Question(_)) => format!("/questions/{id}"),
+        Whereabouts::Decision(id @ DecisionId::Call(_)) => format!("/approvals/{id}"),
+        Whereabouts::Decision(id @ DecisionId::Latch(_)) => format!("/incidents/{id}"),
+        Whereabouts::Line(seq) => format!("/messages/{seq}"),
+        Whereabouts::Conversation(reference) => format!("/conversations/{}", encoded(reference)),
+    }
 }

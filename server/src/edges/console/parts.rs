@@ -5,7 +5,7 @@ use lastword_proto::fact::Control;
 use lastword_proto::state::Running;
 use lastword_proto::visible::escape;
 use lastword_proto::wire::call::json;
-use lastword_proto::wire::{Distance, parse_rfc3339};
+use lastword_proto::wire::{Distance, parse_rfc3339, rfc3339};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -118,6 +118,50 @@ pub(super) fn time(moment: &str, now: Time) -> Markup {
     html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
 }
 
+/// Shows the time left until a moment, by the second. The script keeps it current with the same words.
+pub(super) fn countdown(until: Time, now: Time) -> Markup {
+    let exact = rfc3339(until);
+    let left = until.since(now);
+    let soon = left < SOON_MS;
+    html! {
+        time.countdown.soon[soon] datetime=(exact) title={ "expires at " (exact.replace('T', " ").replace('Z', " UTC")) } data-countdown {
+            (remaining(left))
+        }
+    }
+}
+
+/// The time left from which on a countdown is marked.
+const SOON_MS: u64 = 60_000;
+
+fn remaining(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds} s left"),
+        60..3_600 => format!("{} min {} s left", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min left", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d left", seconds / 86_400),
+    }
+}
+
+/// Formats an amount in millionths of a dollar. Small ones keep enough digits to differ from zero.
+pub(super) fn money(microusd: u64) -> String {
+    match microusd {
+        0 => "$0".to_owned(),
+        1..10_000 => format!("${}.{:04}", microusd / 1_000_000, (microusd % 1_000_000).div_ceil(100)),
+        _ => format!("${}.{:02}", microusd / 1_000_000, microusd % 1_000_000 / 10_000),
+    }
+}
+
+/// Shows what was spent: tokens, and the cost if one was reported.
+pub(super) fn spent(tokens: u64, estimated: bool, microusd: u64) -> Markup {
+    html! {
+        span.spent {
+            @if estimated { "≈ " } (number(tokens)) " tokens"
+            @if microusd > 0 { ", " b { (money(microusd)) } }
+        }
+    }
+}
+
 fn relative(at: Time, now: Time) -> String {
     let (ms, ahead) = if at > now { (at.since(now), true) } else { (now.since(at), false) };
     let seconds = ms / 1000;
@@ -134,11 +178,12 @@ fn relative(at: Time, now: Time) -> String {
 /// Shows a state in a colour that fits it.
 pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
-        "active" | "connected" | "open" | "completed" | "approved" | "answered" | "used" | "settled" => "good",
-        "pending" | "paused" | "waiting" | "queued" | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
-        "stopped" | "latched" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
-            "bad"
-        }
+        "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
+        | "used" | "settled" => "good",
+        "pending" | "paused" | "waiting" | "waits for you" | "call" | "question" | "timed out" | "queued"
+        | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
+        "stopped" | "latched" | "held" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted"
+        | "alert" => "bad",
         _ => "plain",
     };
     html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }
@@ -298,6 +343,27 @@ mod tests {
             ("budget_warning_percent", 80, "80 %"),
         ] {
             assert_eq!(quantity(name, n), told);
+        }
+    }
+
+    #[test]
+    fn small_amounts_of_money_are_more_than_nothing() {
+        let told = [(0, "$0"), (1, "$0.0001"), (9_950, "$0.0100"), (10_000, "$0.01"), (2_500_000, "$2.50")];
+        for (microusd, words) in told {
+            assert_eq!(money(microusd), words);
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_told_in_two_units() {
+        let told = [
+            (59_999, "59 s left"),
+            (61_000, "1 min 1 s left"),
+            (7_260_000, "2 h 1 min left"),
+            (90_000_000, "1 d left"),
+        ];
+        for (ms, words) in told {
+            assert_eq!(remaining(ms), words);
         }
     }
 

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use lastword_proto::fact::Role;
 
 use super::frame::{self, ErrorPage};
+use super::packed::masked;
 use crate::calls::{Caller, Context};
 use crate::edges::http::prove;
 use crate::identity::SESSION_MS;
@@ -19,8 +20,10 @@ pub(super) struct Viewer {
     pub(super) caller: Caller,
     /// The human's role, which decides the forms on the page (H7).
     pub(super) role: Role,
-    /// The secret in each form of this session.
+    /// The secret in each form of this session, under the mask of this page.
     pub(super) forms: String,
+    /// That secret itself.
+    pub(super) secret: String,
     /// Whether an open page requests a part of itself.
     pub(super) partial: bool,
     /// The path and query of the request.
@@ -44,7 +47,8 @@ impl FromRequestParts<Context> for Viewer {
             role,
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),
-            forms: session.forms,
+            forms: masked(&session.forms),
+            secret: session.forms,
         })
     }
 }
@@ -79,10 +83,11 @@ pub(super) fn set_cookie(ctx: &Context, headers: &HeaderMap, value: &str) -> Str
     set_cookie_for(ctx, headers, value, if value.is_empty() { 0 } else { SESSION_MS })
 }
 
-/// Returns the header that sets the session's cookie for this many milliseconds.
+/// Returns the header that sets the session's cookie for this many milliseconds. `Lax`: a link from a chat or a mail
+/// opens a page with the session, which is safe because no GET changes anything.
 pub(super) fn set_cookie_for(ctx: &Context, headers: &HeaderMap, value: &str, valid_ms: u64) -> String {
     let (secure, seconds) = (secure(ctx, headers), valid_ms / 1000);
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers))
 }
 
 /// Returns the attribute of a cookie that is sent over TLS alone, if this request came so.

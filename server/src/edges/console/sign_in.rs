@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_proto::Code;
 use lastword_store::ReadError;
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::callback::BEGIN;
@@ -29,25 +29,31 @@ pub(super) struct NextParams {
 /// `GET /sign-in`. The code of a one-time link comes after `#`, which browsers never send; the script copies it into
 /// the form.
 pub(super) async fn page(State(ctx): State<Context>, Query(params): Query<NextParams>) -> Response {
+    Html(form(&ctx, params.next.as_deref(), None).into_string()).into_response()
+}
+
+/// Shows the form, with what was refused.
+fn form(ctx: &Context, next: Option<&str>, refused: Option<&str>) -> Markup {
     let main = html! {
         h1 { "Sign in" }
+        @if let Some(words) = refused { div.flash.bad role="alert" { p { (words) } } }
         @if let Some(oidc) = &ctx.oidc {
             // A link, because a form may not lead to another site.
-            p { a.button.main #provider href=(begin_at(params.next.as_deref())) { "Sign in with " (oidc.provider_host()) } }
+            p { a.button.main #provider href=(begin_at(next)) { "Sign in with " (oidc.provider_host()) } }
         }
         form #sign-in method="post" action="/sign-in" {
-            input type="hidden" name="next" value=(within(params.next.as_deref()));
+            input type="hidden" name="next" value=(within(next));
             input #code type="hidden" name="code" value="";
             label for="token" { "Your token" }
             input #token type="password" name="token" autocomplete="current-password" autofocus spellcheck="false";
             button.main type="submit" { "Sign in" }
         }
         p.faint {
-            "The operator's token is in the file " code { "operator.token" } " of the data directory. " code { "lastword serve" }
-            " also prints a link that signs in once."
+            code { "lastword console" } " opens the console with a link that signs in once. The operator's token is in the file "
+            code { "operator.token" } " of the data directory."
         }
     };
-    Html(layout::bare("Sign in", &main).into_string()).into_response()
+    layout::bare("Sign in", &main)
 }
 
 /// Returns the path that leads to the provider and then on to `next`.
@@ -79,11 +85,14 @@ pub(super) async fn sign_in(
     };
     let (token, principal) = match proven {
         Ok(proven) => proven,
-        Err(fault) if fault.0.code == Code::Unauthenticated => {
-            attempt(&ctx, &parts.extensions)?;
-            return Err(fault.into());
+        Err(fault) => {
+            if fault.0.code == Code::Unauthenticated {
+                attempt(&ctx, &parts.extensions)?;
+            }
+            let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::UNAUTHORIZED);
+            let page = form(&ctx, Some(&proof.next), Some(&fault.0.detail));
+            return Ok((status, Html(page.into_string())).into_response());
         }
-        Err(fault) => return Err(fault.into()),
     };
     // Signing in counts as an act of the human (D12).
     humans::act(&ctx, principal).await?;
@@ -96,13 +105,17 @@ pub(super) async fn sign_in(
 type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
 
 async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
-    if !ctx.sign_in.spend(code, ctx.handle.now()) {
+    let Some(human) = ctx.sign_in.spend(code, ctx.handle.now()) else {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
-        let text = "This link was used already or is older than 15 minutes. Sign in with a token, or start the server again \
-                    for a new link";
+        let text = "This link was used already or is older than 15 minutes. Run lastword console for a new one, or sign in \
+                    with your token";
         return Err(ApiError::new(Code::Unauthenticated, text));
-    }
-    let human = humans::operator(ctx).await?;
+    };
+    let human = match human {
+        // The token may have been replaced since the link was made.
+        Some((token, human)) => ctx.handle.proof_of(human).filter(|(current, _)| *current == token),
+        None => humans::operator(ctx).await?,
+    };
     human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "No human is registered in this workspace"))
 }
 

@@ -10,10 +10,12 @@ use crate::calls::history::{History, HistoryEntry};
 
 /// The distance between two lanes, in pixels.
 const LANE: usize = 170;
+/// The width left of the first lane, for the times, in pixels.
+const TIMES: usize = 66;
 /// The distance between two rows, in pixels.
 const ROW: usize = 34;
-/// The height above the first row, for the names, in pixels.
-const HEAD: usize = 40;
+/// The height of the names, in pixels.
+const HEAD: usize = 32;
 /// The most steps drawn; more would be unreadable.
 const STEPS_MAX: usize = 300;
 
@@ -22,7 +24,16 @@ enum Step<'a> {
     /// A message from one lane to another.
     Message { from: usize, to: usize, line: &'a HistoryEntry, class: &'static str },
     /// An event on one lane.
-    Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64 },
+    Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64, at: &'a str },
+}
+
+impl Step<'_> {
+    fn at(&self) -> &str {
+        match self {
+            Self::Message { line, .. } => &line.event.at,
+            Self::Mark { at, .. } => at,
+        }
+    }
 }
 
 /// Shows the diagram.
@@ -35,7 +46,7 @@ pub(super) fn view(history: &History) -> Markup {
     }
     let left_out = steps.len().saturating_sub(STEPS_MAX);
     steps.drain(..left_out);
-    let (width, height) = (lanes.len() * LANE + 70, HEAD + steps.len() * ROW + 10);
+    let (width, height) = (TIMES + lanes.len() * LANE + 70, steps.len() * ROW + 10);
     html! {
         @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; see the log." } }
         p.legend {
@@ -43,19 +54,31 @@ pub(super) fn view(history: &History) -> Markup {
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {
-            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Messages between agents, top to bottom" {
+            svg.heads width=(width) height=(HEAD) viewBox={ "0 0 " (width) " " (HEAD) } role="group" aria-label="Agents" {
+                text x="6" y="20" { "UTC" }
                 @for (index, name) in lanes.iter().enumerate() {
-                    line.lane x1=(x(index)) y1=(HEAD - 8) x2=(x(index)) y2=(height) {}
                     text.name x=(x(index)) y="20" text-anchor="middle" { (escape(&short(name, 20))) }
                 }
-                @for (index, step) in steps.iter().enumerate() { (drawn(step, HEAD + index * ROW + ROW / 2)) }
+            }
+            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Messages between agents, top to bottom" {
+                @for index in 0..lanes.len() { line.lane x1=(x(index)) y1="0" x2=(x(index)) y2=(height) {} }
+                @for (index, step) in steps.iter().enumerate() {
+                    @let y = index * ROW + ROW / 2;
+                    @if index == 0 || second(steps[index - 1].at()) != second(step.at()) { text.at x="6" y=(y + 4) { (second(step.at())) } }
+                    (drawn(step, y))
+                }
             }
         }
     }
 }
 
 const fn x(lane: usize) -> usize {
-    lane * LANE + LANE / 2
+    TIMES + lane * LANE + LANE / 2
+}
+
+/// Returns the hour, minute and second of a time.
+fn second(at: &str) -> &str {
+    at.get(11..19).unwrap_or(at)
 }
 
 fn lane(lanes: &mut Vec<String>, name: &str) -> usize {
@@ -94,7 +117,14 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
         (_, None) => return None,
     };
     let name = event.agent.as_deref().or_else(|| event.data.get("by").and_then(serde_json::Value::as_str));
-    Some(Step::Mark { lane: lane(lanes, name.unwrap_or(SYSTEM_NAME)), sign, class, words, seq: event.seq })
+    Some(Step::Mark {
+        lane: lane(lanes, name.unwrap_or(SYSTEM_NAME)),
+        sign,
+        class,
+        words,
+        seq: event.seq,
+        at: &event.at,
+    })
 }
 
 fn drawn(step: &Step<'_>, y: usize) -> Markup {
@@ -120,7 +150,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
                 }
             }
         }
-        Step::Mark { lane, sign, class, words, seq } => html! {
+        Step::Mark { lane, sign, class, words, seq, .. } => html! {
             a href={ "/messages/msg-" (seq) } {
                 title { (escape(words)) }
                 circle class={ "mark " (class) } cx=(x(*lane)) cy=(y) r="9" {}

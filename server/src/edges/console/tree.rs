@@ -1,47 +1,76 @@
 //! The history as a tree: each message below its cause.
 
-use std::collections::BTreeMap;
-
 use lastword_proto::MessageType;
 use lastword_proto::wire::{StoredMessage, TreeNode};
 use maud::{Markup, html};
 
 use super::layout::{Moment, empty};
-use super::parts::{badge, conversation, excerpt, foreign_line, number, time};
-use super::work::{self, Work, duration};
+use super::parts::{badge, conversation, excerpt, foreign_line, spent, time};
+use super::work::{Mark, Work, Works, duration};
 use crate::calls::history::{History, HistoryEntry};
 use crate::views;
 
-type Works = BTreeMap<u64, Work>;
+/// What all nodes of a tree are shown with.
+struct Showing<'a> {
+    moment: &'a Moment,
+    history: &'a History,
+    works: Works,
+}
 
-/// Shows the tree, and below it the refusals, which aren't messages.
+/// Shows the tree. What was refused, held and asked stands below the request in whose turn it happened; refusals outside
+/// of every turn follow below.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     let messages = history.lines.iter().filter_map(|line| line.event.message.clone()).collect();
-    let works = work::of(&history.lines);
+    let showing = Showing { moment, history, works: Works::of(&history.lines) };
     let nodes = views::tree(messages);
-    let refused: Vec<&HistoryEntry> = history.lines.iter().filter(|line| line.refusal.is_some()).collect();
-    if nodes.is_empty() && refused.is_empty() {
+    let outside: Vec<&HistoryEntry> = showing.works.outside.iter().filter_map(|at| history.lines.get(*at)).collect();
+    if nodes.is_empty() && outside.is_empty() {
         return empty("No messages yet.", &html! {});
     }
     html! {
-        (branch(moment, &works, &nodes, &history.view.summary.reference))
-        @if !refused.is_empty() {
-            h2 { "Refused " span.count { (refused.len()) } }
-            ul.lines { @for line in &refused { (refusal(moment, line)) } }
+        (branch(&showing, &nodes))
+        @if !outside.is_empty() {
+            h2 { "Refused outside of every request " span.count { (outside.len()) } }
+            ul.lines { @for line in &outside { (refusal(moment, line)) } }
         }
     }
 }
 
-fn branch(moment: &Moment, works: &Works, nodes: &[TreeNode], reference: &str) -> Markup {
+fn branch(showing: &Showing<'_>, nodes: &[TreeNode]) -> Markup {
+    let (moment, reference) = (showing.moment, &showing.history.view.summary.reference);
     html! {
         ul.tree {
             @for node in nodes {
                 li {
-                    (message(moment, works.get(&node.message.seq), &node.message, reference))
-                    @if !node.children.is_empty() { (branch(moment, works, &node.children, reference)) }
+                    @let work = showing.works.on(node.message.seq);
+                    (message(moment, work, &node.message, reference))
+                    @if let Some(work) = work.filter(|work| !work.marks.is_empty()) {
+                        ul.marks { @for mark in &work.marks { (marked(showing, mark)) } }
+                    }
+                    @if !node.children.is_empty() { (branch(showing, &node.children)) }
                 }
             }
         }
+    }
+}
+
+/// Shows what happened on the way to an answer.
+fn marked(showing: &Showing<'_>, mark: &Mark) -> Markup {
+    match mark {
+        Mark::Refused(at) => {
+            html! { @if let Some(line) = showing.history.lines.get(*at) { (refusal(showing.moment, line)) } }
+        }
+        Mark::Call(id, tool, settled) => html! {
+            li data-row tabindex="-1" {
+                (badge(settled.unwrap_or("pending"))) " call of " code { (foreign_line(tool)) } " "
+                a data-open-row href={ "/approvals/" (id) } { (id) }
+            }
+        },
+        Mark::Question(id, body, settled) => html! {
+            li data-row tabindex="-1" {
+                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ "/questions/" (id) } { (id) } ": " (excerpt(body, 140))
+            }
+        },
     }
 }
 
@@ -58,7 +87,7 @@ fn message(moment: &Moment, work: Option<&Work>, message: &StoredMessage, refere
                 @if message.kind == MessageType::Request {
                     @if work.is_none_or(|work| work.status.is_none()) { " " (badge(message.delivery_state.word())) }
                 }
-                @if let Some(work) = work { (spent(work)) }
+                @if let Some(work) = work { (took(work)) }
                 " " (time(&message.created_at, moment.now))
             }
             p { a.plain data-open-row href={ "/messages/" (message.id) } {
@@ -68,11 +97,11 @@ fn message(moment: &Moment, work: Option<&Work>, message: &StoredMessage, refere
     }
 }
 
-fn spent(work: &Work) -> Markup {
+fn took(work: &Work) -> Markup {
     html! {
         span.faint {
             @if let Some(ms) = work.took_ms() { " · " (duration(ms)) }
-            @if work.tokens > 0 { " · " (number(work.tokens)) " tokens" @if work.estimated { " (estimated)" } }
+            @if work.tokens() > 0 { " · " (spent(work.tokens(), work.is_estimated(), work.cost_microusd())) }
             @if work.attempts > 1 { " · " (work.attempts) " attempts" }
         }
     }

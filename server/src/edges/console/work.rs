@@ -1,78 +1,226 @@
-//! The work on each request of a history: how it ended, how long it took and what it spent.
+//! The work on each request of a history: how it ended, how long it took, what it spent, and what it waited for.
 
 use std::collections::BTreeMap;
 
 use lastword_proto::fact::{Fact, Part};
-use lastword_proto::ids::{TaskId, TurnId};
-use lastword_proto::{AnswerStatus, Time};
+use lastword_proto::ids::{ApprovalId, EscalationId, TaskId, TurnId};
+use lastword_proto::{AnswerStatus, Message, Time};
 
 use crate::calls::history::HistoryEntry;
+
+/// A stretch of time; it has no end while it lasts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Its begin.
+    pub(super) from: Time,
+    /// Its end.
+    pub(super) to: Option<Time>,
+}
+
+/// A turn on a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkTurn {
+    /// When it ran.
+    pub(super) span: Span,
+    tokens: u64,
+    cost_microusd: u64,
+    estimated: bool,
+}
+
+/// Something that happened on the way to the answer.
+#[derive(Clone, Debug)]
+pub(super) enum Mark {
+    /// A refused message, by its place among the lines.
+    Refused(usize),
+    /// A held call: its id, the tool, and the decision once there is one.
+    Call(ApprovalId, Box<str>, Option<&'static str>),
+    /// A question to a human: its id, its text, and how it ended once it has.
+    Question(EscalationId, Box<str>, Option<&'static str>),
+}
 
 /// The work on one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
-    asked: Option<Time>,
-    answered: Option<Time>,
+    /// The position of the request; `None` for an agent's own root.
+    pub(super) message: Option<u64>,
+    /// The task in which it was sent.
+    pub(super) parent: Option<TaskId>,
+    /// The time at which it was sent.
+    pub(super) asked: Time,
+    /// The time of its answer; `None` while it is open.
+    pub(super) answered: Option<Time>,
     /// The status of its answer; `None` while it is open.
     pub(super) status: Option<AnswerStatus>,
-    /// The tokens spent in its turns.
-    pub(super) tokens: u64,
-    /// Whether the tokens are estimated from the length of the text, at least in part.
-    pub(super) estimated: bool,
+    /// Its turns, oldest first.
+    pub(super) turns: Vec<WorkTurn>,
+    /// The times in which it waited for a human.
+    pub(super) waits: Vec<Span>,
     /// The number of deliveries.
     pub(super) attempts: u32,
+    /// What happened on the way, oldest first.
+    pub(super) marks: Vec<Mark>,
 }
 
 impl Work {
     /// Returns the time from the request to its answer, in ms.
     pub(super) fn took_ms(&self) -> Option<u64> {
-        Some(self.answered?.since(self.asked?))
+        Some(self.answered?.since(self.asked))
+    }
+
+    /// Returns the tokens spent in its turns.
+    pub(super) fn tokens(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.tokens).sum()
+    }
+
+    /// Returns the cost of its turns, in millionths of a dollar.
+    pub(super) fn cost_microusd(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.cost_microusd).sum()
+    }
+
+    /// Returns whether the tokens are estimated from the length of the text, at least in part.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.turns.iter().any(|turn| turn.estimated)
     }
 }
 
-/// Returns the work of each request, by the position of its message.
-pub(super) fn of(lines: &[HistoryEntry]) -> BTreeMap<u64, Work> {
-    let mut tasks: BTreeMap<TaskId, (u64, Work)> = BTreeMap::new();
-    let mut turns: BTreeMap<TurnId, TaskId> = BTreeMap::new();
-    for line in lines {
-        let (at, fact) = (line.entry.at, &line.entry.fact);
-        if let Fact::Accepted { message } = fact {
-            match &message.part {
-                Part::Request(terms) => {
-                    let work = Work { asked: Some(at), ..Work::default() };
-                    tasks.insert(terms.task, (line.event.seq, work));
-                }
-                Part::Answer(answer) => {
-                    if let Some((_, work)) = tasks.get_mut(&answer.task) {
-                        work.answered = Some(at);
-                        work.status = Some(answer.status);
-                    }
-                }
-                Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => {}
+/// The work of a history.
+#[derive(Default)]
+pub(super) struct Works {
+    /// The work, by its task, in the order of the requests.
+    pub(super) tasks: BTreeMap<TaskId, Work>,
+    /// The refused messages that belong to none of the tasks, by their place among the lines.
+    pub(super) outside: Vec<usize>,
+    messages: BTreeMap<u64, TaskId>,
+    turns: BTreeMap<TurnId, (TaskId, usize)>,
+    calls: BTreeMap<ApprovalId, (TaskId, usize, usize)>,
+    questions: BTreeMap<EscalationId, (TaskId, usize, usize)>,
+}
+
+impl Works {
+    /// Returns the work of a history.
+    pub(super) fn of(lines: &[HistoryEntry]) -> Self {
+        let mut works = Self::default();
+        for (index, line) in lines.iter().enumerate() {
+            works.add(index, line);
+        }
+        works
+    }
+
+    /// Returns the work on the request at a position.
+    pub(super) fn on(&self, message: u64) -> Option<&Work> {
+        self.tasks.get(self.messages.get(&message)?)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these facts concern the course of a request")]
+    fn add(&mut self, index: usize, line: &HistoryEntry) {
+        let at = line.entry.at;
+        match &line.entry.fact {
+            Fact::Accepted { message } => self.message(at, line.event.seq, message),
+            Fact::RootStarted { task, .. } => {
+                self.tasks.insert(*task, Work { asked: at, ..Work::default() });
             }
-        } else if let Fact::TurnOpened { turn, task, attempt, .. } = fact {
-            turns.insert(*turn, *task);
-            if let Some((_, work)) = tasks.get_mut(task) {
-                work.attempts = work.attempts.max(*attempt);
+            Fact::RootEnded { task, status } => self.end(*task, at, *status),
+            Fact::TurnOpened { turn, task, attempt, .. } => self.turn(at, *turn, *task, *attempt),
+            Fact::TurnClosed { turn, spend, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), true, Some(at))
             }
-        } else if let Some((turn, tokens, estimated)) = charged(fact)
-            && let Some((_, work)) = turns.get(&turn).and_then(|task| tasks.get_mut(task))
-        {
-            work.tokens += tokens;
-            work.estimated |= estimated;
+            Fact::TurnFinished { turn, spend, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), false, Some(at));
+            }
+            Fact::TurnCharged { turn, spend, estimated, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), *estimated, Some(at));
+            }
+            Fact::Spent { turn, spend } => self.charge(*turn, (spend.tokens, spend.cost_microusd), false, None),
+            Fact::Refused { turn, .. } => match turn.and_then(|turn| self.turns.get(&turn)) {
+                Some((task, _)) => self.tasks.entry(*task).or_default().marks.push(Mark::Refused(index)),
+                None => self.outside.push(index),
+            },
+            Fact::ApprovalAsked { approval, task: Some(task), tool, .. } => {
+                let place = self.wait(*task, at, Mark::Call(*approval, tool.clone(), None));
+                self.calls.insert(*approval, place);
+            }
+            Fact::ApprovalDecided { approval, decision, by, .. } => {
+                let word = if by.is_some() { decision.word() } else { "expired" };
+                if let Some(place) = self.calls.remove(approval) {
+                    self.settle(place, at, word);
+                }
+            }
+            Fact::EscalationOpened { escalation, task: Some(task), body, .. } => {
+                let place = self.wait(*task, at, Mark::Question(*escalation, body.clone(), None));
+                self.questions.insert(*escalation, place);
+            }
+            Fact::EscalationNoted { escalation, .. } | Fact::LiftChosen { escalation, .. } => {
+                self.answered(*escalation, at, "answered");
+            }
+            Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired"),
+            _ => {}
         }
     }
-    tasks.into_values().collect()
-}
 
-/// Returns the tokens of a turn that ended, and whether they are estimated.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only these facts end a turn")]
-const fn charged(fact: &Fact) -> Option<(TurnId, u64, bool)> {
-    match fact {
-        Fact::TurnClosed { turn, spend, .. } => Some((*turn, spend.tokens, true)),
-        Fact::TurnFinished { turn, spend, .. } => Some((*turn, spend.tokens, false)),
-        Fact::TurnCharged { turn, spend, estimated, .. } => Some((*turn, spend.tokens, *estimated)),
-        _ => None,
+    fn message(&mut self, at: Time, seq: u64, message: &Message) {
+        match &message.part {
+            Part::Request(terms) => {
+                let work = Work { message: Some(seq), parent: message.sender_task, asked: at, ..Work::default() };
+                self.messages.insert(seq, terms.task);
+                self.tasks.insert(terms.task, work);
+            }
+            Part::Answer(answer) => self.end(answer.task, at, answer.status),
+            Part::Reply { escalation: Some(escalation), .. } => self.answered(*escalation, at, "answered"),
+            Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => {}
+        }
+    }
+
+    fn end(&mut self, task: TaskId, at: Time, status: AnswerStatus) {
+        if let Some(work) = self.tasks.get_mut(&task) {
+            (work.answered, work.status) = (Some(at), Some(status));
+            for wait in work.waits.iter_mut().filter(|wait| wait.to.is_none()) {
+                wait.to = Some(at);
+            }
+        }
+    }
+
+    fn turn(&mut self, at: Time, turn: TurnId, task: TaskId, attempt: u32) {
+        if let Some(work) = self.tasks.get_mut(&task) {
+            work.attempts = work.attempts.max(attempt);
+            self.turns.insert(turn, (task, work.turns.len()));
+            let span = Span { from: at, to: None };
+            work.turns.push(WorkTurn { span, tokens: 0, cost_microusd: 0, estimated: false });
+        }
+    }
+
+    /// Notes what a turn spent; each report replaces the one before.
+    fn charge(&mut self, turn: TurnId, (tokens, cost_microusd): (u64, u64), estimated: bool, end: Option<Time>) {
+        let known = self.turns.get(&turn).and_then(|(task, at)| self.tasks.get_mut(task)?.turns.get_mut(*at));
+        if let Some(turn) = known {
+            *turn = WorkTurn { span: Span { to: end, ..turn.span }, tokens, cost_microusd, estimated };
+        }
+    }
+
+    /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark.
+    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> (TaskId, usize, usize) {
+        let work = self.tasks.entry(task).or_default();
+        // A request that timed out is over; nobody waits for the answer to the question about it.
+        let ended = work.answered;
+        work.waits.push(Span { from: at, to: ended });
+        work.marks.push(mark);
+        (task, work.waits.len() - 1, work.marks.len() - 1)
+    }
+
+    fn answered(&mut self, escalation: EscalationId, at: Time, word: &'static str) {
+        if let Some(place) = self.questions.remove(&escalation) {
+            self.settle(place, at, word);
+        }
+    }
+
+    fn settle(&mut self, (task, wait, mark): (TaskId, usize, usize), at: Time, word: &'static str) {
+        let Some(work) = self.tasks.get_mut(&task) else { return };
+        if let Some(wait) = work.waits.get_mut(wait) {
+            wait.to = wait.to.or(Some(at));
+        }
+        match work.marks.get_mut(mark) {
+            Some(Mark::Call(_, _, settled) | Mark::Question(_, _, settled)) => *settled = Some(word),
+            Some(Mark::Refused(_)) | None => {}
+        }
     }
 }
 

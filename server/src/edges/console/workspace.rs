@@ -93,7 +93,7 @@ pub(super) fn banner(running: Running) -> Markup {
     };
     html! {
         div #standing class={ "standing " (class) } role="status" hx-get="/standing"
-            hx-trigger="lw-incidents from:body, lw-all from:body" hx-target="this" hx-swap="outerMorph" {
+            hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" {
             @if let Some(words) = words {
                 p { (words) " " a href="/workspace" data-open="workspace" { "Resume…" } }
             }

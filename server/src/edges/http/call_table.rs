@@ -21,7 +21,7 @@ pub(super) fn scope(method: &str, path: &str) -> Option<Scope> {
         ("post", "/agents" | "/humans" | "/agents/{name}/token" | "/archives" | "/backup")
         | ("patch", _)
         | ("delete", "/agents/{name}") => Scope::Manage,
-        (_, "/sign-in" | "/token") => return None,
+        (_, "/sign-in" | "/sign-in/link" | "/token") => return None,
         ("get", _) => Scope::Read,
         _ => Scope::Control,
     })
@@ -91,6 +91,7 @@ pub(super) const CALLS: &[Row] = &[
         201,
         "SignedIn",
     ),
+    ("post", "/sign-in/link", "Make a link that signs the caller in to the console, once", "", "", 201, "SignInLink"),
     (
         "post",
         "/token",

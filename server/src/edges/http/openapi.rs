@@ -32,6 +32,7 @@ use super::grammar;
         wire::NarrowedToken,
         wire::NewHuman,
         wire::IdToken,
+        wire::SignInLink,
         wire::SignInProvider,
         wire::SignedIn,
         wire::HumanPatch,

@@ -1,13 +1,13 @@
-//! The calls under `/v1/sign-in`, which need no token: by them the command line gets one.
+//! The calls under `/v1/sign-in`: by them the command line gets a token, and a link to the console.
 
 use axum::Json as Out;
 use axum::body::Body;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
-use lastword_proto::wire::{IdToken, SignInProvider, SignedIn};
+use lastword_proto::wire::{IdToken, SignInLink, SignInProvider, SignedIn};
 
 use super::extract::{Json, attempt, succeeded};
-use crate::calls::{Context, sign_in};
+use crate::calls::{Caller, Context, sign_in, tokens};
 use crate::error::ApiError;
 
 pub(super) async fn show(State(ctx): State<Context>) -> Result<Out<SignInProvider>, ApiError> {
@@ -28,4 +28,11 @@ pub(super) async fn sign_in(
         sign_in::by_id_token(&ctx, &id_token).await.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
     succeeded(&ctx, &extensions);
     Ok((StatusCode::CREATED, Out(signed_in)))
+}
+
+pub(super) async fn link(
+    State(ctx): State<Context>,
+    caller: Caller,
+) -> Result<(StatusCode, Out<SignInLink>), ApiError> {
+    tokens::link(&ctx, caller).map(|link| (StatusCode::CREATED, Out(link)))
 }

@@ -1,0 +1,277 @@
+//! What a human wants to know at a glance: what runs, what went wrong, and what today cost.
+
+use std::cmp::Reverse;
+
+use lastword_proto::fact::EndReason;
+use lastword_proto::ids::{AgentId, DAY_MS, GrantId};
+use lastword_proto::state::{Asker, Grant, Phase, Running, Task};
+use lastword_proto::wire::Distance;
+use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
+
+use super::decisions::{self, Decision};
+use super::read_model::ask_fresh;
+use super::{Caller, Context, subjects};
+use crate::broker::Live;
+use crate::error::ApiError;
+use crate::views;
+
+/// The most lines in a list.
+const LINES_MAX: usize = 12;
+/// The most requests that ended badly, and the most rules that refused.
+const WRONG_MAX: usize = 6;
+
+/// The state of the workspace at a glance.
+pub(crate) struct Now {
+    /// The decisions that wait for a human, those that expire first at the top.
+    pub(crate) waiting: Vec<Decision>,
+    /// The number of messages to the caller that it has not taken yet.
+    pub(crate) unread: usize,
+    /// The open grants, newest first.
+    pub(crate) running: Vec<RunningWork>,
+    /// The number of open grants that aren't listed.
+    pub(crate) running_more: usize,
+    /// What went wrong in the last 24 hours.
+    pub(crate) wrong: Vec<Wrong>,
+    /// The spending since midnight UTC.
+    pub(crate) today: Today,
+}
+
+/// The work of one open grant.
+pub(crate) struct RunningWork {
+    /// The REF of its conversation.
+    pub(crate) reference: String,
+    /// The first line of its request.
+    pub(crate) subject: String,
+    /// The human or agent that gave the grant.
+    pub(crate) giver: String,
+    /// The time at which it was opened.
+    pub(crate) since: Time,
+    /// The names of the agents with an open turn in it.
+    pub(crate) working: Vec<String>,
+    /// The names of the agents whose requests are queued.
+    pub(crate) queued: Vec<String>,
+    /// The number of questions and held calls that its tasks wait for.
+    pub(crate) human_waits: u64,
+    /// Whether a limit holds it.
+    pub(crate) held: bool,
+    /// Whether its conversation is paused or stopped.
+    pub(crate) running: Running,
+    /// The tokens charged to it.
+    pub(crate) tokens: u64,
+    /// Whether the tokens are estimated, at least in part.
+    pub(crate) estimated: bool,
+    /// The cost charged to it, in millionths of a dollar.
+    pub(crate) cost_microusd: u64,
+    /// The limit with the largest share used.
+    pub(crate) nearest: Option<Distance>,
+}
+
+/// One thing that went wrong.
+pub(crate) enum Wrong {
+    /// A request of a human that ended without its result.
+    Ended {
+        /// The agent that was asked.
+        agent: String,
+        /// The REF of its conversation.
+        reference: String,
+        /// The first line of the request.
+        subject: String,
+        /// How it ended.
+        status: AnswerStatus,
+        /// Why it ended.
+        cause: EndReason,
+        /// The first line of the agent's answer.
+        answer: String,
+        /// The time of the request.
+        at: Time,
+        /// The position of the request.
+        request: Seq,
+    },
+    /// Messages that a rule refused.
+    Refused {
+        /// The code.
+        code: Code,
+        /// The number of refusals in the last 24 hours.
+        count: u64,
+        /// The position of the last one.
+        last: Seq,
+    },
+    /// An agent that isn't connected while requests are queued for it.
+    Away {
+        /// The agent's name.
+        agent: String,
+        /// The number of queued requests.
+        queued: u64,
+    },
+    /// An agent whose day budget is used up.
+    Rests {
+        /// The agent's name.
+        agent: String,
+        /// The end of its rest.
+        until: Time,
+    },
+}
+
+/// The spending since midnight UTC.
+#[derive(Default)]
+pub(crate) struct Today {
+    /// The tokens of all agents.
+    pub(crate) tokens: u64,
+    /// The cost of all agents, in millionths of a dollar.
+    pub(crate) cost_microusd: u64,
+    /// Whether the tokens are estimated, at least in part.
+    pub(crate) estimated: bool,
+    /// The agents that spent something, the largest spender first: name, tokens, cost.
+    pub(crate) agents: Vec<(String, u64, u64)>,
+}
+
+/// What is read from the state in one step.
+struct Look {
+    unread: usize,
+    running: Vec<(Option<Seq>, RunningWork)>,
+    more: usize,
+    ended: Vec<Ended>,
+    people: Vec<Wrong>,
+    today: Today,
+}
+
+/// A request that ended badly, before its texts are read.
+struct Ended {
+    agent: String,
+    reference: String,
+    status: AnswerStatus,
+    cause: EndReason,
+    at: Time,
+    request: Seq,
+    answer: Option<Seq>,
+}
+
+/// Returns the state of the workspace at a glance.
+pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> {
+    caller.human()?;
+    let waiting = decisions::pending_list(ctx, caller).await?;
+    let human = caller.principal.agent();
+    let look = ctx.handle.query(move |live| look(live, human)).await?;
+    let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
+    let refused = ask_fresh(ctx, move |index| index.refused(since)).await?;
+    let seqs = look.running.iter().filter_map(|(seq, _)| *seq);
+    let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten();
+    let texts = subjects::texts(ctx, seqs.chain(ended).collect()).await?;
+    let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
+    let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
+    let running = look.running.into_iter().map(subject).collect();
+    let mut wrong: Vec<Wrong> = look.people;
+    wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
+        subject: line(Some(ended.request)).unwrap_or_default(),
+        answer: line(ended.answer).unwrap_or_default(),
+        agent: ended.agent,
+        reference: ended.reference,
+        status: ended.status,
+        cause: ended.cause,
+        at: ended.at,
+        request: ended.request,
+    }));
+    let refused = refused.into_iter().filter(|code| code.count.since > 0).take(WRONG_MAX);
+    wrong.extend(refused.map(|code| Wrong::Refused { code: code.code, count: code.count.since, last: code.last }));
+    Ok(Now { waiting, unread: look.unread, running, running_more: look.more, wrong, today: look.today })
+}
+
+fn look(live: &Live<'_>, human: AgentId) -> Look {
+    let state = live.state;
+    let open = || state.grants.iter().filter(|(_, grant)| grant.end.is_none());
+    let mut newest: Vec<(Time, GrantId)> = open().map(|(id, grant)| (grant.opened_at, id)).collect();
+    newest.sort_by_key(|(at, id)| Reverse((*at, *id)));
+    let more = newest.len().saturating_sub(LINES_MAX);
+    newest.truncate(LINES_MAX);
+    let running = newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?))).collect();
+    let unread = state.agent(human).map_or(0, |human| human.notices.len());
+    Look { unread, running, more, ended: ended(live), people: people(live), today: today(live) }
+}
+
+fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWork) {
+    let tasks: Vec<&Task> = state.open_tasks_of(id).filter_map(|task| state.tasks.get(&task)).collect();
+    let names = |wanted: &dyn Fn(Phase) -> bool| {
+        let agents = tasks.iter().filter(|task| wanted(task.phase)).map(|task| state.name_of(task.agent).to_owned());
+        let mut agents: Vec<String> = agents.collect();
+        agents.sort_unstable();
+        agents.dedup();
+        agents
+    };
+    let root = grant.root_task().and_then(|task| state.tasks.get(&task)).and_then(|task| task.request.as_ref());
+    let conv = state.conversations.get(&grant.conv);
+    let work = RunningWork {
+        reference: state.ref_of(grant.conv).map_or_else(String::new, ToString::to_string),
+        subject: String::new(),
+        giver: state.name_of(grant.giver).to_owned(),
+        since: grant.opened_at,
+        working: names(&|phase| matches!(phase, Phase::Open(_))),
+        queued: names(&|phase| phase == Phase::Queued),
+        human_waits: grant.human_waits,
+        held: grant.latched.is_some() || conv.is_some_and(|conv| conv.latched),
+        running: conv.map_or(Running::Active, |conv| conv.running),
+        tokens: grant.spend.tokens,
+        estimated: grant.estimated,
+        cost_microusd: grant.spend.cost_microusd,
+        nearest: views::grant(state, id).and_then(|view| views::fullest(view.limits.into_iter())),
+    };
+    (root.map(|request| request.message), work)
+}
+
+/// Returns the requests of humans of the last 24 hours that ended without their result, newest first.
+fn ended(live: &Live<'_>) -> Vec<Ended> {
+    let (state, now) = (live.state, live.now());
+    let recent = state.tasks.iter().rev().take_while(|(_, task)| now.since(task.created_at) < DAY_MS);
+    let bad = recent.filter_map(|(_, task)| {
+        let (Asker::Human(_), Phase::Closed(status, cause)) = (task.asker, task.phase) else { return None };
+        let request = task.request.as_ref().filter(|_| is_bad(status, cause))?;
+        Some(Ended {
+            agent: state.name_of(task.agent).to_owned(),
+            reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+            status,
+            cause,
+            at: task.created_at,
+            request: request.message,
+            answer: request.answer.get(),
+        })
+    });
+    bad.take(WRONG_MAX).collect()
+}
+
+/// Returns whether a request ended without its result, and not because a human ended it.
+const fn is_bad(status: AnswerStatus, cause: EndReason) -> bool {
+    let by_human = matches!(cause, EndReason::Stopped | EndReason::Cancelled);
+    match status {
+        AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => !by_human,
+        AnswerStatus::Completed | AnswerStatus::Partial | AnswerStatus::Cancelled => false,
+    }
+}
+
+/// Returns the agents that rest, and those that are away while requests wait for them.
+fn people(live: &Live<'_>) -> Vec<Wrong> {
+    let state = live.state;
+    let one = |id: AgentId| {
+        let agent = state.agent(id).filter(|agent| !agent.is_human())?;
+        if let Some(until) = agent.rests_until() {
+            return Some(Wrong::Rests { agent: agent.name().to_owned(), until });
+        }
+        let queued = agent.queue.len() as u64;
+        (queued > 0 && !live.is_attached(id)).then(|| Wrong::Away { agent: agent.name().to_owned(), queued })
+    };
+    state.live_by_name().into_iter().filter_map(one).take(LINES_MAX).collect()
+}
+
+fn today(live: &Live<'_>) -> Today {
+    let mut today = Today::default();
+    for agent in live.state.agents.iter().filter(|agent| !agent.is_human()) {
+        let used = agent.day.on(live.now());
+        let (tokens, cost) = (used.spend.tokens, used.spend.cost_microusd);
+        today.tokens = today.tokens.saturating_add(tokens);
+        today.cost_microusd = today.cost_microusd.saturating_add(cost);
+        today.estimated |= used.estimated;
+        if tokens > 0 || cost > 0 {
+            today.agents.push((agent.name().to_owned(), tokens, cost));
+        }
+    }
+    today.agents.sort_by_key(|(_, tokens, cost)| Reverse((*cost, *tokens)));
+    today
+}

@@ -1,0 +1,247 @@
+//! What was spent over a stretch of time, by agent and by grant, beside the limits of the day.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::Time;
+use lastword_proto::ids::{AgentId, DAY_MS, GrantId, HOUR_MS};
+use lastword_store::{SpentIn, SpentTurn};
+
+use super::read_model::ask_fresh;
+use super::{Caller, Context, history};
+use crate::broker::Live;
+use crate::error::ApiError;
+
+/// The most turns that are added up.
+const TURNS_MAX: usize = 100_000;
+
+/// A stretch of time up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// The last hour.
+    Hour,
+    /// The last 24 hours.
+    #[default]
+    Day,
+    /// The last seven days.
+    Week,
+}
+
+impl Window {
+    /// Returns its length, and the length of one bar, in ms.
+    const fn lengths(self) -> (u64, u64) {
+        match self {
+            Self::Hour => (HOUR_MS, HOUR_MS / 12),
+            Self::Day => (DAY_MS, HOUR_MS),
+            Self::Week => (7 * DAY_MS, DAY_MS / 2),
+        }
+    }
+}
+
+/// The spending of one agent or grant.
+pub(crate) struct Spender {
+    /// Its name: an agent's, or a grant's id.
+    pub(crate) name: String,
+    /// For a grant: the REF of its conversation.
+    pub(crate) reference: Option<String>,
+    /// What it spent.
+    pub(crate) spent: SpentIn,
+}
+
+/// One agent's use of its day budget.
+pub(crate) struct DayBudget {
+    /// The agent's name.
+    pub(crate) agent: String,
+    /// Whether it counts dollars instead of tokens.
+    pub(crate) is_cost: bool,
+    /// What it used today.
+    pub(crate) used: u64,
+    /// The limit, with what humans granted for today.
+    pub(crate) limit: u64,
+    /// What it had used after each of its turns today, oldest first.
+    pub(crate) curve: Vec<(Time, u64)>,
+    /// When it was used up, or will be at the pace of the last hour.
+    pub(crate) used_up: Option<Time>,
+}
+
+/// The spending over a window.
+pub(crate) struct Spending {
+    /// The sum.
+    pub(crate) sum: SpentIn,
+    /// The tokens and the cost of each bar, with its begin, oldest first.
+    pub(crate) bars: Vec<(Time, u64, u64)>,
+    /// The agents, the largest spender first.
+    pub(crate) agents: Vec<Spender>,
+    /// The grants, the largest spender first.
+    pub(crate) grants: Vec<Spender>,
+    /// The day budgets of agents that spent something today.
+    pub(crate) budgets: Vec<DayBudget>,
+    /// Whether only the newest turns were added up.
+    pub(crate) cut: bool,
+}
+
+/// Returns the spending over a window.
+pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> Result<Spending, ApiError> {
+    caller.human()?;
+    let now = ctx.handle.now();
+    let midnight = Time(now.day() * DAY_MS);
+    let since = Time(now.0.saturating_sub(window.lengths().0));
+    let from = since.min(midnight);
+    let turns = ask_fresh(ctx, move |index| index.spent_since(from, TURNS_MAX)).await?;
+    let cut = turns.len() >= TURNS_MAX;
+    let look = move |live: &Live<'_>| {
+        let agent = |turn: &SpentTurn| live.state.turns.get(&turn.turn).map(|turn| turn.agent);
+        let turns: Vec<(SpentTurn, Option<AgentId>)> = turns.iter().map(|turn| (*turn, agent(turn))).collect();
+        let within = || turns.iter().filter(|(turn, _)| turn.at >= since);
+        Spending {
+            sum: history::add_up(within().map(|(turn, _)| spent(turn))),
+            bars: bars(within().map(|(turn, _)| turn), now, window),
+            agents: by_agent(live, within()),
+            grants: by_grant(live, within().map(|(turn, _)| turn)),
+            budgets: budgets(live, &turns, midnight),
+            cut,
+        }
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+const fn spent(turn: &SpentTurn) -> SpentIn {
+    SpentIn { tokens: turn.tokens, cost_microusd: turn.cost_microusd, estimated: turn.estimated }
+}
+
+fn bars<'a>(turns: impl Iterator<Item = &'a SpentTurn>, now: Time, window: Window) -> Vec<(Time, u64, u64)> {
+    let (length, bar) = window.lengths();
+    let last = now.0 / bar * bar;
+    let first = last.saturating_sub(length - bar);
+    let mut bars: Vec<(Time, u64, u64)> = (0..length / bar).map(|n| (Time(first + n * bar), 0, 0)).collect();
+    for turn in turns {
+        let at = usize::try_from(turn.at.0.saturating_sub(first) / bar).ok();
+        if let Some((_, tokens, cost)) = at.and_then(|at| bars.get_mut(at)) {
+            *tokens += turn.tokens;
+            *cost += turn.cost_microusd;
+        }
+    }
+    bars
+}
+
+/// Orders spenders by cost, then by tokens.
+fn ordered(sums: impl Iterator<Item = Spender>) -> Vec<Spender> {
+    let mut spenders: Vec<Spender> = sums.collect();
+    spenders.sort_by_key(|one| std::cmp::Reverse((one.spent.cost_microusd, one.spent.tokens)));
+    spenders
+}
+
+fn add(sum: &mut SpentIn, turn: &SpentTurn) {
+    *sum = history::add_up([*sum, spent(turn)].into_iter());
+}
+
+fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a (SpentTurn, Option<AgentId>)>) -> Vec<Spender> {
+    let mut sums: BTreeMap<Option<AgentId>, SpentIn> = BTreeMap::new();
+    for (turn, agent) in turns {
+        add(sums.entry(*agent).or_default(), turn);
+    }
+    // The turns of grants that were forgotten are still in the read model, without their agents.
+    let name = |agent: Option<AgentId>| agent.map_or("forgotten", |agent| live.state.name_of(agent)).to_owned();
+    ordered(sums.into_iter().map(|(agent, spent)| Spender { name: name(agent), reference: None, spent }))
+}
+
+fn by_grant<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>) -> Vec<Spender> {
+    let mut sums: BTreeMap<GrantId, SpentIn> = BTreeMap::new();
+    for turn in turns {
+        if let Some(grant) = turn.grant {
+            add(sums.entry(grant).or_default(), turn);
+        }
+    }
+    let reference = |grant: &GrantId| live.state.ref_of(live.state.grants.get(grant)?.conv).map(ToString::to_string);
+    ordered(sums.into_iter().map(|(grant, spent)| Spender {
+        name: grant.to_string(),
+        reference: reference(&grant),
+        spent,
+    }))
+}
+
+fn budgets(live: &Live<'_>, turns: &[(SpentTurn, Option<AgentId>)], midnight: Time) -> Vec<DayBudget> {
+    let (state, now) = (live.state, live.now());
+    let mut found = Vec::new();
+    for id in state.live_by_name() {
+        let Some(agent) = state.agent(id).filter(|agent| !agent.is_human()) else { continue };
+        let used = agent.day.on(now).spend;
+        let tokens = (false, used.tokens, agent.day_tokens_max(&state.limits, now));
+        let cost = (true, used.cost_microusd, agent.day_cost_microusd_max(&state.limits, now));
+        for (is_cost, used, limit) in [tokens, cost].into_iter().filter(|(_, used, limit)| *used > 0 && *limit > 0) {
+            let mut own: Vec<(Time, u64)> = turns
+                .iter()
+                .filter(|(turn, of)| *of == Some(id) && turn.at >= midnight)
+                .map(|(turn, _)| (turn.at, if is_cost { turn.cost_microusd } else { turn.tokens }))
+                .collect();
+            own.sort_unstable();
+            let curve = summed(&own);
+            let used_up = used_up(&curve, &own, (used, limit), now);
+            found.push(DayBudget { agent: agent.name().to_owned(), is_cost, used, limit, curve, used_up });
+        }
+    }
+    // Those nearest to their limit first, compared as a/b > c/d as a·d > c·b.
+    found.sort_by(|a, b| {
+        let part = |x: &DayBudget, y: &DayBudget| u128::from(x.used) * u128::from(y.limit);
+        part(b, a).cmp(&part(a, b))
+    });
+    found
+}
+
+fn summed(own: &[(Time, u64)]) -> Vec<(Time, u64)> {
+    let mut sum = 0_u64;
+    let add = |(at, amount): &(Time, u64)| {
+        sum = sum.saturating_add(*amount);
+        (*at, sum)
+    };
+    own.iter().map(add).collect()
+}
+
+/// Returns when a budget was used up; otherwise when it will be today at the pace of the last hour.
+fn used_up(curve: &[(Time, u64)], own: &[(Time, u64)], (used, limit): (u64, u64), now: Time) -> Option<Time> {
+    if used >= limit {
+        return curve.iter().find(|(_, sum)| *sum >= limit).map(|(at, _)| *at).or(Some(now));
+    }
+    let recent: u64 = own.iter().filter(|(at, _)| now.since(*at) < HOUR_MS).map(|(_, amount)| *amount).sum();
+    let left_ms = u128::from(limit - used) * u128::from(HOUR_MS) / u128::from(recent.max(1));
+    let at = u64::try_from(left_ms).ok().filter(|_| recent > 0).map(|left| now.plus(left))?;
+    (at.day() == now.day()).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: Time = Time(20_000 * DAY_MS + 12 * HOUR_MS);
+
+    #[test]
+    fn a_budget_is_used_up_when_its_sum_reached_the_limit_or_will_at_this_pace() {
+        let own = [(Time(NOON.0 - 2 * HOUR_MS), 60), (Time(NOON.0 - HOUR_MS / 2), 50)];
+        let curve = summed(&own);
+        assert_eq!(curve, [(own[0].0, 60), (own[1].0, 110)]);
+        let when = |limit| used_up(&curve, &own, (110, limit), NOON);
+        assert_eq!(when(100), Some(own[1].0));
+        assert_eq!(when(60), Some(own[0].0));
+        assert_eq!(when(160), Some(NOON.plus(HOUR_MS)));
+        assert_eq!(when(1_000), None, "not today");
+        assert_eq!(used_up(&curve, &own[..1], (60, 100), NOON), None, "nothing was spent in the last hour");
+    }
+
+    #[test]
+    fn each_turn_is_in_one_bar() {
+        let turn = |at| SpentTurn {
+            turn: lastword_proto::ids::TurnId(1),
+            tokens: 7,
+            cost_microusd: 2,
+            at,
+            estimated: false,
+            conv: None,
+            grant: None,
+        };
+        for (window, n) in [(Window::Hour, 12), (Window::Day, 24), (Window::Week, 14)] {
+            let turns = [turn(NOON), turn(Time(NOON.0 - 1))];
+            let bars = bars(turns.iter(), NOON, window);
+            assert_eq!(bars.len(), n);
+            assert_eq!(bars.iter().map(|bar| bar.1).sum::<u64>(), 14, "{window:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Subjects: the first line of the request that a work item began with.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::ids::ConvId;
+use lastword_proto::{Fact, Seq};
+
+use super::Context;
+use super::read_model::ask;
+use crate::error::ApiError;
+
+/// The most characters of a subject.
+const CHARS_MAX: usize = 120;
+
+/// Returns the first line of a text that isn't blank, shortened.
+pub(crate) fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let cut: String = line.chars().take(CHARS_MAX).collect();
+    if cut.len() < line.len() { format!("{cut}…") } else { cut }
+}
+
+/// Returns the texts of the messages at these positions; what is no message is left out.
+pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, String>, ApiError> {
+    seqs.sort_unstable();
+    seqs.dedup();
+    let entries = ctx.handle.entries(seqs).await?;
+    let text = |(seq, entry): (Seq, std::sync::Arc<lastword_proto::Entry>)| {
+        if let Fact::Accepted { message } = &entry.fact { Some((seq, message.body.to_string())) } else { None }
+    };
+    Ok(entries.into_iter().filter_map(text).collect())
+}
+
+/// Returns the subjects of these conversations. One whose first message is gone from the log has none.
+pub(crate) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<BTreeMap<ConvId, String>, ApiError> {
+    let first = ask(ctx, move |index| index.first_messages(&convs)).await?;
+    let texts = texts(ctx, first.iter().map(|(_, seq)| *seq).collect()).await?;
+    let subject = |(conv, seq): (ConvId, Seq)| Some((conv, first_line(texts.get(&seq)?)));
+    Ok(first.into_iter().filter_map(subject).filter(|(_, subject)| !subject.is_empty()).collect())
+}

@@ -1,0 +1,324 @@
+//! One decision: its card among others, and its page, which stays readable after it is settled.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use lastword_proto::Priority;
+use lastword_proto::fact::{EscalationCause, Role};
+use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
+use maud::{Markup, html};
+
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time};
+use super::session::Viewer;
+use super::{call, exchange, incidents, markdown};
+use crate::calls::decisions::{self, Asked, Decision, TimedOut};
+use crate::calls::explanations::explain;
+use crate::calls::{Context, limits};
+
+/// Returns the path of a decision's page.
+pub(super) fn path(asked: &Asked) -> String {
+    match asked {
+        Asked::Question(view) => format!("/questions/{}", view.id),
+        Asked::Call(view) => format!("/approvals/{}", view.id),
+        Asked::Latch(view) => format!("/incidents/{}", view.id),
+    }
+}
+
+/// `GET /approvals/{id}`, `/questions/{id}`, `/escalations/{id}` and `/incidents/{id}`: one decision.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let decision = decisions::one(&ctx, viewer.caller, &id).await?;
+    let right = path(&decision.asked);
+    if viewer.here.starts_with("/approvals") != right.starts_with("/approvals") {
+        return Ok(Redirect::to(&right).into_response());
+    }
+    let limits = limits::in_force(&ctx).await?;
+    let exchange = match &decision.asked {
+        Asked::Question(asked) if asked.cause == EscalationCause::NoProgress => {
+            explain(&ctx, viewer.caller, &id).await?.exchange
+        }
+        Asked::Question(_) | Asked::Call(_) | Asked::Latch(_) => None,
+    };
+    let main = html! {
+        (heading(&id, &html! { (badge(state_word(&decision.asked))) }))
+        @if is_open(&decision.asked) {
+            div.cards.one { (card(&viewer, &moment, &limits, &decision)) }
+        } @else {
+            (record(&moment, &decision))
+        }
+        @if let Some(exchange) = &exchange { (exchange::table(exchange)) }
+        p { a href="/inbox" { "All that waits" } }
+    };
+    let topics = [Topic::Inbox, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: &id, place: Place::Inbox, topics: &topics, main }).await
+}
+
+fn is_open(asked: &Asked) -> bool {
+    match asked {
+        Asked::Question(view) => view.state == EscalationState::Open,
+        Asked::Call(view) => view.state == ApprovalState::Pending,
+        Asked::Latch(view) => view.lifted_at.is_none(),
+    }
+}
+
+fn state_word(asked: &Asked) -> &'static str {
+    match asked {
+        Asked::Question(view) => escalation_word(view.state),
+        Asked::Call(view) => approval_word(view.state),
+        Asked::Latch(view) if view.lifted_at.is_some() => "lifted",
+        Asked::Latch(_) => "latched",
+    }
+}
+
+/// Shows a pending decision with the forms that settle it.
+pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, (asked, request)),
+        (Asked::Question(asked), None) => question(viewer, moment, decision, asked),
+        (Asked::Call(held), _) => call::card(viewer, moment, decision, held),
+        (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, incident),
+    }
+}
+
+/// Shows the time left until a decision is settled without a human.
+pub(super) fn ends(decision: &Decision, moment: &Moment) -> Markup {
+    html! { @if let Some(due) = decision.due { (countdown(due, moment.now)) } }
+}
+
+/// Shows a request that timed out: what happened, and what a human can do about it.
+fn timed_out(
+    viewer: &Viewer,
+    moment: &Moment,
+    decision: &Decision,
+    (asked, request): (&EscalationView, &TimedOut),
+) -> Markup {
+    let id = &asked.id;
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
+                (badge("timed_out"))
+                span.grow {}
+                a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
+            }
+            (chain(decision, &asked.reference))
+            p { (foreign_line(&asked.message)) }
+            p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } }
+            (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
+        }
+    }
+}
+
+fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
+    let to = format!("/escalations/{id}/again");
+    html! {
+        div.decide {
+            (viewer.form(&format!("{id}-again"), &to, &html! {
+                input type="hidden" name="to" value=(request.agent);
+                button.main type="submit" data-key="a" { "Ask " (foreign_line(&request.agent)) " again" }
+            }))
+            @if !request.others.is_empty() {
+                (viewer.form(&format!("{id}-other"), &to, &html! {
+                    label.unseen for={ (id) "-to" } { "Another agent for " (id) }
+                    select id={ (id) "-to" } name="to" { @for name in &request.others { option value=(name) { (foreign_line(name)) } } }
+                    button type="submit" { "Ask this one" }
+                }))
+            }
+            (viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
+                button type="submit" data-key="r" { "Dismiss" }
+            }))
+        }
+        p.faint { "Asking again is a new request in your name, with its own grant. The first requester went on without it." }
+    }
+}
+
+/// Shows a settled decision: what was asked, with what could have been chosen, and how it ended.
+fn record(moment: &Moment, decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Question(asked) => answered(moment, decision, asked),
+        Asked::Call(held) => decided(moment, decision, held),
+        Asked::Latch(incident) => lifted(moment, incident),
+    }
+}
+
+fn answered(moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
+    let chosen = |option: &String| asked.answer.as_ref() == Some(option);
+    html! {
+        article.card {
+            h2 { b { (foreign_line(&asked.agent)) } " asked " (time(&asked.created_at, moment.now)) }
+            (chain(decision, &asked.reference))
+            (markdown::text(&asked.message))
+            @if let Some(request) = &decision.timed_out { p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } } }
+            @if !asked.options.is_empty() {
+                h3 { "Offered answers" }
+                ul { @for option in &asked.options { li { (foreign_line(option)) @if chosen(option) { " " (badge("chosen")) } } } }
+            }
+            @if let Some(limit) = &asked.limit { p { (limit) } }
+            @if !asked.lifts.is_empty() {
+                h3 { "Offered lifts" }
+                ul { @for lift in &asked.lifts { li { (lift.text) @if lift.chosen { " " (badge("chosen")) } } } }
+            }
+            p {
+                @match (&asked.answer, asked.state) {
+                    (Some(answer), _) => { "Answer: " q { (foreign_line(answer)) } }
+                    (None, EscalationState::Expired) => "No human answered in time.",
+                    (None, EscalationState::Withdrawn) => "It was withdrawn: its task ended.",
+                    (None, EscalationState::Open | EscalationState::Answered) => "Answered without a text.",
+                }
+                @if let Some(by) = &asked.answered_by { " by " b { (foreign_line(by)) } }
+            }
+        }
+    }
+}
+
+fn decided(moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+    html! {
+        article.card {
+            h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
+            (chain(decision, held.reference.as_deref().unwrap_or_default()))
+            (call::arguments_of(held))
+            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
+            p {
+                @match (held.state, &held.by) {
+                    (ApprovalState::Expired, _) => "No human decided in time, so the call was denied.",
+                    (state, Some(by)) => { "The call was " (approval_word(state)) " by " b { (foreign_line(by)) } "." },
+                    (state, None) => { "The call was " (approval_word(state)) "." },
+                }
+                @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
+            }
+            p.facts {
+                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
+                span.digest { "digest " code { (held.digest) } }
+            }
+        }
+    }
+}
+
+fn lifted(moment: &Moment, incident: &IncidentView) -> Markup {
+    html! { article.card { p { (incidents::line(moment, incident)) } } }
+}
+
+fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
+    let id = &asked.id;
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { b { (foreign_line(&asked.agent)) } " asks" }
+                (urgency(decision.priority))
+                span.grow {}
+                (ends(decision, moment))
+                a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
+            }
+            (chain(decision, &asked.reference))
+            (markdown::text(&asked.message))
+            @if asked.cause == EscalationCause::NoProgress {
+                p { a href={ "/questions/" (id) } { "What was said again and again" } }
+            }
+            (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
+        }
+    }
+}
+
+/// Shows the possible answers: the agent's options, the broker's lifts if a limit caused the question, or a text.
+fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
+    let id = &asked.id;
+    viewer.form(
+        &format!("{id}-form"),
+        &format!("/escalations/{id}/answer"),
+        &html! {
+            @if !asked.options.is_empty() {
+                div.buttons role="group" aria-label="Offered answers" {
+                    @for option in &asked.options {
+                        button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
+                    }
+                }
+            }
+            @if let Some(limit) = &asked.limit {
+                p { (limit) " A text answer extends nothing; choose a lift:" }
+                (viewer.allowed(Role::Operator, "Choosing a lift", || html! {
+                    div.buttons role="group" aria-label="What the broker offers" {
+                        @for lift in &asked.lifts {
+                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
+                        }
+                    }
+                }))
+            }
+            div.answer {
+                label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
+                textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
+                button.main type="submit" aria-label={ "Answer " (id) } { "Answer" }
+            }
+        },
+    )
+}
+
+/// Shows the priority if it is above normal.
+pub(super) fn urgency(priority: Priority) -> Markup {
+    match priority {
+        Priority::Urgent | Priority::High => badge(priority.word()),
+        Priority::Normal | Priority::Low => html! {},
+    }
+}
+
+/// Shows the requests that led here, from the root on.
+pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
+    html! {
+        div.chain {
+            p {
+                @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
+                (links(&decision.chain))
+            }
+            @if let Some(root) = &decision.root { p.faint.root { (excerpt(root, 220)) } }
+        }
+    }
+}
+
+pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Question(asked) => html! {
+            li {
+                (badge(escalation_word(asked.state))) " " a href=(path(&decision.asked)) { code { (asked.id) } } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
+                ": " (excerpt(&asked.message, 100))
+                @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
+                @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
+                " " (time(&asked.created_at, moment.now))
+            }
+        },
+        Asked::Latch(incident) => html! { li { (incidents::line(moment, incident)) } },
+        Asked::Call(held) => html! {
+            li {
+                (badge(approval_word(held.state))) " " a href=(path(&decision.asked)) { code { (held.id) } } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
+                @if let Some(by) = &held.by { " by " (foreign_line(by)) }
+                @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
+                " " (time(&held.created_at, moment.now))
+            }
+        },
+    }
+}
+
+const fn escalation_word(state: EscalationState) -> &'static str {
+    match state {
+        EscalationState::Open => "open",
+        EscalationState::Answered => "answered",
+        EscalationState::Withdrawn => "withdrawn",
+        EscalationState::Expired => "expired",
+    }
+}
+
+pub(super) const fn approval_word(state: ApprovalState) -> &'static str {
+    match state {
+        ApprovalState::Pending => "pending",
+        ApprovalState::Approved => "approved",
+        ApprovalState::Rejected => "rejected",
+        ApprovalState::Ignored => "ignored",
+        ApprovalState::Expired => "expired",
+        ApprovalState::Used => "used",
+    }
+}

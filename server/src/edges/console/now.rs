@@ -1,0 +1,261 @@
+//! The front page: what waits for you, what runs, what went wrong, and what today cost.
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::AnswerStatus;
+use lastword_proto::fact::{EndReason, EscalationCause};
+use lastword_proto::state::Running;
+use lastword_proto::wire::call::{Argument, arguments};
+use lastword_proto::wire::{ApprovalView, rfc3339};
+use maud::{Markup, html};
+
+use super::agents::name_link;
+use super::decision;
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{
+    badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, plural, running_word, spent,
+    time,
+};
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::calls::decisions::{Asked, Decision};
+use crate::calls::now::{self, Now, RunningWork, Today, Wrong};
+
+/// The most decisions in the list; the inbox has all.
+const WAITING_MAX: usize = 8;
+/// The most agents in the list of spenders.
+const SPENDERS_MAX: usize = 5;
+/// The characters that are shown of a text.
+const EXCERPT_CHARS: usize = 110;
+
+/// `GET /`: the state of the workspace at a glance.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let now = now::now(&ctx, viewer.caller).await?;
+    let main = html! {
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } }))
+        (tiles(&moment, &now))
+        div.columns {
+            div {
+                (waiting(&moment, &now))
+                (work(&moment, &now))
+            }
+            div {
+                (wrong(&moment, &now.wrong))
+                (today(&now.today))
+            }
+        }
+    };
+    let topics = [Topic::Inbox, Topic::Conversations, Topic::Agents, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Now", place: Place::Now, topics: &topics, main }).await
+}
+
+fn tiles(moment: &Moment, now: &Now) -> Markup {
+    let due = now.waiting.iter().find_map(|decision| decision.due);
+    html! {
+        div.tiles {
+            a.tile.warn[!now.waiting.is_empty()] href="#waits" {
+                span { "Waits for you" } b { (number(now.waiting.len() as u64)) }
+                span.faint { @match due { Some(due) => (countdown(due, moment.now)), None => "nothing expires" } }
+            }
+            a.tile href="#runs" {
+                span { "Running" } b { (number((now.running.len() + now.running_more) as u64)) }
+                span.faint { (plural(at_work(now), "agent works", "agents work")) }
+            }
+            a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
+                span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "in the last 24 h" }
+            }
+            a.tile href="#cost" {
+                span { "Cost today" } b { (money(now.today.cost_microusd)) }
+                span.faint { @if now.today.estimated { "≈ " } (number(now.today.tokens)) " tokens" }
+            }
+        }
+    }
+}
+
+fn at_work(now: &Now) -> u64 {
+    let mut names: Vec<&String> = now.running.iter().flat_map(|work| &work.working).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len() as u64
+}
+
+fn waiting(moment: &Moment, now: &Now) -> Markup {
+    let more = now.waiting.len().saturating_sub(WAITING_MAX);
+    html! {
+        section.card #waits aria-labelledby="waits-title" {
+            header { h2 #waits-title { "Waits for you" } span.grow {} a href="/inbox" { "Inbox" } }
+            @if now.waiting.is_empty() { p.faint { "Nothing waits for a human." } }
+            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, decision)) } }
+            @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
+            @if now.unread > 0 { p.faint { a href="/inbox#unread" { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
+        }
+    }
+}
+
+/// Shows one decision on a line, with the button that leads to its page. Nothing is decided here, because the whole of
+/// it isn't shown here.
+fn waits(moment: &Moment, decision: &Decision) -> Markup {
+    let (kind, verb) = match &decision.asked {
+        Asked::Call(_) => ("call", "Decide"),
+        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Settle"),
+        Asked::Question(_) => ("question", "Answer"),
+        Asked::Latch(_) => ("held", "Lift"),
+    };
+    let id = decision.asked.id();
+    html! {
+        li.wait data-row tabindex="-1" id={ "now-" (id) } {
+            (badge(kind))
+            span.what { (sentence(decision)) }
+            span.when {
+                @match decision.due {
+                    Some(due) => (countdown(due, moment.now)),
+                    None => span.faint { "no expiry" },
+                }
+            }
+            a.button data-open-row href=(decision::path(&decision.asked)) aria-label={ (verb) " " (id) } { (verb) }
+        }
+    }
+}
+
+/// Returns what a held call acts on, or all its arguments on one line.
+fn subject(held: &ApprovalView) -> String {
+    let first = arguments(&held.arguments).into_iter().next().filter(Argument::is_subject);
+    first.map_or_else(|| held.arguments.to_string(), |part| part.text)
+}
+
+/// Returns what a decision is about, in one sentence.
+pub(super) fn sentence(decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Call(held) => html! {
+            b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) }
+            ": " code { (excerpt(&subject(held), EXCERPT_CHARS)) }
+            @if let Some(reference) = &held.reference { " in " (conversation(reference)) }
+        },
+        Asked::Question(asked) => html! {
+            @match &decision.timed_out {
+                Some(request) => { (foreign_line(&asked.message)) " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
+                None => { b { (foreign_line(&asked.agent)) } " asks: " q { (excerpt(&asked.message, EXCERPT_CHARS)) } }
+            }
+            " in " (conversation(&asked.reference))
+        },
+        Asked::Latch(incident) => html! {
+            @match &incident.reference {
+                Some(reference) => (conversation(reference)),
+                None => b { (foreign_line(&incident.on)) },
+            }
+            " is held: " (incident.code.title()) ", " (number(incident.current)) " of " (number(incident.limit))
+            @if !incident.parked.is_empty() { ". " (plural(incident.parked.len() as u64, "request waits", "requests wait")) " behind it" }
+        },
+    }
+}
+
+fn work(moment: &Moment, now: &Now) -> Markup {
+    html! {
+        section.card #runs aria-labelledby="runs-title" {
+            header { h2 #runs-title { "Running" } span.grow {} a href="/conversations?state=active" { "Conversations" } }
+            @if now.running.is_empty() { p.faint { "No work is open. " a href="/compose" { "Ask an agent" } } }
+            ul.lines { @for work in &now.running { (runs(moment, work)) } }
+            @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
+        }
+    }
+}
+
+fn runs(moment: &Moment, work: &RunningWork) -> Markup {
+    html! {
+        li.work data-row tabindex="-1" {
+            p.strong { (conversation(&work.reference)) " " (foreign_line(&work.subject)) }
+            p {
+                @if work.running != Running::Active { (badge(running_word(work.running))) " " }
+                @if work.held { (badge("latched")) " " }
+                @if work.human_waits > 0 { (badge("waits for you")) " " }
+                (who(work))
+                span.faint { " · for " (foreign_line(&work.giver)) " since " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
+            }
+            @if let Some(nearest) = &work.nearest { (bar(nearest)) }
+        }
+    }
+}
+
+fn who(work: &RunningWork) -> Markup {
+    let names = |names: &[String]| {
+        html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
+    };
+    html! {
+        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " works" } @else { " work" } }
+        @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) }
+        @else if work.human_waits == 0 { "waits for answers" }
+    }
+}
+
+fn wrong(moment: &Moment, wrong: &[Wrong]) -> Markup {
+    html! {
+        section.card #wrong aria-labelledby="wrong-title" {
+            header { h2 #wrong-title { "Went wrong" } }
+            @if wrong.is_empty() { p.faint { "Nothing in the last 24 hours." } }
+            ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
+        }
+    }
+}
+
+/// Shows what happened in one sentence, and one step that mends it.
+fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
+    match wrong {
+        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request } => html! {
+            p {
+                (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
+                @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
+                " " (time(&rfc3339(*at), moment.now))
+            }
+            p { a.step data-open-row href={ "/compose?to=" (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
+        },
+        Wrong::Refused { code, count, last } => html! {
+            p { (plural(*count, "message was", "messages were")) " refused by rule " (code.rule()) ": " (code.title()) "." }
+            p { a.step data-open-row href={ "/messages/" (last) } { "Show the last one" } }
+        },
+        Wrong::Away { agent, queued } => html! {
+            p { (name_link(agent)) " is not connected, and " (plural(*queued, "request is", "requests are")) " queued for it." }
+            p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Start it, or stop its requests" } }
+        },
+        Wrong::Rests { agent, until } => html! {
+            p { (name_link(agent)) " has used up today's budget and starts no work: " (countdown(*until, moment.now)) "." }
+            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#budget" } { "Extend today's budget" } }
+        },
+    }
+}
+
+const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
+    match (status, cause) {
+        (_, EndReason::NotAcknowledged) => "never took",
+        (_, EndReason::LeaseLost) => "fell silent while it worked on",
+        (_, EndReason::Deadline) => "missed the deadline of",
+        (_, EndReason::GrantExpired) => "ran out of the grant's time on",
+        (_, EndReason::Unanswered) => "got no answer from a human about",
+        (_, EndReason::Empty) => "ended without an answer to",
+        (_, EndReason::NobodyLeft) | (AnswerStatus::Exhausted, _) => "was the last agent that could do",
+        (_, EndReason::RecipientGone) => "was removed before it answered",
+        (AnswerStatus::Rejected, _) => "declined",
+        (_, _) => "failed at",
+    }
+}
+
+fn today(today: &Today) -> Markup {
+    let most = today.agents.iter().map(|(_, tokens, _)| *tokens).max().unwrap_or_default().max(1);
+    html! {
+        section.card #cost aria-labelledby="cost-title" {
+            header { h2 #cost-title { "Cost today" } span.grow {} a href="/spend" { "Spend" } }
+            p { b { (spent(today.tokens, today.estimated, today.cost_microusd)) } span.faint { " since midnight UTC" } }
+            @if today.tokens > 0 && today.cost_microusd == 0 { p.faint { "No agent reported a cost, so only tokens are known." } }
+            ul.measures {
+                @for (name, tokens, cost) in today.agents.iter().take(SPENDERS_MAX) {
+                    li {
+                        (name_link(name)) b { (spent(*tokens, false, *cost)) }
+                        progress max=(most) value=(tokens) aria-label={ (name) ", of the most" } {}
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Rooms: their members, and the posts in them.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use lastword_proto::wire::{RoomView, rfc3339};
+use maud::{Markup, html};
+
+use super::agents::name_link;
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
+use super::session::Viewer;
+use crate::calls::{Context, rooms};
+
+/// `GET /rooms`: the list of rooms.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let rooms = rooms::list(&ctx, viewer.caller).await?.items;
+    let main = html! {
+        (heading("Rooms", &html! { span.faint { (plural(rooms.len() as u64, "room", "rooms")) } }))
+        @if rooms.is_empty() {
+            (empty("No rooms.", &html! { "A room is a place for posts to several agents; a bridge such as Discord opens one for each channel." }))
+        }
+        @if !rooms.is_empty() { div.list role="list" { @for room in &rooms { (row(room)) } } }
+    };
+    let topics = [Topic::Rooms, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Rooms", place: Place::Agents, topics: &topics, main }).await
+}
+
+fn row(room: &RoomView) -> Markup {
+    html! {
+        div.row.room role="listitem" tabindex="-1" data-row {
+            div.what { a href={ "/rooms/" (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("latched")) } }
+            div.who { (foreign_line(&room.members.join(", "))) }
+            div.counts { (plural(room.messages, "post", "posts")) }
+        }
+    }
+}
+
+/// `GET /rooms/{name}`: one room with its last posts.
+pub(super) async fn one(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(name): Path<String>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let (room, posts) = rooms::show(&ctx, viewer.caller, &name).await?;
+    let main = html! {
+        (heading(&room.name, &html! { @if room.latched { (badge("latched")) } }))
+        p.facts {
+            span { (plural(room.messages, "post", "posts")) ", " (room.agent_messages) " by agents since a human spoke" }
+            span { "members: " @for (index, member) in room.members.iter().enumerate() { @if index > 0 { ", " } (name_link(member)) } }
+        }
+        @if room.latched { p { "The room is held until a human posts in it." } }
+        @if posts.is_empty() { (empty("No posts yet.", &html! {})) }
+        ul.lines {
+            @for post in &posts {
+                li data-row tabindex="-1" { b { (foreign_line(&post.from)) } " " (time(&rfc3339(post.at), moment.now)) (foreign(&post.body)) }
+            }
+        }
+        p { a href="/rooms" { "All rooms" } }
+    };
+    let topics = [Topic::Rooms, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: &room.name, place: Place::Agents, topics: &topics, main }).await
+}

@@ -1,0 +1,174 @@
+//! The spending: over time, by agent and by grant, and the budgets of the day with their limits.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use lastword_proto::Time;
+use lastword_proto::ids::DAY_MS;
+use lastword_proto::wire::rfc3339;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::agents::name_link;
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{conversation, money, number, spent};
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::calls::spend::{self, DayBudget, Spender, Spending, Window};
+
+/// The most agents or grants in a list.
+const LINES_MAX: usize = 20;
+/// The size of the chart of bars.
+const CHART: (u64, u64) = (720, 120);
+/// The size of the chart of a budget.
+const BUDGET: (u64, u64) = (360, 90);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+enum Over {
+    #[serde(rename = "1h")]
+    Hour,
+    #[default]
+    #[serde(rename = "24h")]
+    Day,
+    #[serde(rename = "7d")]
+    Week,
+}
+
+const OVER: [(Over, &str, &str, Window); 3] = [
+    (Over::Hour, "1h", "1 hour", Window::Hour),
+    (Over::Day, "24h", "24 hours", Window::Day),
+    (Over::Week, "7d", "7 days", Window::Week),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpendParams {
+    #[serde(default)]
+    over: Over,
+}
+
+/// `GET /spend?over=24h`: the spending.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<SpendParams>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let (_, _, words, window) = OVER.into_iter().find(|one| one.0 == params.over).unwrap_or(OVER[1]);
+    let spending = spend::spending(&ctx, viewer.caller, window).await?;
+    let sum = spending.sum;
+    let main = html! {
+        (heading("Spend", &html! { (spent(sum.tokens, sum.estimated, sum.cost_microusd)) span.faint { " in the last " (words) } }))
+        nav.views aria-label="Over" {
+            @for (over, word, name, _) in OVER { a href={ "?over=" (word) } aria-current=[(over == params.over).then_some("page")] { (name) } }
+        }
+        @if sum.tokens == 0 { (empty("Nothing was spent.", &html! { "Agents report tokens and cost when they end a turn; without a report, tokens are estimated from the texts." })) }
+        @if spending.cut { p.faint { "Only the newest turns are added up." } }
+        @if sum.tokens > 0 && sum.cost_microusd == 0 { p.faint { "No turn has reported a cost, so tokens are shown." } }
+        @if sum.tokens > 0 { (over_time(&spending, window)) }
+        div.columns {
+            div { (spenders("By agent", &spending.agents, false)) }
+            div { (spenders("By grant", &spending.grants, true)) }
+        }
+        @if !spending.budgets.is_empty() {
+            h2 { "Budgets of today" }
+            div.panels.budgets { @for budget in spending.budgets.iter().take(LINES_MAX) { (day(budget, moment.now)) } }
+        }
+    };
+    let topics = [Topic::Agents, Topic::Limits];
+    viewer.page(&ctx, &moment, Page { title: "Spend", place: Place::Spend, topics: &topics, main }).await
+}
+
+fn clock(at: Time) -> String {
+    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
+}
+
+fn over_time(spending: &Spending, window: Window) -> Markup {
+    let is_cost = spending.sum.cost_microusd > 0;
+    let value = |bar: &(Time, u64, u64)| if is_cost { bar.2 } else { bar.1 };
+    let words = |n: u64| if is_cost { money(n) } else { format!("{} tokens", number(n)) };
+    let most = spending.bars.iter().map(value).max().unwrap_or_default().max(1);
+    let step = CHART.0 / spending.bars.len().max(1) as u64;
+    let label = |at: Time| {
+        if window == Window::Week { rfc3339(at).get(5..10).unwrap_or_default().to_owned() } else { clock(at) }
+    };
+    html! {
+        section.card {
+            svg.chart viewBox={ "0 0 " (CHART.0) " " (CHART.1 + 20) } role="img" aria-label={ "Spending over time, at most " (words(most)) " in one bar" } {
+                line.grid x1="0" y1="14" x2=(CHART.0) y2="14" {}
+                text x="0" y="10" { (words(most)) }
+                @for (index, bar) in spending.bars.iter().enumerate() {
+                    @let x = index as u64 * step;
+                    @let height = (u128::from(value(bar)) * u128::from(CHART.1 - 14) / u128::from(most)).max(1);
+                    rect x=(x) y=(u128::from(CHART.1) - height) width=(step.saturating_sub(4).max(1)) height=(height) class=[(value(bar) == 0).then_some("none")] {
+                        title { (label(bar.0)) " " (clock(bar.0)) ": " (words(value(bar))) }
+                    }
+                    @if index % (spending.bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
+                }
+            }
+            p.faint { "UTC. The last bar is still running." }
+        }
+    }
+}
+
+fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
+    let is_cost = all.iter().any(|one| one.spent.cost_microusd > 0);
+    let value = |one: &Spender| if is_cost { one.spent.cost_microusd } else { one.spent.tokens };
+    let most = all.iter().map(value).max().unwrap_or_default().max(1);
+    html! {
+        section.card {
+            h2 { (title) }
+            @if all.is_empty() { p.faint { "Nothing." } }
+            ul.measures {
+                @for one in all.iter().take(LINES_MAX) {
+                    li {
+                        span {
+                            @if !grants && one.name == "forgotten" { span.faint { "in forgotten grants" } }
+                            @else if !grants { (name_link(&one.name)) }
+                            @else { @if let Some(reference) = &one.reference { (conversation(reference)) " " } code.faint { (one.name) } }
+                        }
+                        b { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
+                        progress max=(most) value=(value(one)) aria-label={ (one.name) ", of the most" } {}
+                    }
+                }
+            }
+            @if all.len() > LINES_MAX { p.faint { "and " (all.len() - LINES_MAX) " more" } }
+        }
+    }
+}
+
+/// Shows an agent's budget of the day: what was used by the time, and the limit as a line.
+fn day(budget: &DayBudget, now: Time) -> Markup {
+    let words = |n: u64| if budget.is_cost { money(n) } else { format!("{} tokens", number(n)) };
+    let top = budget.limit.max(budget.used).max(1);
+    let y = |n: u64| {
+        BUDGET.1 - u64::try_from(u128::from(n) * u128::from(BUDGET.1 - 16) / u128::from(top)).unwrap_or_default()
+    };
+    let x = |at: Time| (at.0 % DAY_MS) * BUDGET.0 / DAY_MS;
+    let mut path = format!("M 0 {}", BUDGET.1);
+    for (at, sum) in &budget.curve {
+        path.push_str(&format!(" H {} V {}", x(*at), y(*sum)));
+    }
+    path.push_str(&format!(" H {}", x(now)));
+    let over = budget.used >= budget.limit;
+    html! {
+        article.card {
+            h2 { (name_link(&budget.agent)) }
+            p {
+                (words(budget.used)) " of " (words(budget.limit)) ". "
+                @match budget.used_up {
+                    Some(at) if over => b.bad { "Used up at " (clock(at)) "." },
+                    Some(at) => span.warn { "At this pace used up at " (clock(at)) "." },
+                    None => {},
+                }
+            }
+            svg.chart.curve viewBox={ "0 0 " (BUDGET.0) " " (BUDGET.1 + 18) } role="img" aria-label={ (budget.agent) ": " (words(budget.used)) " of " (words(budget.limit)) " today" } {
+                line.limit x1="0" y1=(y(budget.limit)) x2=(BUDGET.0) y2=(y(budget.limit)) {}
+                text x="2" y=(y(budget.limit) - 3) { "limit " (words(budget.limit)) }
+                path d=(path) {}
+                @for hour in [0_u64, 6, 12, 18] { text x=(hour * BUDGET.0 / 24) y=(BUDGET.1 + 14) { (format!("{hour:02}:00")) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The history as a waterfall: time from left to right, a bar for each request below the one that caused it.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::ids::TaskId;
+use lastword_proto::visible::escape;
+use lastword_proto::wire::rfc3339;
+use lastword_proto::{AnswerStatus, Time};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::layout::{Moment, empty};
+use super::parts::{badge, excerpt, foreign_line, plural, spent};
+use super::work::{Mark, Span, Work, Works, duration};
+use crate::calls::history::History;
+use crate::calls::subjects::first_line;
+
+/// The width of the drawing without zoom, in pixels.
+const WIDTH: u64 = 640;
+/// The height of a row, in pixels; the style sheet has the same.
+const ROW: u64 = 30;
+/// The height of the axis, in pixels; the style sheet has the same.
+const AXIS: u64 = 26;
+/// The most requests drawn.
+const ROWS_MAX: usize = 300;
+/// The deepest indentation that differs.
+const INDENT_MAX: usize = 8;
+/// The most labels on the axis without zoom.
+const TICKS_MAX: u64 = 6;
+/// The distances between two labels, in ms.
+const STEPS_MS: [u64; 23] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
+    1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000,
+];
+
+/// How many times wider than without zoom the drawing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Zoom(u64);
+
+impl Default for Zoom {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Zoom {
+    const MAX: u64 = 32;
+
+    const fn times(self) -> u64 {
+        if self.0 == 0 {
+            1
+        } else if self.0 > Self::MAX {
+            Self::MAX
+        } else {
+            self.0
+        }
+    }
+}
+
+/// The time that is drawn, and its width.
+struct Scale {
+    from: Time,
+    ms: u64,
+    width: u64,
+    now: Time,
+}
+
+impl Scale {
+    fn of(works: &Works, now: Time, zoom: Zoom) -> Self {
+        let from = works.tasks.values().map(|work| work.asked).min().unwrap_or(now);
+        let to = works.tasks.values().map(|work| work.answered.unwrap_or(now)).max().unwrap_or(now);
+        Self { from, ms: to.since(from).max(1), width: WIDTH * zoom.times(), now }
+    }
+
+    fn x(&self, at: Time) -> u64 {
+        // In 128 bits, which can't overflow.
+        let x = u128::from(at.since(self.from)) * u128::from(self.width) / u128::from(self.ms);
+        u64::try_from(x).unwrap_or(self.width).min(self.width)
+    }
+
+    /// Returns the begin and the width of a stretch, which is never too narrow to be seen.
+    fn bar(&self, span: Span) -> (u64, u64) {
+        let (from, to) = (self.x(span.from), self.x(span.to.unwrap_or(self.now)));
+        (from, to.saturating_sub(from).max(2))
+    }
+
+    /// Returns the labels of the axis.
+    fn ticks(&self, zoom: Zoom) -> Vec<(u64, String)> {
+        let max = TICKS_MAX * zoom.times();
+        let last = STEPS_MS[STEPS_MS.len() - 1];
+        let step = STEPS_MS.into_iter().find(|step| self.ms / step <= max).unwrap_or(last * (self.ms / last / max + 1));
+        let first = self.from.0.div_ceil(step) * step;
+        let moments = (0..).map(|n| Time(first + n * step)).take_while(|at| at.0 <= self.from.0 + self.ms);
+        moments.map(|at| (self.x(at), label(at, step))).collect()
+    }
+}
+
+fn label(at: Time, step: u64) -> String {
+    let text = rfc3339(at);
+    let range = match step {
+        86_400_000.. => 5..10,
+        60_000.. => 11..16,
+        1_000.. => 11..19,
+        _ => 14..23,
+    };
+    text.get(range).unwrap_or_default().to_owned()
+}
+
+/// One row: a request, and how deep it is below the first.
+struct Row<'a> {
+    depth: usize,
+    task: TaskId,
+    work: &'a Work,
+}
+
+/// Shows the waterfall.
+pub(super) fn view(moment: &Moment, history: &History, zoom: Zoom) -> Markup {
+    let works = Works::of(&history.lines);
+    let mut rows = rows(&works);
+    if rows.is_empty() {
+        return empty("No requests yet.", &html! {});
+    }
+    let left_out = rows.len().saturating_sub(ROWS_MAX);
+    rows.truncate(ROWS_MAX);
+    let scale = Scale::of(&works, moment.now, zoom);
+    let messages: BTreeMap<u64, (&str, &str)> = history
+        .lines
+        .iter()
+        .filter_map(|line| Some((line.event.seq, line.event.message.as_ref()?)))
+        .map(|(seq, message)| (seq, (message.to.as_str(), message.body.as_str())))
+        .collect();
+    html! {
+        @if left_out > 0 { p.faint { (left_out) " later requests are not drawn; see the log." } }
+        (legend(&scale, zoom))
+        div.waterfall tabindex="0" role="region" aria-label="Waterfall" {
+            div.names {
+                div.axis { "Request" }
+                @for row in &rows { (name(row, &messages)) }
+            }
+            div.bars-area { (drawing(&scale, zoom, &rows, history)) }
+            div.sums {
+                div.axis { "Spent" }
+                @for row in &rows { (sums(row.work)) }
+            }
+        }
+    }
+}
+
+fn legend(scale: &Scale, zoom: Zoom) -> Markup {
+    let times = zoom.times();
+    html! {
+        div.legend {
+            span { span.key.open {} " open" } span { span.key.turn {} " an agent works" } span { span.key.human {} " waits for a human" }
+            span.bad { "✕ refused" }
+            span { (duration(scale.ms)) " in all, UTC" }
+            span.zoom {
+                @if times > 1 { a href={ "?view=waterfall&zoom=" (times / 2) } aria-label="Zoom out" { "−" } }
+                " " (times) "× "
+                @if times < Zoom::MAX { a href={ "?view=waterfall&zoom=" (times * 2) } aria-label="Zoom in" { "+" } }
+            }
+            // Shown by the script that moves it.
+            label.scrub hidden { "Play " input type="range" min="0" max="1000" value="1000" data-scrub aria-label="Moment shown";
+                button type="button" data-play aria-label="Play the history" { "▶" } }
+        }
+    }
+}
+
+/// Returns the requests in the order of a tree: each below the one in whose turn it was sent.
+fn rows(works: &Works) -> Vec<Row<'_>> {
+    let mut below: BTreeMap<Option<TaskId>, Vec<TaskId>> = BTreeMap::new();
+    for (task, work) in &works.tasks {
+        let parent = work.parent.filter(|parent| works.tasks.contains_key(parent) && parent != task);
+        below.entry(parent).or_default().push(*task);
+    }
+    let mut rows = Vec::new();
+    let mut stack: Vec<(usize, TaskId)> =
+        below.remove(&None).into_iter().flatten().rev().map(|task| (0, task)).collect();
+    while let Some((depth, task)) = stack.pop() {
+        if let Some(work) = works.tasks.get(&task) {
+            rows.push(Row { depth, task, work });
+        }
+        stack.extend(below.remove(&Some(task)).into_iter().flatten().rev().map(|task| (depth + 1, task)));
+    }
+    rows
+}
+
+fn name(row: &Row<'_>, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
+    let (agent, body) = row.work.message.and_then(|seq| messages.get(&seq)).copied().unwrap_or(("", ""));
+    let indent = format!("name in{}", row.depth.min(INDENT_MAX));
+    html! {
+        div class=(indent) data-row tabindex="-1" {
+            @match row.work.message {
+                Some(seq) => { a data-open-row href={ "/messages/msg-" (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
+                None => { "own root " code { (row.task) } },
+            }
+            @if let Some(status) = row.work.status.filter(|status| *status != AnswerStatus::Completed) { " " (badge(status.word())) }
+        }
+    }
+}
+
+fn sums(work: &Work) -> Markup {
+    html! {
+        div.sum {
+            @if let Some(ms) = work.took_ms() { (duration(ms)) } @else { span.faint { "open" } }
+            @if work.tokens() > 0 { span.faint { " · " (spent(work.tokens(), work.is_estimated(), work.cost_microusd())) } }
+        }
+    }
+}
+
+fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Markup {
+    let height = AXIS + ROW * rows.len() as u64;
+    let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
+    html! {
+        svg.axis width=(scale.width) height=(AXIS) viewBox={ "0 0 " (scale.width) " " (AXIS) } aria-hidden="true" {
+            @for (x, text) in scale.ticks(zoom) {
+                line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {}
+                text x=(x + 3) y="16" { (text) }
+            }
+        }
+        svg.rows width=(scale.width) height=(height - AXIS) viewBox={ "0 0 " (scale.width) " " (height - AXIS) } role="group" aria-label=(label) {
+            defs { pattern #hatch width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                rect.hatch-back width="6" height="6" {} line.hatch-line x1="0" y1="0" x2="0" y2="6" {}
+            } }
+            @for (x, _) in scale.ticks(zoom) { line.tick x1=(x) y1="0" x2=(x) y2=(height) {} }
+            @for (index, row) in rows.iter().enumerate() { (bars(scale, row, index as u64 * ROW, history)) }
+            line.cursor x1=(scale.width) y1="0" x2=(scale.width) y2=(height) {}
+        }
+    }
+}
+
+/// Shows one request: from the request to its answer, with its turns and the times in which it waited for a human.
+fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
+    let work = row.work;
+    let (x, width) = scale.bar(Span { from: work.asked, to: work.answered });
+    let tone = match work.status {
+        None => "open",
+        Some(AnswerStatus::Completed) => "done",
+        Some(AnswerStatus::Partial | AnswerStatus::Cancelled) => "half",
+        Some(AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted) => {
+            "failed"
+        }
+    };
+    html! {
+        rect class={ "whole " (tone) } data-x=(x) x=(x) y=(y + 8) width=(width) height=(ROW - 16) rx="3" {}
+        @for turn in &work.turns {
+            @let (x, width) = scale.bar(turn.span);
+            rect.turn data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" { title { "turn" } }
+        }
+        @for wait in &work.waits {
+            @let (x, width) = scale.bar(*wait);
+            rect.human data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" fill="url(#hatch)" { title { "waits for a human" } }
+        }
+        @for mark in &work.marks {
+            @if let Mark::Refused(at) = mark && let Some(line) = history.lines.get(*at) {
+                @let x = scale.x(line.entry.at).min(scale.width - 14);
+                a href={ "/messages/msg-" (line.event.seq) } {
+                    title { (escape(line.refusal.as_ref().map_or("refused", |problem| problem.detail.as_str()))) }
+                    circle.cut data-x=(x) cx=(x + 6) cy=(y + ROW / 2) r="8" {}
+                    text.cut data-x=(x) x=(x + 6) y=(y + ROW / 2 + 4) text-anchor="middle" { "✕" }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_has_labels_whatever_the_span() {
+        for ms in [1, 900, 59_000, 3_700_000, 90_000_000, 900_000_000_000] {
+            let scale = Scale { from: Time(1_700_000_000_123), ms, width: WIDTH, now: Time(0) };
+            let ticks = scale.ticks(Zoom(1));
+            assert!(ticks.len() <= 8, "{ms}: {ticks:?}");
+            assert!(ticks.iter().all(|(x, text)| *x <= WIDTH && !text.is_empty()), "{ms}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn a_bar_is_never_too_narrow_to_be_seen() {
+        let scale = Scale { from: Time(0), ms: 10_000_000, width: WIDTH, now: Time(10_000_000) };
+        assert_eq!(scale.bar(Span { from: Time(5_000_000), to: Some(Time(5_000_001)) }), (WIDTH / 2, 2));
+        assert_eq!(scale.bar(Span { from: Time(0), to: None }), (0, WIDTH));
+    }
+}
