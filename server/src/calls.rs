@@ -65,6 +65,7 @@ use crate::error::ApiError;
 use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
 use crate::origins::Origins;
 use crate::tls::Transport;
+use crate::views::Nodes;
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -106,6 +107,8 @@ pub struct Context {
     pub(crate) attempts: Arc<Attempts>,
     /// The archive of the log.
     pub(crate) archives: Archives,
+    /// The nodes that serve the workspace, in a cluster.
+    pub(crate) nodes: Option<Arc<dyn Nodes>>,
 }
 
 /// The authenticated caller, and the turn in which it calls.

@@ -156,7 +156,7 @@ impl Server {
         let (listener, addr) = bound.map_err(|(address, source)| StartError::Listen { address, source })?;
         let anonymous_mcp = config.anonymous_mcp.clone();
         let url = local_url(transport, addr);
-        let opening = Opening { log, core: None, quiet: None, index, files, transport, url };
+        let opening = Opening { log, core: None, quiet: None, index, files, transport, url, nodes: None };
         let mut workspace = Workspace::open(config.settings(), opening).await?;
         let routes = app(workspace.context().clone(), anonymous_mcp);
         let stopping = workspace.context().stopping.clone();

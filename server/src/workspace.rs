@@ -36,6 +36,7 @@ use crate::origins::Origins;
 use crate::priority;
 use crate::sync::thread;
 use crate::tls::{TlsError, Transport};
+use crate::views::Nodes;
 
 /// The usual name of a workspace's first human.
 pub const OPERATOR: &str = "operator";
@@ -164,6 +165,8 @@ pub(crate) struct Opening {
     pub(crate) transport: Transport,
     /// Its address for programs on this machine: `http://127.0.0.1:7171`.
     pub(crate) url: String,
+    /// The nodes that serve it, in a cluster.
+    pub(crate) nodes: Option<Arc<dyn Nodes>>,
 }
 
 /// An open workspace. [`Workspace::close`] ends it in order.
@@ -181,7 +184,7 @@ impl Workspace {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub(crate) async fn open(settings: Settings, opening: Opening) -> Result<Self, StartError> {
-        let Opening { log, core, quiet, index, files, transport, url } = opening;
+        let Opening { log, core, quiet, index, files, transport, url, nodes } = opening;
         let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
         let disk = Arc::new(Disk::of(files.dir()));
         let signers = Signers::open(&files, &disk)?;
@@ -230,6 +233,7 @@ impl Workspace {
             archives,
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
             oidc: None,
+            nodes,
         };
         let console = console_url(&ctx, &url);
         ctx.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));

@@ -14,13 +14,14 @@ use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Regist
 use tokio::sync::watch;
 
 use super::copies::{RegistryFiles, has_files};
-use super::members::{LeaseRecord, View, archive_key, lease_key};
+use super::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
 use super::{NodeSettings, Shared};
 use crate::broker::{BootError, Handle, fold, replay};
 use crate::calls::{Context, ended};
 use crate::clock::Stopwatch;
 use crate::edges::http::app;
 use crate::files::Files;
+use crate::views::{NodeView, Nodes, NodesView};
 use crate::workspace::{Opening, Settings, StartError, Workspace, open_index};
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
@@ -323,6 +324,7 @@ impl Holder {
             files: Files::copied(&self.dir, copies),
             transport: self.shared.transport,
             url: self.shared.url_of(&self.workspace),
+            nodes: Some(Arc::new(NodesOf { shared: Arc::clone(&self.shared), workspace: self.workspace.clone() })),
         };
         let mut workspace = Workspace::open(settings, opening).await?;
         let routes = app(workspace.context().clone(), None);
@@ -389,6 +391,33 @@ impl Holder {
                 return (Some(self.shared.name.clone()), DRAIN_MAX);
             }
         }
+    }
+}
+
+/// The nodes of a workspace, as this one knows them.
+struct NodesOf {
+    shared: Arc<Shared>,
+    workspace: String,
+}
+
+impl Nodes for NodesOf {
+    fn nodes(&self) -> NodesView {
+        self.shared.view(|view, now| {
+            let leader = view.leader(&self.workspace, now);
+            let node = |(name, info, alive): (&str, &NodeInfo, bool)| NodeView {
+                name: name.to_owned(),
+                url: info.url.clone(),
+                version: info.version.clone(),
+                alive,
+                able: !info.unfit.contains(&self.workspace),
+            };
+            let nodes = view.nodes(now).map(node).collect();
+            NodesView {
+                nodes,
+                epoch: leader.as_ref().map_or(0, |leader| leader.epoch),
+                leader: leader.map(|it| it.node),
+            }
+        })
     }
 }
 

@@ -27,6 +27,7 @@ mod live;
 mod log;
 mod markdown;
 mod message;
+mod nodes;
 mod now;
 mod overview;
 mod packed;
@@ -87,6 +88,7 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/rooms/{name}", get(rooms::one))
         .route("/limits", get(limits::page))
         .route("/overview", get(overview::page))
+        .route("/nodes", get(nodes::page))
         .route("/spend", get(spend::page))
         .route("/workspace", get(workspace::page))
         .route("/workspace/question", get(workspace::ask))

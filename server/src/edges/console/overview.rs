@@ -22,7 +22,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let (sums, now) = (&figures.sums, &figures.standing);
     let refused = total(&sums.refused);
     let main = html! {
-        (heading("Overview", &html! {}))
+        (heading("Overview", &html! { @if ctx.nodes.is_some() { a href="/nodes" { "Nodes" } } }))
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
