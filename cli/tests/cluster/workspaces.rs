@@ -235,6 +235,9 @@ fn the_workspaces_of_a_dead_node_are_spread_over_the_others() {
     let teams: Vec<(String, String)> = names.iter().map(|name| (name.clone(), world.token(name))).collect();
     let leaders: Vec<usize> = names.iter().map(|name| world.led(name)).collect();
     let shares = [0, 1, 2].map(|node| leaders.iter().filter(|leader| **leader == node).count());
+    if measures() {
+        println!("{} workspaces, idle: {}", names.len(), world.idle());
+    }
     let dead = (0..3).max_by_key(|node| shares[*node]).unwrap();
     world.nodes[dead].kill();
     let killed = crate::traffic::now();

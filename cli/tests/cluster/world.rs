@@ -233,6 +233,21 @@ impl World {
         self.nodes[node].control.as_ref().unwrap().wall(seconds);
     }
 
+    /// Returns what each node and each NATS server has resident, in MiB, and the share of a core that it uses while nothing is
+    /// asked of it, in percent.
+    pub(crate) fn idle(&self) -> String {
+        let nodes = self.nodes.iter().map(|node| (format!("node {}", node.name), node.child.as_ref().unwrap().id()));
+        let servers = self.nats.servers.iter().enumerate().map(|(n, server)| (format!("NATS {n}"), server.pid));
+        let all: Vec<_> = nodes.chain(servers).collect();
+        let before: Vec<f64> = all.iter().map(|(_, pid)| used_seconds(*pid)).collect();
+        std::thread::sleep(IDLE);
+        let lines = all.iter().zip(before).map(|((name, pid), before)| {
+            let share = 100.0 * (used_seconds(*pid) - before) / IDLE.as_secs_f64();
+            format!("{name}: {} MiB, {share:.1} %", resident_mib(*pid))
+        });
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
     /// Waits for a leader.
     pub(crate) fn led(&self, workspace: &str) -> usize {
         let mut leader = None;
@@ -261,6 +276,23 @@ impl Drop for World {
             self.nodes.iter().for_each(|node| println!("node {}:\n{}", node.name, node.said()));
         }
     }
+}
+
+/// How long processor time is measured.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Returns the processor time that a process has used, in seconds.
+fn used_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Behind the name, which may hold spaces: the 12th and 13th fields from there, in ticks of 10 ms.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
+}
+
+fn resident_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
 /// Returns the program's command on a machine.

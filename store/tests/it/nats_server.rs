@@ -94,7 +94,8 @@ pub(crate) struct NatsServer {
     machine: Machine,
     pub(crate) port: u16,
     guard: Option<Child>,
-    pid: u32,
+    #[allow(dead_code, reason = "for tests of the program")]
+    pub(crate) pid: u32,
 }
 
 impl NatsServer {
