@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
-use lastword_client::wire::NewAgent;
-use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::book::BridgeStore;
+use super::bots::{agent_token, restored, returned, sign_in};
 use super::cards::CardQueue;
 use super::commands;
 use super::follow::follow;
@@ -24,8 +23,8 @@ use super::intake::Intake;
 use super::interactions;
 use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
-use super::rest::{Rest, RestError};
-use super::settings::{Identity, Secret, Settings};
+use super::rest::Rest;
+use super::settings::{Bot, Identity, Secret, Settings};
 use super::threads::Threads;
 use crate::event::{Event, EventSink};
 use lastword_client::RetryingClient;
@@ -77,6 +76,8 @@ pub(crate) struct BridgeContext {
     pub(crate) humans: BTreeMap<u64, RetryingClient>,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
+    /// By agent: why its bot could not be signed in.
+    pub(crate) out: BTreeMap<String, String>,
     /// The cards of held calls and questions.
     pub(crate) desk: CardQueue,
     /// Age beyond which a post asks for nothing: the broker's own limit on a delivery's age.
@@ -97,6 +98,8 @@ struct Noted {
     humans: BTreeSet<String>,
     /// Room and agent of posts that came from Discord and whose `posted` event is next.
     keyed: BTreeSet<(String, String)>,
+    /// Agents whose bots are out of service.
+    lost: BTreeSet<String>,
 }
 
 impl BridgeContext {
@@ -123,6 +126,16 @@ impl BridgeContext {
         } else {
             noted.humans.remove(name);
         }
+    }
+
+    /// Returns whether an agent's bot is out of service.
+    pub(crate) fn is_lost(&self, agent: &str) -> bool {
+        self.noted().lost.contains(agent)
+    }
+
+    /// Takes an agent's bot out of service.
+    pub(crate) fn lose(&self, agent: &str) {
+        self.noted().lost.insert(agent.to_owned());
     }
 
     /// Returns whether an agent's or human's post in a room may come from Discord, and so be there already.
@@ -183,55 +196,29 @@ impl Bridge {
         let api = settings.api.as_deref();
         let signed_in = Rest::start(&settings.broker, api).await;
         let own = signed_in.map_err(|error| DiscordBridgeError::Discord(format!("the broker's bot: {error}")))?;
-        let mut roster = Roster::new(own.user);
-        let (mut agents, mut takers) = (BTreeMap::new(), BTreeMap::new());
-        for bot in &settings.bots {
-            no_human(&broker, &bot.agent).await?;
-            let named = |error: RestError| DiscordBridgeError::Discord(format!("the bot of {}: {error}", bot.agent));
-            match &bot.identity {
-                Identity::Ours { token } => {
-                    let rest = Rest::start(token, api).await.map_err(named)?;
-                    registered(&broker, &bot.agent).await?;
-                    known_once(&roster, rest.user, &bot.agent)?;
-                    roster.add(rest.user, &bot.agent, true);
-                    agents.insert(bot.agent.clone(), rest);
-                }
-                Identity::Theirs { user, token } => {
-                    let token = match token {
-                        Some(token) => token.clone(),
-                        None => agent_token(&broker, &bot.agent).await?,
-                    };
-                    known_once(&roster, *user, &bot.agent)?;
-                    roster.add(*user, &bot.agent, false);
-                    let taker = client(&settings, &token, &report)?;
-                    let whose = taker.client().agent(OWN_NAME).await?;
-                    if whose.name != bot.agent || whose.kind == Kind::Human {
-                        let what = format!("the lastword_token_file of {} is the token of {}", bot.agent, whose.name);
-                        return Err(DiscordBridgeError::Settings(what));
-                    }
-                    takers.insert(bot.agent.clone(), Taker::new(taker));
-                }
-            }
-        }
+        let signed = sign_in(&settings, &broker, &book, own.user, &report).await?;
         // The guest's token is renewed before the head is read: the renewal ends any other bridge on this workspace,
         // and `began` separates its `rekeyed` event from a later one.
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
         let humans = speakers(&settings, &report)?;
         let age_max = age_max(&broker).await?;
+        let agents = signed.ours;
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
-        let known = Mutex::new(Noted { humans: humans_of(&broker).await?, ..Noted::default() });
+        let lost = signed.out.keys().cloned().collect();
+        let known = Mutex::new(Noted { humans: humans_of(&broker).await?, lost, ..Noted::default() });
         let shared = BridgeContext {
             settings,
-            roster,
+            roster: signed.roster,
+            out: signed.out,
             book,
             outbox,
             threads,
             broker,
             humans,
             guest,
-            takers,
+            takers: signed.takers,
             desk,
             age_max,
             began,
@@ -242,10 +229,11 @@ impl Bridge {
         Ok(Self { shared: Arc::new(shared), report })
     }
 
-    /// Runs the bridge until it is dropped.
+    /// Runs the bridge until it is dropped. Returns without an error if it must be started again, because a bot that
+    /// was out of service can be signed in.
     ///
     /// # Errors
-    /// The broker or Discord refuses for good.
+    /// The broker refuses for good, or Discord refuses the broker's own bot.
     pub fn run(self) -> BoxFuture<'static, Result<(), DiscordBridgeError>> {
         Box::pin(self.serve())
     }
@@ -255,20 +243,20 @@ impl Bridge {
         let (posts, received) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
-        let mut parts: JoinSet<DiscordBridgeError> = JoinSet::new();
-        for taker in shared.takers.values() {
-            let taker = Arc::clone(taker);
-            parts.spawn(async move { taker.serve().await.into() });
+        let mut parts: JoinSet<Ended> = JoinSet::new();
+        restored(&shared, &report);
+        for taker in shared.takers.keys() {
+            parts.spawn(serve_taker(Arc::clone(&shared), taker.clone(), report.clone()));
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { follow(shared).await.into() }
+            async move { Err(follow(shared).await.into()) }
         });
         let mut following = shared.following.subscribe();
         let ready = async { following.wait_for(|following| *following != Following::Not).await.is_ok() };
         tokio::select! {
             _ready = ready => {}
-            Some(ended) = parts.join_next() => return Err(over(ended)),
+            Some(ended) = parts.join_next() => return over(ended),
         }
         // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
@@ -279,27 +267,22 @@ impl Bridge {
         let mut following = shared.following.subscribe();
         parts.spawn(async move {
             let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
-            DiscordBridgeError::Discord(intake.run(received, behind).await)
+            Err(DiscordBridgeError::Discord(intake.run(received, behind).await))
         });
-        parts.spawn(keep_listening(
-            Arc::clone(&shared),
-            shared.settings.broker.clone(),
-            Role::Reader,
-            &queues,
-            &report,
-        ));
-        for bot in &shared.settings.bots {
-            if let Identity::Ours { token } = &bot.identity {
-                parts.spawn(keep_listening(Arc::clone(&shared), token.clone(), Role::Present, &queues, &report));
-            }
+        parts.spawn({
+            let (shared, queues, report) = (Arc::clone(&shared), Arc::clone(&queues), report.clone());
+            async move { Err(keep_listening(&shared, &shared.settings.broker, Role::Reader, &queues, &report).await) }
+        });
+        for bot in shared.settings.bots.iter().filter(|bot| !shared.takers.contains_key(&bot.agent)) {
+            parts.spawn(keep_present(Arc::clone(&shared), bot.clone(), Arc::clone(&queues), report.clone()));
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { DiscordBridgeError::Discord(interactions::serve(shared, clicked).await) }
+            async move { Err(DiscordBridgeError::Discord(interactions::serve(shared, clicked).await)) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { CardQueue::serve(shared).await.into() }
+            async move { Err(CardQueue::serve(shared).await.into()) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
@@ -311,30 +294,51 @@ impl Bridge {
         });
         let url = shared.broker.client().url().to_owned();
         report.emit(&Event::Ready { url, driver: "discord" });
-        parts.join_next().await.map_or(Ok(()), |ended| Err(over(ended)))
+        parts.join_next().await.map_or(Ok(()), over)
     }
 }
 
-fn over(ended: Result<DiscordBridgeError, tokio::task::JoinError>) -> DiscordBridgeError {
-    ended.unwrap_or_else(|error| DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}")))
+/// How a part of the bridge ends: with an error, or because the bridge must be started again.
+type Ended = Result<(), DiscordBridgeError>;
+
+fn over(ended: Result<Ended, tokio::task::JoinError>) -> Ended {
+    ended.unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
 }
 
 /// Runs one bot's connection to the gateway.
-fn keep_listening(
-    shared: Arc<BridgeContext>,
-    token: Secret,
+async fn keep_listening(
+    shared: &BridgeContext,
+    token: &Secret,
     role: Role,
-    queues: &Arc<GatewayQueues>,
+    queues: &GatewayQueues,
     report: &EventSink,
-) -> impl Future<Output = DiscordBridgeError> + Send + use<> {
-    let (queues, report) = (Arc::clone(queues), report.clone());
-    async move {
-        let url = shared.settings.gateway.clone();
-        DiscordBridgeError::Discord(listen(&token, url.as_deref(), role, &queues, &report).await)
-    }
+) -> DiscordBridgeError {
+    let url = shared.settings.gateway.clone();
+    DiscordBridgeError::Discord(listen(token, url.as_deref(), role, queues, report).await)
 }
 
-fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {
+/// Keeps an agent's bot connected. If Discord refuses it, the bridge goes on without it until it can be signed in.
+async fn keep_present(shared: Arc<BridgeContext>, bot: Bot, queues: Arc<GatewayQueues>, report: EventSink) -> Ended {
+    let reason = match (shared.out.get(&bot.agent), &bot.identity) {
+        (None, Identity::Ours { token: Some(token) }) => {
+            keep_listening(&shared, token, Role::Present, &queues, &report).await.to_string()
+        }
+        (known, _) => known.cloned().unwrap_or_default(),
+    };
+    returned(&shared, &bot, &reason, &report).await;
+    Ok(())
+}
+
+/// Takes a foreign bot's deliveries. If the broker refuses its token, the bridge goes on without it.
+async fn serve_taker(shared: Arc<BridgeContext>, agent: String, report: EventSink) -> Ended {
+    let found = shared.settings.bots.iter().find(|bot| bot.agent == agent);
+    let (Some(taker), Some(bot)) = (shared.takers.get(&agent), found) else { return Ok(()) };
+    let error = taker.serve().await;
+    returned(&shared, bot, &error.to_string(), &report).await;
+    Ok(())
+}
+
+pub(crate) fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {
     let events = report.clone();
     RetryingClient::new(&settings.broker_at, token.reveal(), move |change| events.emit(&change.into()))
 }
@@ -355,59 +359,4 @@ async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {
 async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientError> {
     let everybody = broker.client().agents().await?.items;
     Ok(everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect())
-}
-
-/// Refuses a bot that the settings name like a human: a bot must never act as one.
-async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
-    match broker.client().agent(name).await {
-        Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
-            "{name} is a human, and a bot can't be one: register an agent for the bot"
-        ))),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Refuses a Discord user that is listed for two agents.
-fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), DiscordBridgeError> {
-    match roster.get(user) {
-        Some(member) => Err(DiscordBridgeError::Settings(format!(
-            "{} and {agent} are the same bot: its user is {user}",
-            member.agent
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Checks that an agent whose bot is ours is registered: its token belongs to the program that runs it.
-async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
-    match broker.client().agent(name).await {
-        Ok(_) => Ok(()),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Err(
-            DiscordBridgeError::Settings(format!("unknown agent {name}: register it with `lastword agent add {name}`")),
-        ),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns a new token for an agent that only the bridge acts as: registers it, or renews its token.
-async fn agent_token(broker: &RetryingClient, name: &str) -> Result<Secret, ClientError> {
-    let new = NewAgent {
-        name: name.to_owned(),
-        actions: Vec::new(),
-        groups: Vec::new(),
-        kind: Kind::Agent,
-        turns_max: 0,
-        role: None,
-        key: None,
-    };
-    let registered = match broker.client().agent(name).await {
-        Ok(_) => broker.client().rekey(name).await?,
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
-            broker.client().register(&new).await?
-        }
-        Err(error) => return Err(error),
-    };
-    Ok(Secret::new(&registered.token))
 }

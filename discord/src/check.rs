@@ -111,6 +111,9 @@ struct Bot {
 pub async fn check(settings: &Settings) -> Report {
     let mut report = Report::default();
     lastword(settings, &mut report).await;
+    for (about, what) in &settings.unread {
+        report.bad(about, what.clone(), "");
+    }
     let api = settings.api.as_deref();
     let broker = match Rest::start(&settings.broker, api).await {
         Ok(rest) => rest,
@@ -123,7 +126,8 @@ pub async fn check(settings: &Settings) -> Report {
     intents(&broker, &mut report).await;
     for bot in &settings.bots {
         match &bot.identity {
-            Identity::Ours { token } => match Rest::start(token, api).await {
+            Identity::Ours { token: None } => {}
+            Identity::Ours { token: Some(token) } => match Rest::start(token, api).await {
                 Ok(rest) => {
                     report.good(&bot.agent, format!("the bridge posts for it, as the Discord user {}", rest.user));
                     bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours });

@@ -419,9 +419,15 @@ impl Intake {
             Ok(room) => room,
             Err(error) => return refused_or_fatal(Err(error)),
         };
-        let (broker, key) = (self.broker(voice), key(post.id));
-        let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
-        refused_or_fatal(sent)
+        let key = key(post.id);
+        loop {
+            let broker = self.broker(voice);
+            let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
+            // What a bot without a token posts counts as a guest's.
+            if !self.signed_out(voice, &sent) {
+                return if self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) };
+            }
+        }
     }
 
     async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
@@ -443,7 +449,23 @@ impl Intake {
             let root = lineage(reference).last().unwrap_or(reference);
             book.unplace(root, post.id).map_err(lost)?;
         }
-        refused_or_fatal(sent)
+        // The text of a bot without a token isn't a message, and counts as a guest's post.
+        if self.signed_out(voice, &sent) || self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) }
+    }
+
+    /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.
+    fn signed_out(&self, voice: &Voice, sent: &Result<(), ClientError>) -> bool {
+        let refused = sent.as_ref().err().and_then(ClientError::problem);
+        let Some(_) = refused.filter(|problem| problem.code == Code::Unauthenticated) else { return false };
+        let Voice::Agent(agent) = voice else { return false };
+        let until_now = !self.shared.is_lost(agent);
+        self.shared.lose(agent);
+        until_now
+    }
+
+    /// Returns whether a human has a token of their own, whose end isn't the bridge's.
+    fn speaks_alone(&self, voice: &Voice) -> bool {
+        matches!(voice, Voice::Human(user) if self.shared.humans.contains_key(user))
     }
 
     /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
@@ -469,6 +491,7 @@ impl Intake {
 
     fn broker(&self, voice: &Voice) -> &RetryingClient {
         match voice {
+            Voice::Agent(agent) if self.shared.is_lost(agent) => &self.shared.guest,
             Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
             Voice::Guest => &self.shared.guest,
             Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),

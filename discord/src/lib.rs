@@ -6,6 +6,7 @@
 
 mod backfill;
 mod book;
+mod bots;
 mod bridge;
 mod calls;
 mod cards;

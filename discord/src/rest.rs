@@ -82,6 +82,11 @@ impl Rest {
         self.bot_client.call(method, path, body).await
     }
 
+    /// Returns whether Discord knows the bot's token, as far as its answers say.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bot_client.is_known()
+    }
+
     /// Returns Discord's time in Unix milliseconds; `None` before the first response.
     pub(crate) fn now_ms(&self) -> Option<u64> {
         self.bot_client.now_ms()

@@ -35,8 +35,8 @@ impl fmt::Debug for Secret {
 pub enum Identity {
     /// The bridge posts as the bot; its agent is connected to Lastword.
     Ours {
-        /// The bot's Discord token.
-        token: Secret,
+        /// The bot's Discord token; `None` if it can't be read.
+        token: Option<Secret>,
     },
     /// A foreign bot: it runs on Discord alone and posts for its agent; the bridge takes the agent's deliveries.
     Theirs {
@@ -109,9 +109,17 @@ pub struct Settings {
     pub header: HeaderStyle,
     /// The path of the bridge's own file.
     pub book: PathBuf,
+    /// The tokens that can't be read: the agent or Discord user, and why. Those bots and humans are out of service.
+    pub unread: Vec<(String, String)>,
 }
 
 impl Settings {
+    /// Returns why a bot's token can't be read.
+    pub(crate) fn unreadable(&self, about: &str) -> String {
+        let found = self.unread.iter().find(|(whose, _)| whose == about);
+        found.map_or_else(|| "its token can't be read".to_owned(), |(_, what)| what.clone())
+    }
+
     /// Checks the settings for contradictions, without any call.
     ///
     /// # Errors
@@ -159,12 +167,13 @@ pub(crate) mod tests {
             channels: [1].into(),
             home: None,
             broker: Secret::new("canary"),
-            bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Secret::new("canary") } }],
+            bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Some(Secret::new("canary")) } }],
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             humans: [(7, Some(Secret::new("canary")))].into(),
             header: HeaderStyle::Text,
             book: "discord.sqlite".into(),
+            unread: Vec::new(),
         }
     }
 

@@ -61,11 +61,16 @@ async fn serve(settings: lastword_discord::Settings, cx: &Context) -> Result<(),
     let mut interrupt = signal(SignalKind::interrupt())?;
     let out = cx.out;
     let running = async {
-        let bridge = Bridge::start(settings, EventSink::new(move |event| crate::team::print(out, None, event))).await?;
-        bridge.run().await
+        loop {
+            let sink = EventSink::new(move |event| crate::team::print(out, None, event));
+            Bridge::start(settings.clone(), sink).await?.run().await?;
+        }
     };
     tokio::select! {
-        ended = running => ended.map_err(crate::discord::failure),
+        ended = running => {
+            let ended: Result<std::convert::Infallible, _> = ended;
+            ended.map(|never| match never {}).map_err(crate::discord::failure)
+        }
         // Work in progress is stored: the next start continues it.
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

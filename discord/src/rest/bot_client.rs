@@ -100,6 +100,10 @@ impl BotClient {
         })
     }
 
+    pub(crate) fn is_known(&self) -> bool {
+        !self.unknown.load(Ordering::Relaxed)
+    }
+
     /// Returns Discord's time in Unix milliseconds; `None` before the first response.
     pub(crate) fn now_ms(&self) -> Option<u64> {
         self.clock.now_ms()
