@@ -331,7 +331,7 @@ async fn posted(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErr
     if shared.take_keyed(room, from) || !shared.takes_part(channel).await {
         return Ok(false);
     }
-    let posting = Posting::in_room(from, body, &shared.roster);
+    let posting = Posting::in_room(from, body, shared.outbox.posts_as(from));
     shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
     Ok(true)
 }

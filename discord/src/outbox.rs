@@ -38,6 +38,11 @@ impl Outbox {
         }
     }
 
+    /// Returns whether an agent has a bot of ours in service.
+    pub(crate) fn posts_as(&self, agent: &str) -> bool {
+        self.agents.get(agent).is_some_and(Rest::is_known)
+    }
+
     /// Posts all parts, each once; returns the id of the first. `name` is unique to this post. `None` if Discord
     /// refuses a part.
     pub(crate) async fn send(&self, name: &str, channel: u64, posting: &Posting, reply: Option<u64>) -> Option<u64> {

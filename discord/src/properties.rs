@@ -16,7 +16,7 @@ use super::names::Roster;
 use super::outbound::posting;
 use super::runs::Run;
 use super::settings::{BotPolicy, HeaderStyle};
-use super::text::{MESSAGE_CHARS_MAX, PARTS_MAX, split, title};
+use super::text::{MESSAGE_CHARS_MAX, PARTS_MAX, begins_like_header, split, title};
 
 /// The users of the bridge's world: the broker's bot, an agent's bot that posts for the bridge, a foreign agent's bot.
 const BROKER: u64 = 1;
@@ -162,9 +162,10 @@ fn parts(text: &str, max: usize) {
         let notice = cut && part.starts_with("… cut here");
         assert!(notice || part.encode_utf16().count() <= max, "a part is too long: {part:?}");
     }
-    if !cut && !text.contains('`') {
+    assert!(parts.iter().skip(1).all(|part| !begins_like_header(part)), "a part begins like a header: {parts:?}");
+    if !cut && !text.contains('`') && !text.contains('…') {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
-        assert_eq!(bare(&parts.concat()), bare(text), "nothing is lost or added");
+        assert_eq!(bare(&parts.concat().replace('…', "")), bare(text), "nothing is lost or added");
     }
 }
 

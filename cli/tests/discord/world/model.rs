@@ -214,7 +214,9 @@ pub(crate) struct Discord {
     pub(crate) holds: Vec<Hold>,
     /// Most posts of one bot in one channel, and the window in milliseconds.
     pub(crate) posts_per_window: (u32, u64),
-    /// The times of posts, by bucket.
+    /// Most reactions of one bot in one channel, and the window in milliseconds: Discord's own limit.
+    pub(crate) reactions_per_window: (u32, u64),
+    /// The times of posts and reactions, by bucket.
     pub(crate) windows: BTreeMap<String, VecDeque<tokio::time::Instant>>,
 }
 
@@ -242,6 +244,7 @@ impl Discord {
             faults: VecDeque::new(),
             holds: Vec::new(),
             posts_per_window: (1000, 1000),
+            reactions_per_window: (1, 250),
             windows: BTreeMap::new(),
         };
         new.guild = new.id();
