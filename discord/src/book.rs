@@ -22,6 +22,10 @@ CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS heads (post INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
 -- Posts that were too old to ask for anything, of which the humans there are not told yet.
 CREATE TABLE IF NOT EXISTS late (post INTEGER PRIMARY KEY, channel INTEGER NOT NULL) STRICT;
+-- Posts of humans that a pause or stop refused, to be passed on after a resume.
+CREATE TABLE IF NOT EXISTS kept (
+  post INTEGER PRIMARY KEY, channel INTEGER NOT NULL, act TEXT NOT NULL, tries INTEGER NOT NULL
+) STRICT;
 -- The threads, and whether one is inside of a channel of ours.
 CREATE TABLE IF NOT EXISTS channels (id INTEGER PRIMARY KEY, parent INTEGER) STRICT;
 CREATE TABLE IF NOT EXISTS threads (

@@ -33,6 +33,8 @@ use lastword_client::RetryingClient;
 const POSTS_MAX: usize = 1_000;
 /// Most interactions queued.
 const INTERACTIONS_MAX: usize = 100;
+/// Most interactions queued of people who aren't listed; more are dropped.
+const STRANGERS_MAX: usize = 20;
 /// The broker's limit on a delivery's age, and its default.
 const AGE_LIMIT: &str = "delivery_age_ms";
 const AGE_USUAL_MS: u64 = 86_400_000;
@@ -86,6 +88,8 @@ pub(crate) struct BridgeContext {
     pub(crate) began: u64,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
+    /// Incremented at each resume, and at the start.
+    pub(crate) resumed: watch::Sender<u64>,
     /// The log position up to which events have been shown.
     pub(crate) shown: watch::Sender<u64>,
     known: Mutex<Noted>,
@@ -223,6 +227,7 @@ impl Bridge {
             age_max,
             began,
             following: watch::Sender::new(Following::Not),
+            resumed: watch::Sender::new(1),
             shown: watch::Sender::default(),
             known,
         };
@@ -261,7 +266,9 @@ impl Bridge {
         // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
-        let queues = Arc::new(GatewayQueues { posts, interactions, missed });
+        let (strangers, others) = mpsc::channel(STRANGERS_MAX);
+        let humans = shared.settings.humans.keys().copied().collect();
+        let queues = Arc::new(GatewayQueues { posts, interactions, strangers, humans, missed });
         // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
         // Interactions don't wait.
         let mut following = shared.following.subscribe();
@@ -278,7 +285,7 @@ impl Bridge {
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { Err(DiscordBridgeError::Discord(interactions::serve(shared, clicked).await)) }
+            async move { Err(DiscordBridgeError::Discord(interactions::serve(shared, clicked, others).await)) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lastword_client::wire::{Event, StoredMessage};
 use lastword_client::{ClientError, Events};
 use lastword_proto::MessageType;
-use lastword_proto::fact::Kind;
+use lastword_proto::fact::{Control, Kind};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -135,6 +135,10 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
             Ok(false)
         }
         "posted" => posted(shared, event).await,
+        "controlled" if text(event, "control") == Some(Control::Resume.word()) => {
+            shared.resumed.send_modify(|count| *count += 1);
+            Ok(false)
+        }
         "registered" => {
             if let Some(name) = &event.agent {
                 shared.note_kind(name, text(event, "kind") == Some(Kind::Human.word()));

@@ -18,8 +18,9 @@ use super::bridge::BridgeContext;
 use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
 use super::early;
 use super::inbound::{Act, Known, Voice, decide, outdated, turn_place};
+use super::kept;
 use super::model::{Post, first_id, moment};
-use super::names::{GUEST, hint_name, key, lineage, room, short};
+use super::names::{GUEST, hint_name, key, lineage, message_key, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
@@ -49,6 +50,8 @@ impl Intake {
 
     /// Processes posts until the broker refuses for good, or the bridge's file can't be written; returns why.
     pub(crate) async fn run(mut self, mut posts: mpsc::Receiver<Post>, mut missed: watch::Receiver<u64>) -> String {
+        let mut resumed = self.shared.resumed.subscribe();
+        resumed.mark_changed();
         loop {
             let due = self.tails.values().map(|(_, until)| *until).min();
             let done = tokio::select! {
@@ -62,6 +65,8 @@ impl Intake {
                     Some(post) => self.route(post).await,
                     None => return "the gateway ended".to_owned(),
                 },
+                // Behind the posts: one that lifts a hold is passed on before what it held.
+                Ok(()) = resumed.changed() => self.pass_on_kept().await,
                 () = reached(due) => self.flush_due(due).await,
             };
             // One notification for all of them, so wait until the queue is empty.
@@ -191,26 +196,50 @@ impl Intake {
             Some((acts, head)) => (if self.is_old(first) { outdated(acts) } else { acts }, Some(head)),
             None => (self.decided(run, first).await?, None),
         };
-        let mut acts = VecDeque::from(acts);
+        let acts = VecDeque::from(acts);
         // Stored before the first act, so that a retry after a restart does the same, whatever has changed meanwhile.
         if tried.is_none() && !acts.is_empty() {
             self.note(first, &acts).await?;
         }
+        self.carry_out(first, acts, tried).await?;
+        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+    }
+
+    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    async fn carry_out(&self, post: &Post, mut acts: VecDeque<Act>, tried: Option<u64>) -> Result<(), ClientError> {
         while let Some(act) = acts.pop_front() {
-            match self.perform(first, &act, tried).await? {
+            match self.perform(post, &act, tried).await? {
                 NextStep::GoOn => {}
                 NextStep::Stop => break,
                 NextStep::Also(more) => {
                     more.into_iter().rev().for_each(|act| acts.push_front(act));
                     // A refused act counts once and isn't retried.
-                    self.note(first, &acts).await?;
+                    self.note(post, &acts).await?;
                 }
             }
         }
-        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+        Ok(())
     }
 
-    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    /// Passes on what humans posted during a pause or stop, as far as it is over.
+    async fn pass_on_kept(&self) -> Result<(), ClientError> {
+        let BridgeContext { book, outbox, .. } = &*self.shared;
+        for kept in book.kept().map_err(lost)? {
+            match outbox.persist(|| outbox.broker.read_post(kept.channel, kept.post)).await {
+                Ok(post) => {
+                    let acts = vec![kept.act.clone()];
+                    let acts = if self.is_old(&post) { outdated(acts) } else { acts };
+                    // Once more with the same key: nothing is passed on twice.
+                    self.carry_out(&post, acts.into(), None).await?;
+                }
+                // Deleted, so its author wants it no longer.
+                Err(error) => outbox.warn(&format!("a kept post of {} is dropped. {error}", kept.channel)),
+            }
+            book.unkeep(&kept).map_err(lost)?;
+        }
+        Ok(())
+    }
+
     /// done.
     async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
         let broker = &self.shared.broker;
@@ -352,6 +381,11 @@ impl Intake {
             (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
         };
         let problem = sent.as_ref().err().and_then(ClientError::problem);
+        if let Some(problem) = problem
+            && let Some(hint) = kept::keep(&self.shared.book, post, act, problem)?
+        {
+            return Ok(NextStep::Also(vec![hint]));
+        }
         Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
     }
 
@@ -443,7 +477,7 @@ impl Intake {
             fresh = Some(reference);
         }
         let broker = self.broker(voice);
-        let key = key(post.id);
+        let key = if matches!(voice, Voice::Human(_)) { key(post.id) } else { message_key(post.id) };
         let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
             let root = lineage(reference).last().unwrap_or(reference);

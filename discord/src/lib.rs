@@ -23,6 +23,7 @@ mod gateway;
 mod inbound;
 mod intake;
 mod interactions;
+mod kept;
 mod model;
 #[cfg(test)]
 mod naive;

@@ -107,6 +107,11 @@ impl Rest {
         Ok(posts)
     }
 
+    /// Reads a post.
+    pub(crate) async fn read_post(&self, channel: u64, post: u64) -> Result<Post, RestError> {
+        read(self.call(Method::Get, &format!("channels/{channel}/messages/{post}"), None).await?)
+    }
+
     /// Lists the open threads of a guild.
     pub(crate) async fn open_threads(&self, guild: u64) -> Result<Vec<Channel>, RestError> {
         let answer = self.call(Method::Get, &format!("guilds/{guild}/threads/active"), None).await?;

@@ -313,7 +313,7 @@ fn a_stopped_workspace_says_so_and_holds_up_nothing() {
     assert_eq!(town.server.operator(&["stop", "--workspace"]).code, 0);
     town.world.posts(town.hive, town.channel, "into the void");
     town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
-    town.world.wait_message(town.channel, town.broker, &format!("<@{}>: not passed on. A human has stopped", town.ann));
+    town.world.wait_message(town.channel, town.broker, &format!("<@{}>: kept, because a human has stopped", town.ann));
     assert_eq!(town.server.operator(&["resume", "--workspace", "--yes"]).code, 0);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> and now", town.kilo));
     town.world.wait_thread(asked);
