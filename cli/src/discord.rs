@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
-use lastword_discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
+use lastword_discord::{BROKER, Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
@@ -99,8 +99,9 @@ pub(crate) fn settings(
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
     let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
     let ids = |list: &[Snowflake]| list.iter().map(|id| id.0).collect::<BTreeSet<u64>>();
-    let broker = table.broker.secret(base).map_err(|what| failed(format!("broker: {what}")))?;
+    table.broker.check().map_err(|what| failed(format!("broker: {what}")))?;
     let mut unread = Vec::new();
+    let broker = table.broker.secret(base).map_err(|what| unread.push((BROKER.to_owned(), what))).ok();
     let bots: Result<Vec<Bot>, Failure> =
         table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
     let humans = humans(&table.humans, base, &mut unread);

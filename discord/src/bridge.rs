@@ -26,6 +26,7 @@ use super::outbox::Outbox;
 use super::rest::Rest;
 use super::settings::{Bot, Identity, Secret, Settings};
 use super::threads::Threads;
+use super::unserved::{self, Asked};
 use crate::event::{Event, EventSink};
 use lastword_client::RetryingClient;
 
@@ -76,6 +77,9 @@ pub(crate) struct BridgeContext {
     pub(crate) broker: RetryingClient,
     /// The broker, as each human with a token of their own, by Discord user.
     pub(crate) humans: BTreeMap<u64, RetryingClient>,
+    /// The names of the workspace's humans: the bridge's own, and those with a token of their own, by Discord user.
+    pub(crate) me: String,
+    pub(crate) names: BTreeMap<u64, String>,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// By agent: why its bot could not be signed in.
@@ -88,6 +92,8 @@ pub(crate) struct BridgeContext {
     pub(crate) began: u64,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
+    /// The requests whose agents may be unserved.
+    pub(crate) asked: mpsc::UnboundedSender<Asked>,
     /// Incremented at each resume, and at the start.
     pub(crate) resumed: watch::Sender<u64>,
     /// The log position up to which events have been shown.
@@ -132,6 +138,11 @@ impl BridgeContext {
         }
     }
 
+    /// Returns the workspace's name of a human on Discord.
+    pub(crate) fn name_of(&self, user: u64) -> &str {
+        self.names.get(&user).unwrap_or(&self.me)
+    }
+
     /// Returns whether an agent's bot is out of service.
     pub(crate) fn is_lost(&self, agent: &str) -> bool {
         self.noted().lost.contains(agent)
@@ -173,6 +184,7 @@ impl BridgeContext {
 #[derive(Debug)]
 pub struct Bridge {
     shared: Arc<BridgeContext>,
+    waiting: mpsc::UnboundedReceiver<Asked>,
     report: EventSink,
 }
 
@@ -189,7 +201,8 @@ impl Bridge {
     async fn connect(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
-        if broker.client().agent(OWN_NAME).await?.kind != Kind::Human {
+        let me = broker.client().agent(OWN_NAME).await?;
+        if me.kind != Kind::Human {
             let what = "the bridge needs a human's token: pass it with --token-file or token_file";
             return Err(DiscordBridgeError::Settings(what.to_owned()));
         }
@@ -198,7 +211,8 @@ impl Bridge {
         let desk = CardQueue::new(&book)
             .map_err(|error| DiscordBridgeError::Settings(format!("{}: {error}", settings.book.display())))?;
         let api = settings.api.as_deref();
-        let signed_in = Rest::start(&settings.broker, api).await;
+        let token = settings.broker_token().map_err(DiscordBridgeError::Settings)?;
+        let signed_in = Rest::start(token, api).await;
         let own = signed_in.map_err(|error| DiscordBridgeError::Discord(format!("the broker's bot: {error}")))?;
         let signed = sign_in(&settings, &broker, &book, own.user, &report).await?;
         // The guest's token is renewed before the head is read: the renewal ends any other bridge on this workspace,
@@ -206,12 +220,14 @@ impl Bridge {
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
         let humans = speakers(&settings, &report)?;
+        let names = names_of(&humans).await?;
         let age_max = age_max(&broker).await?;
         let agents = signed.ours;
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
         let lost = signed.out.keys().cloned().collect();
         let known = Mutex::new(Noted { humans: humans_of(&broker).await?, lost, ..Noted::default() });
+        let (asked, waiting) = mpsc::unbounded_channel();
         let shared = BridgeContext {
             settings,
             roster: signed.roster,
@@ -221,17 +237,20 @@ impl Bridge {
             threads,
             broker,
             humans,
+            me: me.name,
+            names,
             guest,
             takers: signed.takers,
             desk,
             age_max,
             began,
             following: watch::Sender::new(Following::Not),
+            asked,
             resumed: watch::Sender::new(1),
             shown: watch::Sender::default(),
             known,
         };
-        Ok(Self { shared: Arc::new(shared), report })
+        Ok(Self { shared: Arc::new(shared), waiting, report })
     }
 
     /// Runs the bridge until it is dropped. Returns without an error if it must be started again, because a bot that
@@ -244,12 +263,20 @@ impl Bridge {
     }
 
     async fn serve(self) -> Result<(), DiscordBridgeError> {
-        let Self { shared, report } = self;
+        let Self { shared, waiting, report } = self;
         let (posts, received) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
+        let mut listening = behind.clone();
         let mut parts: JoinSet<Ended> = JoinSet::new();
         restored(&shared, &report);
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                unserved::serve(shared, waiting).await;
+                Ok(())
+            }
+        });
         for taker in shared.takers.keys() {
             parts.spawn(serve_taker(Arc::clone(&shared), taker.clone(), report.clone()));
         }
@@ -278,7 +305,10 @@ impl Bridge {
         });
         parts.spawn({
             let (shared, queues, report) = (Arc::clone(&shared), Arc::clone(&queues), report.clone());
-            async move { Err(keep_listening(&shared, &shared.settings.broker, Role::Reader, &queues, &report).await) }
+            async move {
+                let token = shared.settings.broker_token().map_err(DiscordBridgeError::Settings)?;
+                Err(keep_listening(&shared, token, Role::Reader, &queues, &report).await)
+            }
         });
         for bot in shared.settings.bots.iter().filter(|bot| !shared.takers.contains_key(&bot.agent)) {
             parts.spawn(keep_present(Arc::clone(&shared), bot.clone(), Arc::clone(&queues), report.clone()));
@@ -299,6 +329,11 @@ impl Bridge {
                 std::future::pending().await
             }
         });
+        // Discord has accepted the intents only once the session is ready.
+        tokio::select! {
+            _session = listening.wait_for(|sessions| *sessions > 0) => {}
+            Some(ended) = parts.join_next() => return over(ended),
+        }
         let url = shared.broker.client().url().to_owned();
         report.emit(&Event::Ready { url, driver: "discord" });
         parts.join_next().await.map_or(Ok(()), over)
@@ -354,6 +389,19 @@ pub(crate) fn client(settings: &Settings, token: &Secret, report: &EventSink) ->
 fn speakers(settings: &Settings, report: &EventSink) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
     let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
     tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
+}
+
+/// Returns the humans' names. One whose token is refused has none, and is refused again when it speaks.
+async fn names_of(humans: &BTreeMap<u64, RetryingClient>) -> Result<BTreeMap<u64, String>, ClientError> {
+    let mut names = BTreeMap::new();
+    for (user, human) in humans {
+        match human.client().agent(OWN_NAME).await {
+            Ok(known) => drop(names.insert(*user, known.name)),
+            Err(ClientError::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(names)
 }
 
 async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::inbound::{Act, Voice};
 use super::model::Post;
 use super::names::GUEST;
+use super::wording::for_people;
 
 /// A call to the broker, made under its post's key.
 #[derive(Clone, Debug)]
@@ -84,8 +85,7 @@ fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
         Voice::Agent(agent) => (agent.clone(), once()),
         Voice::Guest => ("a bot".to_owned(), once()),
     };
-    let detail = problem.detail.trim_end_matches('.');
-    Act::Hint { about, text: format!("{who}: not passed on. {detail}. {}", problem.hint) }
+    Act::Hint { about, text: format!("{who}: not passed on. {}", for_people(problem)) }
 }
 
 /// Returns whether repeating a call could repeat its effect. Posts have keys that the broker remembers whatever the

@@ -78,7 +78,7 @@ pub(crate) async fn register(shared: &BridgeContext) {
         if guild.is_empty() || !told.insert(guild.clone()) {
             continue;
         }
-        let path = format!("applications/{}/guilds/{guild}/commands", rest.user);
+        let path = format!("applications/{}/guilds/{guild}/commands", rest.application);
         let commands = json!([definition()]);
         while let Err(error) = rest.call(Method::Put, &path, Some(&commands)).await {
             shared.outbox.warn(&format!("/{NAME} could not be registered. {error}"));

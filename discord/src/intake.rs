@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_client::wire::{NewRoom, Post as RoomPost};
+use lastword_client::wire::{NewRoom, Post as RoomPost, Problem};
+use lastword_proto::refusal::Refusal;
 use lastword_proto::wire::rfc3339;
 use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
@@ -465,6 +466,9 @@ impl Intake {
     }
 
     async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
+        if let Some(problem) = self.claimed(voice, text) {
+            return Ok(Err(ClientError::Refused(Box::new(problem))));
+        }
         let book = &self.shared.book;
         let reference = header::parse(text).ok().map(|(header, _)| header.reference.to_string());
         let mut fresh = None;
@@ -485,6 +489,19 @@ impl Intake {
         }
         // The text of a bot without a token isn't a message, and counts as a guest's post.
         if self.signed_out(voice, &sent) || self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) }
+    }
+
+    /// Returns the refusal of a human's text that claims another sender or depth: it is never rewritten (E3). A human's
+    /// message adds no depth, so 0 is due.
+    fn claimed(&self, voice: &Voice, text: &str) -> Option<Problem> {
+        let Voice::Human(user) = voice else { return None };
+        let (header, _) = header::parse(text).ok()?;
+        let claim = header.from.as_str();
+        if claim != self.shared.name_of(*user) {
+            return Some(Problem::new(&Refusal::new(Code::FromMismatch).about(claim)));
+        }
+        let depth = u64::from(header.depth);
+        (depth != 0).then(|| Problem::new(&Refusal::new(Code::DepthMismatch).numbers(0, depth)))
     }
 
     /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.

@@ -19,6 +19,7 @@ use super::names::key;
 use super::outbound::header;
 use super::rest::{Method, RestError};
 use super::text::{MESSAGE_CHARS_MAX, split};
+use super::wording::for_people;
 use lastword_client::RetryingClient;
 
 /// Longest call to the broker, during which the user sees only Discord's waiting sign.
@@ -251,7 +252,7 @@ pub(crate) async fn within<T>(
 /// Words an error for the user who clicked.
 pub(crate) fn failure(error: &ClientError) -> String {
     match error.problem() {
-        Some(problem) => format!("{} {}", problem.detail, problem.hint),
+        Some(problem) => for_people(problem),
         None => format!("Lastword is unreachable: {error}"),
     }
 }

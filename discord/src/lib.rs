@@ -23,6 +23,7 @@ mod gateway;
 mod inbound;
 mod intake;
 mod interactions;
+mod invite;
 mod kept;
 mod model;
 #[cfg(test)]
@@ -41,8 +42,10 @@ mod text;
 mod threads;
 #[cfg(test)]
 mod trail;
+mod unserved;
+mod wording;
 
 pub use crate::bridge::{Bridge, DiscordBridgeError};
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::event::{Event, EventSink};
-pub use crate::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};
+pub use crate::settings::{BROKER, Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

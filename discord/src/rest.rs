@@ -23,6 +23,8 @@ pub(crate) struct Rest {
     bot_client: BotClient,
     /// The bot's Discord user.
     pub(crate) user: u64,
+    /// The bot's application, whose id differs from the user's for old bots.
+    pub(crate) application: u64,
 }
 
 impl fmt::Debug for Rest {
@@ -70,9 +72,10 @@ impl fmt::Display for RestError {
 impl Rest {
     /// Connects as the bot with this token and reads its user id.
     pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
-        let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0 };
+        let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0, application: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
-        rest.user = me["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
+        rest.user = id_of(&me)?;
+        rest.application = id_of(&rest.call(Method::Get, "oauth2/applications/@me", None).await?)?;
         Ok(rest)
     }
 

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use lastword_client::Endpoint;
 use serde::Deserialize;
 
+/// The name of the broker's bot in reports.
+pub const BROKER: &str = "broker";
+
 /// A token; its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
@@ -95,8 +98,8 @@ pub struct Settings {
     pub channels: BTreeSet<u64>,
     /// The channel in which conversations that began outside of Discord get a thread; `None` doesn't show them.
     pub home: Option<u64>,
-    /// The Discord token of the broker's bot, which reads, warns and hints.
-    pub broker: Secret,
+    /// The Discord token of the broker's bot, which reads, warns and hints; `None` if it can't be read.
+    pub broker: Option<Secret>,
     /// The agents' bots; at least one, and at most one per agent.
     pub bots: Vec<Bot>,
     /// Which envelopes of foreign bots are submitted.
@@ -114,6 +117,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the token of the broker's bot, or why there is none.
+    pub(crate) fn broker_token(&self) -> Result<&Secret, String> {
+        self.broker.as_ref().ok_or_else(|| format!("the broker's bot: {}", self.unreadable(BROKER)))
+    }
+
     /// Returns why a bot's token can't be read.
     pub(crate) fn unreadable(&self, about: &str) -> String {
         let found = self.unread.iter().find(|(whose, _)| whose == about);
@@ -166,7 +174,7 @@ pub(crate) mod tests {
             gateway: None,
             channels: [1].into(),
             home: None,
-            broker: Secret::new("canary"),
+            broker: Some(Secret::new("canary")),
             bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Some(Secret::new("canary")) } }],
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),

@@ -57,6 +57,7 @@ fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
     town.spawn();
     let said = town.ended();
     assert!(said.contains("MESSAGE CONTENT INTENT"), "{said}");
+    assert!(!said.contains("ready"), "it is not ready without its intents: {said}");
 }
 
 #[test]

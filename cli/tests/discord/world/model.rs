@@ -68,10 +68,12 @@ pub(crate) struct User {
     pub(crate) bot: bool,
 }
 
-/// An application with its bot user, which has the same id.
+/// An application with its bot user, which has another id, as that of an old bot.
 #[derive(Clone, Debug)]
 pub(crate) struct Bot {
     pub(crate) id: Id,
+    /// The application's id.
+    pub(crate) application: Id,
     pub(crate) token: String,
     /// The privileged intents that its developer has enabled.
     pub(crate) privileged: u64,
