@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
-use lastword_discord::{BROKER, Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
+use lastword_discord::{BROKER, Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings, Speaker};
+use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
@@ -36,6 +37,8 @@ struct Table {
     #[serde(default)]
     humans: Vec<Human>,
     #[serde(default)]
+    enroll: bool,
+    #[serde(default)]
     header: HeaderStyle,
 }
 
@@ -58,12 +61,13 @@ struct BotTable {
     lastword_token_file: Option<PathBuf>,
 }
 
-/// A Discord user, alone or with their own Lastword token.
+/// A Discord user: alone, with their own Lastword token, or with the role of the human that the bridge makes for them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Human {
     User(Snowflake),
     Named { user: Snowflake, lastword_token_file: PathBuf },
+    Enrolled { user: Snowflake, role: Role },
 }
 
 /// A Discord id, as a number or, as Discord itself writes it, as text.
@@ -104,7 +108,7 @@ pub(crate) fn settings(
     let broker = table.broker.secret(base).map_err(|what| unread.push((BROKER.to_owned(), what))).ok();
     let bots: Result<Vec<Bot>, Failure> =
         table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
-    let humans = humans(&table.humans, base, &mut unread);
+    let humans = humans(&table, base, &mut unread);
     let settings = Settings {
         broker_at,
         token: Secret::new(&token),
@@ -135,17 +139,20 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
 }
 
 /// Reads the humans' tokens. A human whose token can't be read is left out: no one else's may stand in for it.
-fn humans(list: &[Human], base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<u64, Option<Secret>> {
+fn humans(table: &Table, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<u64, Speaker> {
     let mut humans = BTreeMap::new();
-    for human in list {
+    for human in &table.humans {
         match human {
             Human::User(user) => {
-                humans.insert(user.0, None);
+                humans.insert(user.0, if table.enroll { Speaker::Enrolled(None) } else { Speaker::Bridge });
+            }
+            Human::Enrolled { user, role } => {
+                humans.insert(user.0, Speaker::Enrolled(Some(*role)));
             }
             Human::Named { user, lastword_token_file } => {
                 match private("lastword_token_file", &base.join(lastword_token_file)) {
                     Ok(token) => {
-                        humans.insert(user.0, Some(Secret::new(&token)));
+                        humans.insert(user.0, Speaker::Own(Secret::new(&token)));
                     }
                     Err(what) => unread.push((user.0.to_string(), what)),
                 }
@@ -237,14 +244,19 @@ mod tests {
     #[test]
     fn a_table_is_read_with_its_tokens_which_are_nowhere_in_what_is_printed() {
         let bots = "[[bot]]\nagent = \"kilo\"\ntoken_file = \"bot.token\"\n[[bot]]\nagent = \"hive\"\nuser = \"9\"\n";
-        let humans = "humans = [5, { user = 6, lastword_token_file = \"bot.token\" }]\nbots = \"mentions\"\n";
+        let humans = "humans = [5, { user = 6, lastword_token_file = \"bot.token\" }, { user = 7, role = \"approver\" }]\n\
+                      bots = \"mentions\"\n";
         let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("canary"));
         assert!(matches!(settings.bots[1].identity, Identity::Theirs { user: 9, token: None }));
         assert_eq!(
-            settings.humans.iter().map(|(id, own)| (*id, own.is_some())).collect::<Vec<_>>(),
-            [(5, false), (6, true)]
+            settings.humans.into_values().collect::<Vec<_>>(),
+            [
+                Speaker::Bridge,
+                Speaker::Own(Secret::new("canary")),
+                Speaker::Enrolled(Some(lastword_proto::fact::Role::Approver))
+            ]
         );
         assert_eq!(settings.policy, BotPolicy::Mentions);
     }

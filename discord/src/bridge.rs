@@ -23,6 +23,7 @@ use super::intake::Intake;
 use super::interactions;
 use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
+use super::people::enrol;
 use super::rest::Rest;
 use super::settings::{Bot, Identity, Secret, Settings};
 use super::threads::Threads;
@@ -198,7 +199,7 @@ impl Bridge {
         Box::pin(Self::connect(settings, report))
     }
 
-    async fn connect(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
+    async fn connect(mut settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
         let me = broker.client().agent(OWN_NAME).await?;
@@ -219,7 +220,13 @@ impl Bridge {
         // and `began` separates its `rekeyed` event from a later one.
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
-        let humans = speakers(&settings, &report)?;
+        let enrolled = enrol(&settings, &broker, &own, &book).await?;
+        for (user, reason) in &enrolled.refused {
+            settings.humans.remove(user);
+            let message = format!("the person {user} has no name in the workspace and may do nothing. {reason}");
+            report.emit(&Event::Warning { message });
+        }
+        let humans = speakers(&settings, &enrolled.tokens, &report)?;
         let names = names_of(&humans).await?;
         let age_max = age_max(&broker).await?;
         let agents = signed.ours;
@@ -386,8 +393,13 @@ pub(crate) fn client(settings: &Settings, token: &Secret, report: &EventSink) ->
 }
 
 /// Returns a client for each human with a token of their own.
-fn speakers(settings: &Settings, report: &EventSink) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
-    let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
+fn speakers(
+    settings: &Settings,
+    enrolled: &BTreeMap<u64, Secret>,
+    report: &EventSink,
+) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
+    let named = settings.humans.iter().filter_map(|(user, speaker)| Some((*user, speaker.token()?)));
+    let tokens = named.chain(enrolled.iter().map(|(user, token)| (*user, token)));
     tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
 }
 

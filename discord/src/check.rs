@@ -235,7 +235,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
             Identity::Theirs { token: None, .. } => {}
         }
     }
-    for (user, token) in settings.humans.iter().filter_map(|(user, token)| Some((user, token.as_ref()?))) {
+    for (user, token) in settings.humans.iter().filter_map(|(user, speaker)| Some((user, speaker.token()?))) {
         match named(settings, token).await {
             Ok((_, Kind::Human)) => {}
             Ok((name, Kind::Agent)) => {

@@ -31,6 +31,7 @@ mod naive;
 mod names;
 mod outbound;
 mod outbox;
+mod people;
 #[cfg(test)]
 mod ping_pong;
 #[cfg(feature = "properties")]
@@ -48,4 +49,4 @@ mod wording;
 pub use crate::bridge::{Bridge, DiscordBridgeError};
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::event::{Event, EventSink};
-pub use crate::settings::{BROKER, Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};
+pub use crate::settings::{BROKER, Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings, Speaker};

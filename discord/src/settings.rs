@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lastword_client::Endpoint;
+use lastword_proto::fact::Role;
 use serde::Deserialize;
 
 /// The name of the broker's bot in reports.
@@ -34,7 +35,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The program that posts as a bot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The bridge posts as the bot; its agent is connected to Lastword.
     Ours {
@@ -50,8 +51,30 @@ pub enum Identity {
     },
 }
 
+/// In whose name a person of Discord acts in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// In the name of the bridge's human.
+    Bridge,
+    /// In the name of the human with this token.
+    Own(Secret),
+    /// In a name of their own, which the bridge makes at the first start; with this role, or as a viewer whom an owner
+    /// may give another one.
+    Enrolled(Option<Role>),
+}
+
+impl Speaker {
+    /// Returns the token that the settings name.
+    pub(crate) const fn token(&self) -> Option<&Secret> {
+        match self {
+            Self::Own(token) => Some(token),
+            Self::Bridge | Self::Enrolled(_) => None,
+        }
+    }
+}
+
 /// A bot of an agent of the workspace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bot {
     /// The agent's name.
     pub agent: String,
@@ -84,7 +107,7 @@ pub enum HeaderStyle {
 }
 
 /// The settings of a bridge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The broker's address, and how its certificate is verified.
     pub broker_at: Endpoint,
@@ -106,8 +129,8 @@ pub struct Settings {
     pub policy: BotPolicy,
     /// If not empty, only envelopes of these bots' Discord users are submitted.
     pub trusted: BTreeSet<u64>,
-    /// The Discord users who may act as humans, each with a Lastword token; `None` uses the bridge's.
-    pub humans: BTreeMap<u64, Option<Secret>>,
+    /// The Discord users who may act as humans, and in whose name.
+    pub humans: BTreeMap<u64, Speaker>,
     /// How headers are shown.
     pub header: HeaderStyle,
     /// The path of the bridge's own file.
@@ -178,7 +201,7 @@ pub(crate) mod tests {
             bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Some(Secret::new("canary")) } }],
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
-            humans: [(7, Some(Secret::new("canary")))].into(),
+            humans: [(7, Speaker::Own(Secret::new("canary")))].into(),
             header: HeaderStyle::Text,
             book: "discord.sqlite".into(),
             unread: Vec::new(),

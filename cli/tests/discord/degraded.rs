@@ -66,3 +66,52 @@ fn a_foreign_bots_lastword_token_that_ends_takes_nobody_else_out() {
     let thread = town.world.wait_thread(asked);
     town.world.wait_message(thread.id, town.kilo, "STILL THERE");
 }
+
+#[test]
+fn a_changed_configuration_is_used_without_a_restart_and_a_broken_one_changes_nothing() {
+    let mut town = TestGuild::quiet("");
+    town.token("lima", "wrong");
+    town.bridge();
+    let _lima = town.runs("lima", &["tr", "a-z", "A-Z"]);
+    town.until("accepted", |event| event["message"]["type"] == "alert");
+    let path = town.server.path().join("lastword.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "[discord]\nchannels = []").unwrap();
+    town.world.posts(town.ann, town.channel, "still heard");
+    town.until("posted", |event| event["data"]["body"] == "still heard");
+    // Another human, and a token that works.
+    std::fs::write(&path, good.replace(&format!("humans = [{}]", town.ann), &format!("humans = [{}, {}]", town.ann, town.bob)))
+        .unwrap();
+    town.token("lima", "token-lima");
+    town.world.wait("lima's line", |discord| {
+        discord.sessions.values().any(|session| session.bot == town.lima && session.line.is_some()).then_some(())
+    });
+    let asked = town.world.posts(town.bob, town.channel, &format!("<@{}> my turn", town.lima));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.lima, "MY TURN");
+}
+
+#[test]
+fn people_have_names_of_their_own_in_the_workspace_and_the_role_that_an_owner_gives_them() {
+    let mut town = TestGuild::with("enroll = true\nhome = CHANNEL");
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.kilo));
+    // Made on first sight as a viewer, who asks nobody.
+    town.world.wait_message(town.channel, town.broker, "This token isn't allowed to do that");
+    assert_eq!(town.server.operator(&["human", "role", "ann.discord", "operator", "--yes"]).code, 0);
+    town.kill();
+    town.bridge();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> second", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "[TO:ann.discord][TYPE:RESPONSE]");
+    let sent = town.until("accepted", |event| event["message"]["type"] == "request");
+    assert_eq!(sent["message"]["from"], "ann.discord");
+    // Whoever removed the human meant it.
+    assert_eq!(town.server.operator(&["agent", "remove", "ann.discord"]).code, 0);
+    town.kill();
+    town.bridge();
+    town.world.posts(town.ann, town.channel, &format!("<@{}> third", town.kilo));
+    town.world.posts(town.hive, town.channel, "the end");
+    town.until("posted", |event| event["data"]["body"] == "the end");
+    assert_eq!(town.events("accepted").iter().filter(|event| event["message"]["type"] == "request").count(), 1);
+}
