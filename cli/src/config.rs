@@ -262,7 +262,6 @@ pub(crate) struct Settings {
     /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
     pub(crate) checkpoint_every_facts: u64,
     /// The bridge to Discord, unparsed.
-    #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
 }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
-use lastword_discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
+use lastword_discord::{BROKER, Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings, Speaker};
+use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
@@ -36,6 +37,8 @@ struct Table {
     #[serde(default)]
     humans: Vec<Human>,
     #[serde(default)]
+    enroll: bool,
+    #[serde(default)]
     header: HeaderStyle,
 }
 
@@ -58,12 +61,13 @@ struct BotTable {
     lastword_token_file: Option<PathBuf>,
 }
 
-/// A Discord user, alone or with their own Lastword token.
+/// A Discord user: alone, with their own Lastword token, or with the role of the human that the bridge makes for them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Human {
     User(Snowflake),
     Named { user: Snowflake, lastword_token_file: PathBuf },
+    Enrolled { user: Snowflake, role: Role },
 }
 
 /// A Discord id, as a number or, as Discord itself writes it, as text.
@@ -99,8 +103,12 @@ pub(crate) fn settings(
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
     let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
     let ids = |list: &[Snowflake]| list.iter().map(|id| id.0).collect::<BTreeSet<u64>>();
-    let broker = table.broker.secret(base).map_err(|what| failed(format!("broker: {what}")))?;
-    let bots: Result<Vec<Bot>, Failure> = table.bot.iter().map(|bot| bot.bot(base).map_err(failed)).collect();
+    table.broker.check().map_err(|what| failed(format!("broker: {what}")))?;
+    let mut unread = Vec::new();
+    let broker = table.broker.secret(base).map_err(|what| unread.push((BROKER.to_owned(), what))).ok();
+    let bots: Result<Vec<Bot>, Failure> =
+        table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
+    let humans = humans(&table, base, &mut unread);
     let settings = Settings {
         broker_at,
         token: Secret::new(&token),
@@ -112,9 +120,10 @@ pub(crate) fn settings(
         bots: bots?,
         policy: table.bots,
         trusted: ids(&table.trusted),
-        humans: humans(&table.humans, base).map_err(failed)?,
+        humans,
         header: table.header,
         book: data.join(FILE_BOOK),
+        unread,
     };
     settings.check().map_err(failed)?;
     Ok(settings)
@@ -129,48 +138,77 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     }
 }
 
-fn humans(list: &[Human], base: &Path) -> Result<BTreeMap<u64, Option<Secret>>, String> {
-    let one = |human: &Human| match human {
-        Human::User(user) => Ok((user.0, None)),
-        Human::Named { user, lastword_token_file } => {
-            let token = private("lastword_token_file", &base.join(lastword_token_file))?;
-            Ok((user.0, Some(Secret::new(&token))))
+/// Reads the humans' tokens. A human whose token can't be read is left out: no one else's may stand in for it.
+fn humans(table: &Table, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<u64, Speaker> {
+    let mut humans = BTreeMap::new();
+    for human in &table.humans {
+        match human {
+            Human::User(user) => {
+                humans.insert(user.0, if table.enroll { Speaker::Enrolled(None) } else { Speaker::Bridge });
+            }
+            Human::Enrolled { user, role } => {
+                humans.insert(user.0, Speaker::Enrolled(Some(*role)));
+            }
+            Human::Named { user, lastword_token_file } => {
+                match private("lastword_token_file", &base.join(lastword_token_file)) {
+                    Ok(token) => {
+                        humans.insert(user.0, Speaker::Own(Secret::new(&token)));
+                    }
+                    Err(what) => unread.push((user.0.to_string(), what)),
+                }
+            }
         }
-    };
-    list.iter().map(one).collect()
+    }
+    humans
 }
 
 impl Token {
-    fn secret(&self, base: &Path) -> Result<Secret, String> {
+    /// Refuses a source that no token can be read from, whatever is in it.
+    fn check(&self) -> Result<(), String> {
         match (&self.token_env, &self.token_file) {
             (Some(name), None) if !name.starts_with(OWN_VARIABLES) => {
                 Err("token_env must begin with LASTWORD_, so that agents run by Lastword don't see it".to_owned())
             }
-            (Some(name), None) => {
-                variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set"))
-            }
-            (None, Some(file)) => private("token_file", &base.join(file)).map(|text| Secret::new(&text)),
+            (Some(_), None) | (None, Some(_)) => Ok(()),
             (Some(_), Some(_)) | (None, None) => Err("set its Discord token in token_env or token_file".to_owned()),
+        }
+    }
+
+    fn secret(&self, base: &Path) -> Result<Secret, String> {
+        self.check()?;
+        match (&self.token_env, &self.token_file) {
+            (Some(name), _) => variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set")),
+            (None, file) => {
+                let file = file.as_deref().unwrap_or(Path::new(""));
+                private("token_file", &base.join(file)).map(|text| Secret::new(&text))
+            }
         }
     }
 }
 
 impl BotTable {
-    fn bot(&self, base: &Path) -> Result<Bot, String> {
+    /// Reads the bot's tokens. A token that can't be read takes only this bot out of service, and is noted in `unread`.
+    fn bot(&self, base: &Path, unread: &mut Vec<(String, String)>) -> Result<Bot, String> {
         let agent = self.agent.clone();
         let wrong = |what: String| format!("the bot of {agent}: {what}");
         AgentName::new(&agent).map_err(|error| format!("agent = {agent:?} {error}"))?;
         let token = Token { token_env: self.token_env.clone(), token_file: self.token_file.clone() };
         let ours = token.token_env.is_some() || token.token_file.is_some();
+        let mut read = |found: Result<Secret, String>| {
+            found.map_err(|what| unread.push((agent.clone(), what))).ok()
+        };
         let identity = match (ours, self.user) {
             (true, _) if self.lastword_token_file.is_some() => {
                 return Err(wrong("lastword_token_file is only for a bot without token_env or token_file".into()));
             }
-            (true, _) => Identity::Ours { token: token.secret(base).map_err(wrong)? },
+            (true, _) => {
+                token.check().map_err(wrong)?;
+                Identity::Ours { token: read(token.secret(base)) }
+            }
             (false, Some(user)) => {
                 let file = self.lastword_token_file.as_ref();
-                let token = file.map(|file| private("lastword_token_file", &base.join(file))).transpose();
-                let token = token.map_err(wrong)?.map(|text| Secret::new(&text));
+                let token = file.map(|file| private("lastword_token_file", &base.join(file)));
+                let token = token.and_then(|token| read(token.map(|text| Secret::new(&text))));
                 Identity::Theirs { user: user.0, token }
             }
             (false, None) => {
@@ -206,16 +244,36 @@ mod tests {
     #[test]
     fn a_table_is_read_with_its_tokens_which_are_nowhere_in_what_is_printed() {
         let bots = "[[bot]]\nagent = \"kilo\"\ntoken_file = \"bot.token\"\n[[bot]]\nagent = \"hive\"\nuser = \"9\"\n";
-        let humans = "humans = [5, { user = 6, lastword_token_file = \"bot.token\" }]\nbots = \"mentions\"\n";
+        let humans = "humans = [5, { user = 6, lastword_token_file = \"bot.token\" }, { user = 7, role = \"approver\" }]\n\
+                      bots = \"mentions\"\n";
         let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("canary"));
         assert!(matches!(settings.bots[1].identity, Identity::Theirs { user: 9, token: None }));
         assert_eq!(
-            settings.humans.iter().map(|(id, own)| (*id, own.is_some())).collect::<Vec<_>>(),
-            [(5, false), (6, true)]
+            settings.humans.into_values().collect::<Vec<_>>(),
+            [
+                Speaker::Bridge,
+                Speaker::Own(Secret::new("canary")),
+                Speaker::Enrolled(Some(lastword_proto::fact::Role::Approver))
+            ]
         );
         assert_eq!(settings.policy, BotPolicy::Mentions);
+    }
+
+    #[test]
+    fn a_token_that_can_not_be_read_takes_only_its_bot_or_human_out() {
+        let bots = "[[bot]]\nagent = \"kilo\"\ntoken_file = \"no.token\"\n[[bot]]\nagent = \"lima\"\n\
+                    token_env = \"LASTWORD_NOT_SET_ANYWHERE\"\n";
+        let humans = "humans = [5, { user = 6, lastword_token_file = \"gone.token\" }]\n";
+        let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
+        let settings = settings.unwrap();
+        let unread = format!("{:?}", settings.unread);
+        for word in ["no.token", "is not set", "gone.token"] {
+            assert!(unread.contains(word), "{word} is not in {unread}");
+        }
+        assert!(matches!(settings.bots[0].identity, Identity::Ours { token: None }));
+        assert_eq!(settings.humans.keys().collect::<Vec<_>>(), [&5], "nobody speaks for 6");
     }
 
     #[test]
@@ -228,8 +286,6 @@ mod tests {
             (&format!("{GOOD}[[bot]]\nagent = \"Kilo\"\nuser = 1"), "Kilo"),
             (&format!("{GOOD}{kilo}user = \"x\""), "no id of Discord's"),
             (&format!("{GOOD}{kilo}token_env = \"OTHER\""), "LASTWORD_"),
-            (&format!("{GOOD}{kilo}token_env = \"LASTWORD_NOT_SET_ANYWHERE\""), "is not set"),
-            (&format!("{GOOD}{kilo}token_file = \"no.token\""), "no.token"),
             (
                 &format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"),
                 "channels is empty",

@@ -22,6 +22,10 @@ CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS heads (post INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
 -- Posts that were too old to ask for anything, of which the humans there are not told yet.
 CREATE TABLE IF NOT EXISTS late (post INTEGER PRIMARY KEY, channel INTEGER NOT NULL) STRICT;
+-- Posts of humans that a pause or stop refused, to be passed on after a resume.
+CREATE TABLE IF NOT EXISTS kept (
+  post INTEGER PRIMARY KEY, channel INTEGER NOT NULL, act TEXT NOT NULL, tries INTEGER NOT NULL
+) STRICT;
 -- The threads, and whether one is inside of a channel of ours.
 CREATE TABLE IF NOT EXISTS channels (id INTEGER PRIMARY KEY, parent INTEGER) STRICT;
 CREATE TABLE IF NOT EXISTS threads (
@@ -45,6 +49,12 @@ CREATE TABLE IF NOT EXISTS posts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS posts_by_id ON posts (id);
 CREATE TABLE IF NOT EXISTS hints (about TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+-- The humans of the workspace that were made for people of Discord.
+CREATE TABLE IF NOT EXISTS people (user INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;
+-- When each agent was last at work.
+CREATE TABLE IF NOT EXISTS seen (agent TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+-- The Discord users of the bots that the bridge posts with, for when one can't be asked.
+CREATE TABLE IF NOT EXISTS bots (agent TEXT PRIMARY KEY, user INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- Requests that a human's own post put before a foreign bot, and where.
 CREATE TABLE IF NOT EXISTS asked (request TEXT PRIMARY KEY, channel INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- What a foreign bot answered to a request before its turn.
@@ -393,6 +403,23 @@ impl BridgeStore {
 
     pub(crate) fn hint(&self, about: &str) -> Kept<()> {
         self.db().prepare_cached("INSERT OR IGNORE INTO hints VALUES (?1)")?.execute([about]).map(|_| ())
+    }
+
+    /// Forgets a hint, so that it can be given again; returns whether it was given.
+    pub(crate) fn unhint(&self, about: &str) -> Kept<bool> {
+        self.db().prepare_cached("DELETE FROM hints WHERE about = ?1")?.execute([about]).map(|gone| gone > 0)
+    }
+
+    /// Returns the Discord user of an agent's bot, as of the last time that it was signed in.
+    pub(crate) fn bot_user(&self, agent: &str) -> Kept<Option<u64>> {
+        let db = self.db();
+        db.prepare_cached("SELECT user FROM bots WHERE agent = ?1")?.query_row([agent], id).optional()
+    }
+
+    pub(crate) fn set_bot_user(&self, agent: &str, user: u64) -> Kept<()> {
+        let db = self.db();
+        let mut set = db.prepare_cached("INSERT OR REPLACE INTO bots VALUES (?1, ?2)")?;
+        set.execute(params![agent, user.cast_signed()]).map(|_| ())
     }
 
     /// Notes that a turn was shown to a foreign bot in a thread; its posts up to `floor` don't answer the turn.

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
-use lastword_client::wire::NewAgent;
-use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::book::BridgeStore;
+use super::bots::{agent_token, restored, returned, sign_in};
 use super::cards::CardQueue;
 use super::commands;
 use super::follow::follow;
@@ -24,9 +23,11 @@ use super::intake::Intake;
 use super::interactions;
 use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
-use super::rest::{Rest, RestError};
-use super::settings::{Identity, Secret, Settings};
+use super::people::enrol;
+use super::rest::Rest;
+use super::settings::{Bot, Identity, Secret, Settings};
 use super::threads::Threads;
+use super::unserved::{self, Asked};
 use crate::event::{Event, EventSink};
 use lastword_client::RetryingClient;
 
@@ -34,6 +35,8 @@ use lastword_client::RetryingClient;
 const POSTS_MAX: usize = 1_000;
 /// Most interactions queued.
 const INTERACTIONS_MAX: usize = 100;
+/// Most interactions queued of people who aren't listed; more are dropped.
+const STRANGERS_MAX: usize = 20;
 /// The broker's limit on a delivery's age, and its default.
 const AGE_LIMIT: &str = "delivery_age_ms";
 const AGE_USUAL_MS: u64 = 86_400_000;
@@ -75,8 +78,13 @@ pub(crate) struct BridgeContext {
     pub(crate) broker: RetryingClient,
     /// The broker, as each human with a token of their own, by Discord user.
     pub(crate) humans: BTreeMap<u64, RetryingClient>,
+    /// The names of the workspace's humans: the bridge's own, and those with a token of their own, by Discord user.
+    pub(crate) me: String,
+    pub(crate) names: BTreeMap<u64, String>,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
+    /// By agent: why its bot could not be signed in.
+    pub(crate) out: BTreeMap<String, String>,
     /// The cards of held calls and questions.
     pub(crate) desk: CardQueue,
     /// Age beyond which a post asks for nothing: the broker's own limit on a delivery's age.
@@ -85,6 +93,10 @@ pub(crate) struct BridgeContext {
     pub(crate) began: u64,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
+    /// The requests whose agents may be unserved.
+    pub(crate) asked: mpsc::UnboundedSender<Asked>,
+    /// Incremented at each resume, and at the start.
+    pub(crate) resumed: watch::Sender<u64>,
     /// The log position up to which events have been shown.
     pub(crate) shown: watch::Sender<u64>,
     known: Mutex<Noted>,
@@ -97,6 +109,8 @@ struct Noted {
     humans: BTreeSet<String>,
     /// Room and agent of posts that came from Discord and whose `posted` event is next.
     keyed: BTreeSet<(String, String)>,
+    /// Agents whose bots are out of service.
+    lost: BTreeSet<String>,
 }
 
 impl BridgeContext {
@@ -123,6 +137,21 @@ impl BridgeContext {
         } else {
             noted.humans.remove(name);
         }
+    }
+
+    /// Returns the workspace's name of a human on Discord.
+    pub(crate) fn name_of(&self, user: u64) -> &str {
+        self.names.get(&user).unwrap_or(&self.me)
+    }
+
+    /// Returns whether an agent's bot is out of service.
+    pub(crate) fn is_lost(&self, agent: &str) -> bool {
+        self.noted().lost.contains(agent)
+    }
+
+    /// Takes an agent's bot out of service.
+    pub(crate) fn lose(&self, agent: &str) {
+        self.noted().lost.insert(agent.to_owned());
     }
 
     /// Returns whether an agent's or human's post in a room may come from Discord, and so be there already.
@@ -156,6 +185,7 @@ impl BridgeContext {
 #[derive(Debug)]
 pub struct Bridge {
     shared: Arc<BridgeContext>,
+    waiting: mpsc::UnboundedReceiver<Asked>,
     report: EventSink,
 }
 
@@ -169,10 +199,11 @@ impl Bridge {
         Box::pin(Self::connect(settings, report))
     }
 
-    async fn connect(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
+    async fn connect(mut settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
-        if broker.client().agent(OWN_NAME).await?.kind != Kind::Human {
+        let me = broker.client().agent(OWN_NAME).await?;
+        if me.kind != Kind::Human {
             let what = "the bridge needs a human's token: pass it with --token-file or token_file";
             return Err(DiscordBridgeError::Settings(what.to_owned()));
         }
@@ -181,125 +212,121 @@ impl Bridge {
         let desk = CardQueue::new(&book)
             .map_err(|error| DiscordBridgeError::Settings(format!("{}: {error}", settings.book.display())))?;
         let api = settings.api.as_deref();
-        let signed_in = Rest::start(&settings.broker, api).await;
+        let token = settings.broker_token().map_err(DiscordBridgeError::Settings)?;
+        let signed_in = Rest::start(token, api).await;
         let own = signed_in.map_err(|error| DiscordBridgeError::Discord(format!("the broker's bot: {error}")))?;
-        let mut roster = Roster::new(own.user);
-        let (mut agents, mut takers) = (BTreeMap::new(), BTreeMap::new());
-        for bot in &settings.bots {
-            no_human(&broker, &bot.agent).await?;
-            let named = |error: RestError| DiscordBridgeError::Discord(format!("the bot of {}: {error}", bot.agent));
-            match &bot.identity {
-                Identity::Ours { token } => {
-                    let rest = Rest::start(token, api).await.map_err(named)?;
-                    registered(&broker, &bot.agent).await?;
-                    known_once(&roster, rest.user, &bot.agent)?;
-                    roster.add(rest.user, &bot.agent, true);
-                    agents.insert(bot.agent.clone(), rest);
-                }
-                Identity::Theirs { user, token } => {
-                    let token = match token {
-                        Some(token) => token.clone(),
-                        None => agent_token(&broker, &bot.agent).await?,
-                    };
-                    known_once(&roster, *user, &bot.agent)?;
-                    roster.add(*user, &bot.agent, false);
-                    let taker = client(&settings, &token, &report)?;
-                    let whose = taker.client().agent(OWN_NAME).await?;
-                    if whose.name != bot.agent || whose.kind == Kind::Human {
-                        let what = format!("the lastword_token_file of {} is the token of {}", bot.agent, whose.name);
-                        return Err(DiscordBridgeError::Settings(what));
-                    }
-                    takers.insert(bot.agent.clone(), Taker::new(taker));
-                }
-            }
-        }
+        let signed = sign_in(&settings, &broker, &book, own.user, &report).await?;
         // The guest's token is renewed before the head is read: the renewal ends any other bridge on this workspace,
         // and `began` separates its `rekeyed` event from a later one.
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
-        let humans = speakers(&settings, &report)?;
+        let enrolled = enrol(&settings, &broker, &own, &book).await?;
+        for (user, reason) in &enrolled.refused {
+            settings.humans.remove(user);
+            let message = format!("the person {user} has no name in the workspace and may do nothing. {reason}");
+            report.emit(&Event::Warning { message });
+        }
+        let humans = speakers(&settings, &enrolled.tokens, &report)?;
+        let names = names_of(&humans).await?;
         let age_max = age_max(&broker).await?;
+        let agents = signed.ours;
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
-        let known = Mutex::new(Noted { humans: humans_of(&broker).await?, ..Noted::default() });
+        let lost = signed.out.keys().cloned().collect();
+        let known = Mutex::new(Noted { humans: humans_of(&broker).await?, lost, ..Noted::default() });
+        let (asked, waiting) = mpsc::unbounded_channel();
         let shared = BridgeContext {
             settings,
-            roster,
+            roster: signed.roster,
+            out: signed.out,
             book,
             outbox,
             threads,
             broker,
             humans,
+            me: me.name,
+            names,
             guest,
-            takers,
+            takers: signed.takers,
             desk,
             age_max,
             began,
             following: watch::Sender::new(Following::Not),
+            asked,
+            resumed: watch::Sender::new(1),
             shown: watch::Sender::default(),
             known,
         };
-        Ok(Self { shared: Arc::new(shared), report })
+        Ok(Self { shared: Arc::new(shared), waiting, report })
     }
 
-    /// Runs the bridge until it is dropped.
+    /// Runs the bridge until it is dropped. Returns without an error if it must be started again, because a bot that
+    /// was out of service can be signed in.
     ///
     /// # Errors
-    /// The broker or Discord refuses for good.
+    /// The broker refuses for good, or Discord refuses the broker's own bot.
     pub fn run(self) -> BoxFuture<'static, Result<(), DiscordBridgeError>> {
         Box::pin(self.serve())
     }
 
     async fn serve(self) -> Result<(), DiscordBridgeError> {
-        let Self { shared, report } = self;
+        let Self { shared, waiting, report } = self;
         let (posts, received) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
-        let mut parts: JoinSet<DiscordBridgeError> = JoinSet::new();
-        for taker in shared.takers.values() {
-            let taker = Arc::clone(taker);
-            parts.spawn(async move { taker.serve().await.into() });
+        let mut listening = behind.clone();
+        let mut parts: JoinSet<Ended> = JoinSet::new();
+        restored(&shared, &report);
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                unserved::serve(shared, waiting).await;
+                Ok(())
+            }
+        });
+        for taker in shared.takers.keys() {
+            parts.spawn(serve_taker(Arc::clone(&shared), taker.clone(), report.clone()));
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { follow(shared).await.into() }
+            async move { Err(follow(shared).await.into()) }
         });
         let mut following = shared.following.subscribe();
         let ready = async { following.wait_for(|following| *following != Following::Not).await.is_ok() };
         tokio::select! {
             _ready = ready => {}
-            Some(ended) = parts.join_next() => return Err(over(ended)),
+            Some(ended) = parts.join_next() => return over(ended),
         }
         // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
-        let queues = Arc::new(GatewayQueues { posts, interactions, missed });
+        let (strangers, others) = mpsc::channel(STRANGERS_MAX);
+        let humans = shared.settings.humans.keys().copied().collect();
+        let queues = Arc::new(GatewayQueues { posts, interactions, strangers, humans, missed });
         // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
         // Interactions don't wait.
         let mut following = shared.following.subscribe();
         parts.spawn(async move {
             let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
-            DiscordBridgeError::Discord(intake.run(received, behind).await)
+            Err(DiscordBridgeError::Discord(intake.run(received, behind).await))
         });
-        parts.spawn(keep_listening(
-            Arc::clone(&shared),
-            shared.settings.broker.clone(),
-            Role::Reader,
-            &queues,
-            &report,
-        ));
-        for bot in &shared.settings.bots {
-            if let Identity::Ours { token } = &bot.identity {
-                parts.spawn(keep_listening(Arc::clone(&shared), token.clone(), Role::Present, &queues, &report));
+        parts.spawn({
+            let (shared, queues, report) = (Arc::clone(&shared), Arc::clone(&queues), report.clone());
+            async move {
+                let token = shared.settings.broker_token().map_err(DiscordBridgeError::Settings)?;
+                Err(keep_listening(&shared, token, Role::Reader, &queues, &report).await)
             }
+        });
+        for bot in shared.settings.bots.iter().filter(|bot| !shared.takers.contains_key(&bot.agent)) {
+            parts.spawn(keep_present(Arc::clone(&shared), bot.clone(), Arc::clone(&queues), report.clone()));
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { DiscordBridgeError::Discord(interactions::serve(shared, clicked).await) }
+            async move { Err(DiscordBridgeError::Discord(interactions::serve(shared, clicked, others).await)) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { CardQueue::serve(shared).await.into() }
+            async move { Err(CardQueue::serve(shared).await.into()) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
@@ -309,40 +336,84 @@ impl Bridge {
                 std::future::pending().await
             }
         });
+        // Discord has accepted the intents only once the session is ready.
+        tokio::select! {
+            _session = listening.wait_for(|sessions| *sessions > 0) => {}
+            Some(ended) = parts.join_next() => return over(ended),
+        }
         let url = shared.broker.client().url().to_owned();
         report.emit(&Event::Ready { url, driver: "discord" });
-        parts.join_next().await.map_or(Ok(()), |ended| Err(over(ended)))
+        parts.join_next().await.map_or(Ok(()), over)
     }
 }
 
-fn over(ended: Result<DiscordBridgeError, tokio::task::JoinError>) -> DiscordBridgeError {
-    ended.unwrap_or_else(|error| DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}")))
+/// How a part of the bridge ends: with an error, or because the bridge must be started again.
+type Ended = Result<(), DiscordBridgeError>;
+
+fn over(ended: Result<Ended, tokio::task::JoinError>) -> Ended {
+    ended.unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
 }
 
 /// Runs one bot's connection to the gateway.
-fn keep_listening(
-    shared: Arc<BridgeContext>,
-    token: Secret,
+async fn keep_listening(
+    shared: &BridgeContext,
+    token: &Secret,
     role: Role,
-    queues: &Arc<GatewayQueues>,
+    queues: &GatewayQueues,
     report: &EventSink,
-) -> impl Future<Output = DiscordBridgeError> + Send + use<> {
-    let (queues, report) = (Arc::clone(queues), report.clone());
-    async move {
-        let url = shared.settings.gateway.clone();
-        DiscordBridgeError::Discord(listen(&token, url.as_deref(), role, &queues, &report).await)
-    }
+) -> DiscordBridgeError {
+    let url = shared.settings.gateway.clone();
+    DiscordBridgeError::Discord(listen(token, url.as_deref(), role, queues, report).await)
 }
 
-fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {
+/// Keeps an agent's bot connected. If Discord refuses it, the bridge goes on without it until it can be signed in.
+async fn keep_present(shared: Arc<BridgeContext>, bot: Bot, queues: Arc<GatewayQueues>, report: EventSink) -> Ended {
+    let reason = match (shared.out.get(&bot.agent), &bot.identity) {
+        (None, Identity::Ours { token: Some(token) }) => {
+            keep_listening(&shared, token, Role::Present, &queues, &report).await.to_string()
+        }
+        (known, _) => known.cloned().unwrap_or_default(),
+    };
+    returned(&shared, &bot, &reason, &report).await;
+    Ok(())
+}
+
+/// Takes a foreign bot's deliveries. If the broker refuses its token, the bridge goes on without it.
+async fn serve_taker(shared: Arc<BridgeContext>, agent: String, report: EventSink) -> Ended {
+    let found = shared.settings.bots.iter().find(|bot| bot.agent == agent);
+    let (Some(taker), Some(bot)) = (shared.takers.get(&agent), found) else { return Ok(()) };
+    let error = taker.serve().await;
+    returned(&shared, bot, &error.to_string(), &report).await;
+    Ok(())
+}
+
+pub(crate) fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {
     let events = report.clone();
     RetryingClient::new(&settings.broker_at, token.reveal(), move |change| events.emit(&change.into()))
 }
 
 /// Returns a client for each human with a token of their own.
-fn speakers(settings: &Settings, report: &EventSink) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
-    let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
+fn speakers(
+    settings: &Settings,
+    enrolled: &BTreeMap<u64, Secret>,
+    report: &EventSink,
+) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
+    let named = settings.humans.iter().filter_map(|(user, speaker)| Some((*user, speaker.token()?)));
+    let tokens = named.chain(enrolled.iter().map(|(user, token)| (*user, token)));
     tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
+}
+
+/// Returns the humans' names. One whose token is refused has none, and is refused again when it speaks.
+async fn names_of(humans: &BTreeMap<u64, RetryingClient>) -> Result<BTreeMap<u64, String>, ClientError> {
+    let mut names = BTreeMap::new();
+    for (user, human) in humans {
+        match human.client().agent(OWN_NAME).await {
+            Ok(known) => drop(names.insert(*user, known.name)),
+            Err(ClientError::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(names)
 }
 
 async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {
@@ -355,59 +426,4 @@ async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {
 async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientError> {
     let everybody = broker.client().agents().await?.items;
     Ok(everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect())
-}
-
-/// Refuses a bot that the settings name like a human: a bot must never act as one.
-async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
-    match broker.client().agent(name).await {
-        Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
-            "{name} is a human, and a bot can't be one: register an agent for the bot"
-        ))),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Refuses a Discord user that is listed for two agents.
-fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), DiscordBridgeError> {
-    match roster.get(user) {
-        Some(member) => Err(DiscordBridgeError::Settings(format!(
-            "{} and {agent} are the same bot: its user is {user}",
-            member.agent
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Checks that an agent whose bot is ours is registered: its token belongs to the program that runs it.
-async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
-    match broker.client().agent(name).await {
-        Ok(_) => Ok(()),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Err(
-            DiscordBridgeError::Settings(format!("unknown agent {name}: register it with `lastword agent add {name}`")),
-        ),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns a new token for an agent that only the bridge acts as: registers it, or renews its token.
-async fn agent_token(broker: &RetryingClient, name: &str) -> Result<Secret, ClientError> {
-    let new = NewAgent {
-        name: name.to_owned(),
-        actions: Vec::new(),
-        groups: Vec::new(),
-        kind: Kind::Agent,
-        turns_max: 0,
-        role: None,
-        key: None,
-    };
-    let registered = match broker.client().agent(name).await {
-        Ok(_) => broker.client().rekey(name).await?,
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
-            broker.client().register(&new).await?
-        }
-        Err(error) => return Err(error),
-    };
-    Ok(Secret::new(&registered.token))
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::inbound::{Act, Voice};
 use super::model::Post;
 use super::names::GUEST;
+use super::wording::for_people;
 
 /// A call to the broker, made under its post's key.
 #[derive(Clone, Debug)]
@@ -70,11 +71,6 @@ pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) ->
         return NextStep::Stop;
     }
     match call {
-        // A text that isn't accepted as a message is still a post, and counts where it was posted (R1).
-        Call::Send { voice, text } if !matches!(voice, Voice::Human(_)) => {
-            let counted = Act::Post { voice: voice.clone(), body: text.clone() };
-            NextStep::Also(vec![counted, explanation(post, voice, problem)])
-        }
         Call::Send { voice, .. } | Call::Post { voice, .. } => NextStep::Also(vec![explanation(post, voice, problem)]),
         Call::Finish { .. } => NextStep::GoOn,
     }
@@ -89,8 +85,7 @@ fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
         Voice::Agent(agent) => (agent.clone(), once()),
         Voice::Guest => ("a bot".to_owned(), once()),
     };
-    let detail = problem.detail.trim_end_matches('.');
-    Act::Hint { about, text: format!("{who}: not passed on. {detail}. {}", problem.hint) }
+    Act::Hint { about, text: format!("{who}: not passed on. {}", for_people(problem)) }
 }
 
 /// Returns whether repeating a call could repeat its effect. Posts have keys that the broker remembers whatever the
@@ -159,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_refused_message_leads_to_counts_it_first_and_is_said_once() {
+    fn why_a_message_is_refused_is_said_once() {
         let post = post(1_000, DEN, HIVE, true, TEXT);
         let call = call(&submit()).unwrap();
-        let NextStep::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
-        let [Act::Post { body, .. }, hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
-        assert!(body == TEXT && text.starts_with("hive: not passed on. "));
-        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
-        assert_eq!(&again[1], hint, "the same reason is the same hint");
+        let NextStep::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it is said") };
+        let [hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
+        assert!(text.starts_with("hive: not passed on. "));
+        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it is said") };
+        assert_eq!(&again[0], hint, "the same reason is the same hint");
         assert_eq!(
             refused(&call, &post, false, &problem(Code::TurnsSoft)),
             NextStep::Stop,

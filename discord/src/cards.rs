@@ -11,7 +11,7 @@ use lastword_proto::state::{ApprovalState, EscalationState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::{MESSAGE_CHARS_MAX, split, title};
+use super::text::{MESSAGE_CHARS_MAX, hides, split, title};
 
 /// Prefix of the ids of our buttons.
 const MARK: &str = "lw";
@@ -262,12 +262,6 @@ fn unmarked(text: &str) -> String {
 fn shown(text: &str) -> String {
     let seen = |c: char| if (c.is_control() && c != '\n') || hides(c) { ' ' } else { c };
     text.chars().map(seen).collect::<String>().replace("```", "` ` `").replace("||", "| |")
-}
-
-/// Returns whether a character is invisible or changes the text direction.
-fn hides(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns the form that a button opens; `None` if it opens none.

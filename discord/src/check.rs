@@ -5,6 +5,7 @@ mod rights;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lastword_client::wire::AgentView;
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
@@ -12,15 +13,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::rest::{Method, Rest, RestError};
-use super::settings::{Identity, Secret, Settings};
-use rights::{Needs, held, missing};
+use super::invite;
+use super::settings::{BROKER, Identity, Secret, Settings};
+use rights::{held, missing};
+pub(crate) use rights::Needs;
 
 /// Application flags: the message content intent is on, for a large and for a small application.
 const CONTENT_ON: u64 = (1 << 18) | (1 << 19);
 /// Types of channels that allow messages and threads: text and announcement.
 const KINDS: [u64; 2] = [0, 5];
-/// The name of the broker's bot in the report.
-const BROKER: &str = "broker";
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -30,7 +31,7 @@ pub struct Finding {
     pub ok: bool,
     /// The result, as a sentence part.
     pub text: String,
-    /// What to do about a failed check.
+    /// What to do about a failed check, or about one that passed with a reserve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -66,6 +67,11 @@ impl Report {
         self.findings.push(Finding { about: about.to_owned(), ok: true, text: text.into(), hint: None });
     }
 
+    /// Adds a finding that keeps the bridge from nothing.
+    fn note(&mut self, about: &str, text: String, hint: &str) {
+        self.findings.push(Finding { about: about.to_owned(), ok: true, text, hint: Some(hint.to_owned()) });
+    }
+
     fn bad(&mut self, about: &str, text: impl Into<String>, hint: &str) {
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
         self.findings.push(Finding { about: about.to_owned(), ok: false, text: text.into(), hint });
@@ -76,7 +82,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.findings.iter().map(|finding| finding.about.chars().count()).max().unwrap_or(0);
         for Finding { about, ok, text, hint } in &self.findings {
-            writeln!(f, "{} {about:width$}  {text}", if *ok { "✓" } else { "✗" })?;
+            let sign = match (ok, hint) {
+                (true, None) => "✓",
+                (true, Some(_)) => "!",
+                (false, _) => "✗",
+            };
+            writeln!(f, "{sign} {about:width$}  {text}")?;
             if let Some(hint) = hint {
                 writeln!(f, "  {:width$}  → {hint}", "")?;
             }
@@ -105,34 +116,62 @@ struct Bot {
     name: String,
     user: u64,
     needs: Needs,
+    /// The application, whose owner is the reader of the report; `None` for a foreign bot.
+    invite: Option<u64>,
+}
+
+impl Bot {
+    /// Returns what to do about a bot that isn't in the server.
+    fn inviting(&self) -> String {
+        match self.invite {
+            Some(application) => format!("invite it: {}", invite::address(application, self.needs)),
+            None => "ask the bot's owner for its own invite address, and open that".to_owned(),
+        }
+    }
+
+    /// Returns what to do about permissions that a bot lacks in a channel.
+    fn permitting(&self) -> String {
+        let here = "the channel's settings, Permissions: add the bot and allow these";
+        match self.invite {
+            Some(application) => format!("{here}; or invite it again: {}", invite::address(application, self.needs)),
+            None => here.to_owned(),
+        }
+    }
 }
 
 /// Checks everything that the settings name.
 pub async fn check(settings: &Settings) -> Report {
     let mut report = Report::default();
     lastword(settings, &mut report).await;
+    for (about, what) in &settings.unread {
+        report.bad(about, what.clone(), "write the token into a file that only its owner can read (chmod 600)");
+    }
     let api = settings.api.as_deref();
-    let broker = match Rest::start(&settings.broker, api).await {
+    let Some(token) = &settings.broker else { return report };
+    let broker = match Rest::start(token, api).await {
         Ok(rest) => rest,
         Err(error) => {
             report.bad(BROKER, error.to_string(), hint(&error));
             return report;
         }
     };
-    let mut bots = vec![Bot { name: BROKER.to_owned(), user: broker.user, needs: Needs::Broker }];
+    let invite = Some(broker.application);
+    let mut bots = vec![Bot { name: BROKER.to_owned(), user: broker.user, needs: Needs::Broker, invite }];
     intents(&broker, &mut report).await;
     for bot in &settings.bots {
         match &bot.identity {
-            Identity::Ours { token } => match Rest::start(token, api).await {
+            Identity::Ours { token: None } => {}
+            Identity::Ours { token: Some(token) } => match Rest::start(token, api).await {
                 Ok(rest) => {
                     report.good(&bot.agent, format!("the bridge posts for it, as the Discord user {}", rest.user));
-                    bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours });
+                    let invite = Some(rest.application);
+                    bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours, invite });
                 }
                 Err(error) => report.bad(&bot.agent, error.to_string(), hint(&error)),
             },
             Identity::Theirs { user, .. } => {
                 if foreign(&broker, &bot.agent, *user, &mut report).await {
-                    bots.push(Bot { name: bot.agent.clone(), user: *user, needs: Needs::Theirs });
+                    bots.push(Bot { name: bot.agent.clone(), user: *user, needs: Needs::Theirs, invite: None });
                 }
             }
         }
@@ -175,12 +214,17 @@ async fn lastword(settings: &Settings, report: &mut Report) {
     report.good(ABOUT, format!("{}, as {me}", settings.broker_at.url()));
     for bot in &settings.bots {
         match &bot.identity {
-            Identity::Ours { .. } => {
-                if let Err(error) = agent(settings, &bot.agent).await {
+            Identity::Ours { .. } => match agent(settings, &bot.agent).await {
+                Ok(known) if !known.connected && known.turns.is_empty() => {
+                    let text = format!("no runner serves it now: {} wait for it", known.queued);
+                    report.note(&bot.agent, text, &format!("lastword run --as {} -- PROGRAM", bot.agent));
+                }
+                Ok(_) => {}
+                Err(error) => {
                     let hint = format!("lastword agent add {0} > {0}.token", bot.agent);
                     report.bad(&bot.agent, error.to_string(), &hint);
                 }
-            }
+            },
             Identity::Theirs { token: Some(token), .. } => match named(settings, token).await {
                 Ok((name, _)) if name == bot.agent => {}
                 Ok((name, _)) => {
@@ -191,7 +235,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
             Identity::Theirs { token: None, .. } => {}
         }
     }
-    for (user, token) in settings.humans.iter().filter_map(|(user, token)| Some((user, token.as_ref()?))) {
+    for (user, token) in settings.humans.iter().filter_map(|(user, speaker)| Some((user, speaker.token()?))) {
         match named(settings, token).await {
             Ok((_, Kind::Human)) => {}
             Ok((name, Kind::Agent)) => {
@@ -209,9 +253,9 @@ async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), Cl
     client.agent(OWN_NAME).await.map(|me| (me.name, me.kind))
 }
 
-async fn agent(settings: &Settings, name: &str) -> Result<(), ClientError> {
+async fn agent(settings: &Settings, name: &str) -> Result<AgentView, ClientError> {
     let client = Client::new(&settings.broker_at, Some(Token::new(settings.token.reveal())?))?;
-    client.agent(name).await.map(|_| ())
+    client.agent(name).await
 }
 
 /// Checks the message content intent, without which the broker's bot gets posts without their text.
@@ -294,7 +338,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
         let path = format!("guilds/{guild}/members/{}", bot.user);
         let Ok(member) = broker.call(Method::Get, &path, None).await else {
             let what = format!("{} is not in the server of the channel", bot.name);
-            report.bad(&about, what, "invite it: see docs/discord.md for the address");
+            report.bad(&about, what, &bot.inviting());
             continue;
         };
         let rights = held(&guild, &guilds[&guild], &member, &channel);
@@ -304,11 +348,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
         }
         if !lacks.is_empty() {
             let what = format!("{} may not: {}", bot.name, lacks.join(", "));
-            report.bad(
-                &about,
-                what,
-                "the channel's settings, Permissions; or invite the bot again with its permissions",
-            );
+            report.bad(&about, what, &bot.permitting());
         }
         sight.missing.insert(bot.name.clone(), lacks);
     }
@@ -320,10 +360,10 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
 
 /// Checks whether `/lastword` can be registered.
 async fn commands(broker: &Rest, guild: &str, report: &mut Report) {
-    let path = format!("applications/{}/guilds/{guild}/commands", broker.user);
+    let path = format!("applications/{}/guilds/{guild}/commands", broker.application);
     if let Err(error) = broker.call(Method::Get, &path, None).await {
-        let hint = "invite the broker's bot again with the scope applications.commands";
-        report.bad(BROKER, format!("/lastword can't be registered. {error}"), hint);
+        let hint = format!("invite the broker's bot again: {}", invite::address(broker.application, Needs::Broker));
+        report.bad(BROKER, format!("/lastword can't be registered. {error}"), &hint);
     }
 }
 

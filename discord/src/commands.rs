@@ -8,12 +8,14 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lastword_client::wire::IncidentView;
 use lastword_client::{ClientError, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::bridge::BridgeContext;
 use super::interactions::{FOR_ONE, Interaction, failure, within};
+use super::names::{ROOM, room};
 use super::rest::{Method, RestError};
 use lastword_client::RetryingClient;
 
@@ -24,6 +26,9 @@ const REF: &str = "ref";
 const AGENT: &str = "agent";
 const WHERE: &str = "where";
 const EVERYTHING: &str = "everything";
+
+/// Discord's permission Manage Messages.
+const OFFERED_TO: u64 = 1 << 13;
 
 /// Pause before the registration is retried.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -42,6 +47,8 @@ fn definition() -> Value {
     let sub = |name: &str, description: &str, options: Vec<Value>| json!({ "type": 1, "name": name, "description": description, "options": options });
     json!({
         "type": 1, "name": NAME, "description": "Watch and control the agents that use Lastword",
+        // Whom Discord itself offers the command to; the server's settings can offer it to others.
+        "default_member_permissions": OFFERED_TO.to_string(),
         "options": [
             sub("status", "Show open work and pending decisions", vec![reference()]),
             sub("tree", "Show a conversation, each message under its cause", vec![reference()]),
@@ -71,7 +78,7 @@ pub(crate) async fn register(shared: &BridgeContext) {
         if guild.is_empty() || !told.insert(guild.clone()) {
             continue;
         }
-        let path = format!("applications/{}/guilds/{guild}/commands", rest.user);
+        let path = format!("applications/{}/guilds/{guild}/commands", rest.application);
         let commands = json!([definition()]);
         while let Err(error) = rest.call(Method::Put, &path, Some(&commands)).await {
             shared.outbox.warn(&format!("/{NAME} could not be registered. {error}"));
@@ -101,7 +108,7 @@ pub(crate) async fn run(
             "status" => words::status(broker, about.as_deref()).await,
             "tree" => words::tree(broker, about.as_deref()).await,
             "stop" => stop(broker, &target(options, about.as_deref())).await,
-            "resume" => resume(broker, &target(options, about.as_deref())).await,
+            "resume" => resume(broker, interaction, &target(options, about.as_deref())).await,
             "limits" => words::limits(broker, about.as_deref()).await,
             other => Ok(format!("Unknown command `/{NAME} {other}`.")),
         };
@@ -140,9 +147,41 @@ async fn stop(broker: &RetryingClient, target: &Target<'_>) -> Result<String, Cl
     ))
 }
 
-async fn resume(broker: &RetryingClient, target: &Target<'_>) -> Result<String, ClientError> {
-    within(broker, broker.client().resume(*target)).await?;
-    Ok(format!("▶️ Resumed {}.", name_of(target)))
+/// Resumes, and lifts what limits hold there: what it says it lifts is lifted (H6).
+async fn resume(
+    broker: &RetryingClient,
+    interaction: &Interaction,
+    target: &Target<'_>,
+) -> Result<String, ClientError> {
+    // With a key of Discord's the posts that lift rooms are not mirrored there.
+    let key = interaction.key();
+    let client = broker.client();
+    let here = room(interaction.channel);
+    let lifted = match target {
+        Target::Workspace => within(broker, client.resume_all(Some(&key))).await?,
+        Target::Conversation(_) => {
+            within(broker, client.resume(*target)).await?;
+            within(broker, client.lift_held(Some(&key), |held| held.on == here)).await?
+        }
+        Target::Agent(agent) => {
+            within(broker, client.resume(*target)).await?;
+            let own = |held: &IncidentView| held.scope == "agent" && held.on == *agent;
+            within(broker, client.lift_held(None, own)).await?
+        }
+    };
+    let mut text = format!("▶️ Resumed {}.", name_of(target));
+    if !lifted.lifted.is_empty() {
+        text.push_str(&format!(" Lifted what held {}.", lifted.lifted.iter().map(|on| shown(on)).collect::<Vec<_>>().join(", ")));
+    }
+    for held in &lifted.held {
+        text.push_str(&format!("\n- still held: {} {} ({} {} of {})", held.scope, shown(&held.on), held.code, held.current, held.limit));
+    }
+    Ok(text)
+}
+
+/// Returns the name of what was held, as people on Discord know it.
+fn shown(on: &str) -> String {
+    on.strip_prefix(ROOM).map_or_else(|| format!("**{on}**"), |channel| format!("<#{channel}>"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::inbound::{Act, Known, Thread, Voice, decide, is_inside};
 use super::model::Post;
 use super::model::tests::post;
 use super::naive;
-use super::names::{GUEST, Roster, key, room};
+use super::names::{GUEST, Roster, key, message_key, room};
 use super::outbound::Poster;
 use super::runs::Run;
 use super::settings::BotPolicy;
@@ -178,14 +178,16 @@ impl TestChannel {
         };
         let acts = decide(run, &known);
         for act in &acts {
-            self.perform(&post, act);
+            if !self.perform(&post, act) {
+                break;
+            }
         }
         acts
     }
 
-    /// Makes the bridge's calls for an act, and those that follow a refusal.
-    fn perform(&mut self, post: &Post, act: &Act) {
-        let Some(call) = call(act) else { return };
+    /// Makes the bridge's calls for an act, and those that follow a refusal; returns whether the next act follows.
+    fn perform(&mut self, post: &Post, act: &Act) -> bool {
+        let Some(call) = call(act) else { return true };
         let reply = match &call {
             Call::Post { voice, said } => {
                 let mentions = said.mentions.as_deref().unwrap_or_default();
@@ -193,13 +195,21 @@ impl TestChannel {
                 self.say(&name_of(voice), post.channel, &said.body, mentions, about, Some(post.id))
             }
             Call::Send { voice, text } => self.send(&name_of(voice), post, text),
-            Call::Finish { .. } => return,
+            Call::Finish { .. } => return true,
         };
-        let Some(Reply::Refused { refusal, .. }) = reply else { return };
-        let problem = Problem::new(&refusal);
-        if let NextStep::Also(more) = refused(&call, post, self.old, &problem) {
-            more.iter().for_each(|act| self.perform(post, act));
+        let Some(Reply::Refused { refusal, .. }) = reply else { return true };
+        match refused(&call, post, self.old, &Problem::new(&refusal)) {
+            NextStep::Also(more) => more.iter().all(|act| self.perform(post, act)),
+            NextStep::GoOn => true,
+            NextStep::Stop => false,
         }
+    }
+
+    /// An agent sends a message with its header, which nobody sees on Discord.
+    pub(crate) fn sends(&mut self, user: u64, text: &str) {
+        let name = self.roster.get(user).unwrap().agent.clone();
+        let post = self.draft(user, text);
+        self.send(&name, &post, text);
     }
 
     /// Sends the message of a text with a header.
@@ -209,7 +219,7 @@ impl TestChannel {
         draft.from = Some(header.from);
         draft.reference = Some(header.reference);
         draft.depth = Some(header.depth);
-        draft.request_id = Some(RequestId::new(&key(post.id)).unwrap());
+        draft.request_id = Some(RequestId::new(&message_key(post.id)).unwrap());
         let by = self.principal(name);
         self.give(Input::Send(by, Box::new(draft)), post.channel)
     }

@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension as _, params};
 use super::book::{BridgeStore, Kept, lost};
 use super::bridge::BridgeContext;
 use super::model::Post;
-use super::names::key;
+use super::names::{key, message_key};
 
 /// Returns the request that waits for this agent and came from the post replied to.
 pub(crate) async fn waiting(shared: &BridgeContext, agent: &str, post: &Post) -> Result<Option<String>, ClientError> {
@@ -22,7 +22,7 @@ pub(crate) async fn waiting(shared: &BridgeContext, agent: &str, post: &Post) ->
     }
     let mut requests = book.asked_by(origin).map_err(lost)?;
     // Also the request of a header, and one that a reply or a thread addressed without a mention.
-    requests.extend([key(origin), format!("{}.1", key(origin))]);
+    requests.extend([key(origin), message_key(origin), format!("{}.1", key(origin))]);
     requests.dedup();
     for request in requests {
         let Some(found) = state(shared, &request).await? else { continue };

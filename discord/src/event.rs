@@ -30,6 +30,11 @@ pub enum Event {
         /// A sentence for that operator.
         message: String,
     },
+    /// Something that a warning was about works again.
+    Restored {
+        /// A sentence for the operator.
+        message: String,
+    },
 }
 
 impl From<Connection> for Event {
@@ -48,6 +53,7 @@ impl fmt::Display for Event {
             Self::Waiting { reason } => write!(f, "waiting: {reason}"),
             Self::Connected => f.write_str("connected again"),
             Self::Warning { message } => write!(f, "warning: {message}"),
+            Self::Restored { message } => write!(f, "restored: {message}"),
         }
     }
 }

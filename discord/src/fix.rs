@@ -37,6 +37,8 @@ pub(crate) enum Fix {
     NumbersOfTheBroker,
     /// The parts of a long answer are one post.
     PartsAreOnePost,
+    /// A post with a header counts where people see it, too.
+    EnvelopesAreSeen,
     /// A post read too late sends no request.
     OldAsksNobody,
 }

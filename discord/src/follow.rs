@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_client::wire::{Event, StoredMessage};
+use lastword_client::wire::{Event, StoredMessage, parse_rfc3339};
 use lastword_client::{ClientError, Events};
 use lastword_proto::MessageType;
-use lastword_proto::fact::Kind;
+use lastword_proto::fact::{Control, Kind};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -17,6 +17,7 @@ use super::inbound::turn_place;
 use super::names::{GUEST, lineage, post_of};
 use super::outbound::{Posting, header, posting, warning, warns};
 use super::text::title;
+use super::unserved::Asked;
 use lastword_client::Backoff;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -116,8 +117,12 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
             Some(message) => accepted(shared, event, message).await,
             None => Ok(false),
         },
-        "turn_opened" | "joined" => given(shared, event).await,
+        "turn_opened" | "joined" => {
+            at_work_since(shared, event)?;
+            given(shared, event).await
+        }
         "turn_closed" => {
+            at_work_since(shared, event)?;
             if let Some(turn) = text(event, "turn") {
                 shared.book.end_turn(turn).map_err(lost)?;
                 shared.takers.values().for_each(|taker| taker.end(turn));
@@ -135,6 +140,10 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
             Ok(false)
         }
         "posted" => posted(shared, event).await,
+        "controlled" if text(event, "control") == Some(Control::Resume.word()) => {
+            shared.resumed.send_modify(|count| *count += 1);
+            Ok(false)
+        }
         "registered" => {
             if let Some(name) = &event.agent {
                 shared.note_kind(name, text(event, "kind") == Some(Kind::Human.word()));
@@ -142,6 +151,15 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
             Ok(false)
         }
         _ => Ok(false),
+    }
+}
+
+/// Notes that an agent whose bot is ours was at work.
+fn at_work_since(shared: &BridgeContext, event: &Event) -> Result<(), ClientError> {
+    let agent = event.agent.as_deref().filter(|agent| shared.outbox.agents.contains_key(*agent));
+    match agent.zip(parse_rfc3339(&event.at)) {
+        Some((agent, at)) => shared.book.see(agent, at.0).map_err(lost),
+        None => Ok(()),
     }
 }
 
@@ -166,6 +184,14 @@ async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage
     }
     let Some(thread) = place(shared, message).await? else { return Ok(false) };
     settle(shared, message).await;
+    if let Some(request) = message.request_id.as_ref().filter(|_| message.kind == MessageType::Request)
+        && shared.roster.user_of(&message.to).is_some()
+        && shared.roster.foreign(&message.to).is_none()
+    {
+        let (request, agent) = (request.clone(), message.to.clone());
+        // The receiver lives as long as the bridge runs.
+        let _watched = shared.asked.send(Asked { seq: event.seq, request, agent, thread }).is_ok();
+    }
     if from_discord.is_some() || waits {
         // The post is there already, or is sent when the message's turn opens.
         return Ok(false);
@@ -331,7 +357,7 @@ async fn posted(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErr
     if shared.take_keyed(room, from) || !shared.takes_part(channel).await {
         return Ok(false);
     }
-    let posting = Posting::in_room(from, body, &shared.roster);
+    let posting = Posting::in_room(from, body, shared.outbox.posts_as(from));
     shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
     Ok(true)
 }

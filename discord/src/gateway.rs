@@ -1,5 +1,7 @@
 //! The gateway: receives Discord's events. The library handles heartbeats, RESUME, reconnects and lost sessions.
 
+use std::collections::BTreeSet;
+
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,6 +38,10 @@ pub(crate) struct GatewayQueues {
     pub(crate) posts: Sender<Post>,
     /// Interactions, apart from posts so that they don't wait behind them.
     pub(crate) interactions: Sender<Value>,
+    /// Interactions of people who aren't listed, whose only answer is that they may not.
+    pub(crate) strangers: Sender<Value>,
+    /// The Discord users who may act as humans.
+    pub(crate) humans: BTreeSet<u64>,
     /// Incremented when posts may have been missed.
     pub(crate) missed: watch::Sender<u64>,
 }
@@ -99,6 +105,11 @@ pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &
         // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
         // looks like one of ours.
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
+        // Looked up before queueing: whoever isn't listed must not fill the queue of a human's stop. A stranger whose
+        // interaction is dropped sees that it failed.
+        Some("INTERACTION_CREATE") if !interactions::user_of(&frame.d).is_some_and(|user| queues.humans.contains(&user)) => {
+            let _served = queues.strangers.try_send(frame.d).is_ok();
+        }
         Some("INTERACTION_CREATE") => {
             if queues.interactions.try_send(frame.d).is_err() {
                 report.emit(&Event::Warning { message: "more clicks than can be served: one was dropped".to_owned() });

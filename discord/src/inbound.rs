@@ -1,7 +1,7 @@
 //! Decides what a post on Discord means: a post and the known facts become a list of acts, without I/O.
 //!
-//! Each bot's post in the bridge's channels becomes exactly one call by which the broker counts it (R1), and that is
-//! the first act. Only then do policies decide what else follows.
+//! Each bot's post in the bridge's channels becomes exactly one call by which the broker counts it where people see it
+//! (R1), and that is the first act. Only then do policies decide what else follows.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,8 @@ pub(crate) enum Voice {
 pub(crate) enum Act {
     /// A bot's post without a header: counted in its room, and readable there.
     Post { voice: Voice, body: String },
-    /// A message with its header: counted in its conversation, and judged like any other.
+    /// A message with its header: counted in its conversation, and judged like any other. A bot's is a post first,
+    /// because people see it where it was posted.
     Submit { voice: Voice, text: String },
     /// The final answer of the turn that the bot holds here.
     Finish { agent: String, turn: String, answer: String },
@@ -118,10 +119,8 @@ pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
                 late = true;
                 left.push(read(user, text));
             }
-            Act::Submit { voice, text } => {
-                late = true;
-                left.push(Act::Post { voice, body: text });
-            }
+            // Its text is in the room already.
+            Act::Submit { .. } => late = true,
             Act::Say { user, mentions, body, .. } => {
                 late |= !mentions.is_empty();
                 left.push(read(user, body));
@@ -204,11 +203,11 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
             vec![plain(), hint(post, None, text)]
         }
         Ok((header, _)) => {
-            if trusted && admitted(run, &header.to.to_string(), known) {
-                return vec![Act::Submit { voice, text }];
-            }
-            let counts = holds(Fix::CountedBeforePolicy);
-            counts.then(plain).into_iter().collect()
+            let submitted = trusted && admitted(run, &header.to.to_string(), known);
+            let apart = submitted && !holds(Fix::EnvelopesAreSeen);
+            let counts = holds(Fix::CountedBeforePolicy) && !apart;
+            let counted = counts.then(plain).into_iter();
+            counted.chain(submitted.then(|| Act::Submit { voice: voice.clone(), text: text.clone() })).collect()
         }
     }
 }
@@ -407,7 +406,7 @@ mod tests {
             turn: None,
             waiting: None,
         };
-        assert!(matches!(decide(&run, &known).as_slice(), [Act::Submit { .. }]));
+        assert!(matches!(decide(&run, &known).as_slice(), [Act::Post { .. }, Act::Submit { .. }]));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_client::wire::{NewRoom, Post as RoomPost};
+use lastword_client::wire::{NewRoom, Post as RoomPost, Problem};
+use lastword_proto::refusal::Refusal;
 use lastword_proto::wire::rfc3339;
 use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
@@ -18,8 +19,9 @@ use super::bridge::BridgeContext;
 use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
 use super::early;
 use super::inbound::{Act, Known, Voice, decide, outdated, turn_place};
+use super::kept;
 use super::model::{Post, first_id, moment};
-use super::names::{GUEST, hint_name, key, lineage, room, short};
+use super::names::{GUEST, hint_name, key, lineage, message_key, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
@@ -49,6 +51,8 @@ impl Intake {
 
     /// Processes posts until the broker refuses for good, or the bridge's file can't be written; returns why.
     pub(crate) async fn run(mut self, mut posts: mpsc::Receiver<Post>, mut missed: watch::Receiver<u64>) -> String {
+        let mut resumed = self.shared.resumed.subscribe();
+        resumed.mark_changed();
         loop {
             let due = self.tails.values().map(|(_, until)| *until).min();
             let done = tokio::select! {
@@ -62,6 +66,8 @@ impl Intake {
                     Some(post) => self.route(post).await,
                     None => return "the gateway ended".to_owned(),
                 },
+                // Behind the posts: one that lifts a hold is passed on before what it held.
+                Ok(()) = resumed.changed() => self.pass_on_kept().await,
                 () = reached(due) => self.flush_due(due).await,
             };
             // One notification for all of them, so wait until the queue is empty.
@@ -191,26 +197,50 @@ impl Intake {
             Some((acts, head)) => (if self.is_old(first) { outdated(acts) } else { acts }, Some(head)),
             None => (self.decided(run, first).await?, None),
         };
-        let mut acts = VecDeque::from(acts);
+        let acts = VecDeque::from(acts);
         // Stored before the first act, so that a retry after a restart does the same, whatever has changed meanwhile.
         if tried.is_none() && !acts.is_empty() {
             self.note(first, &acts).await?;
         }
+        self.carry_out(first, acts, tried).await?;
+        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+    }
+
+    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    async fn carry_out(&self, post: &Post, mut acts: VecDeque<Act>, tried: Option<u64>) -> Result<(), ClientError> {
         while let Some(act) = acts.pop_front() {
-            match self.perform(first, &act, tried).await? {
+            match self.perform(post, &act, tried).await? {
                 NextStep::GoOn => {}
                 NextStep::Stop => break,
                 NextStep::Also(more) => {
                     more.into_iter().rev().for_each(|act| acts.push_front(act));
                     // A refused act counts once and isn't retried.
-                    self.note(first, &acts).await?;
+                    self.note(post, &acts).await?;
                 }
             }
         }
-        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+        Ok(())
     }
 
-    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    /// Passes on what humans posted during a pause or stop, as far as it is over.
+    async fn pass_on_kept(&self) -> Result<(), ClientError> {
+        let BridgeContext { book, outbox, .. } = &*self.shared;
+        for kept in book.kept().map_err(lost)? {
+            match outbox.persist(|| outbox.broker.read_post(kept.channel, kept.post)).await {
+                Ok(post) => {
+                    let acts = vec![kept.act.clone()];
+                    let acts = if self.is_old(&post) { outdated(acts) } else { acts };
+                    // Once more with the same key: nothing is passed on twice.
+                    self.carry_out(&post, acts.into(), None).await?;
+                }
+                // Deleted, so its author wants it no longer.
+                Err(error) => outbox.warn(&format!("a kept post of {} is dropped. {error}", kept.channel)),
+            }
+            book.unkeep(&kept).map_err(lost)?;
+        }
+        Ok(())
+    }
+
     /// done.
     async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
         let broker = &self.shared.broker;
@@ -352,6 +382,11 @@ impl Intake {
             (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
         };
         let problem = sent.as_ref().err().and_then(ClientError::problem);
+        if let Some(problem) = problem
+            && let Some(hint) = kept::keep(&self.shared.book, post, act, problem)?
+        {
+            return Ok(NextStep::Also(vec![hint]));
+        }
         Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
     }
 
@@ -419,12 +454,21 @@ impl Intake {
             Ok(room) => room,
             Err(error) => return refused_or_fatal(Err(error)),
         };
-        let (broker, key) = (self.broker(voice), key(post.id));
-        let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
-        refused_or_fatal(sent)
+        let key = key(post.id);
+        loop {
+            let broker = self.broker(voice);
+            let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
+            // What a bot without a token posts counts as a guest's.
+            if !self.signed_out(voice, &sent) {
+                return if self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) };
+            }
+        }
     }
 
     async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
+        if let Some(problem) = self.claimed(voice, text) {
+            return Ok(Err(ClientError::Refused(Box::new(problem))));
+        }
         let book = &self.shared.book;
         let reference = header::parse(text).ok().map(|(header, _)| header.reference.to_string());
         let mut fresh = None;
@@ -437,13 +481,42 @@ impl Intake {
             fresh = Some(reference);
         }
         let broker = self.broker(voice);
-        let key = key(post.id);
+        let key = if matches!(voice, Voice::Human(_)) { key(post.id) } else { message_key(post.id) };
         let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
             let root = lineage(reference).last().unwrap_or(reference);
             book.unplace(root, post.id).map_err(lost)?;
         }
-        refused_or_fatal(sent)
+        // The text of a bot without a token isn't a message, and counts as a guest's post.
+        if self.signed_out(voice, &sent) || self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) }
+    }
+
+    /// Returns the refusal of a human's text that claims another sender or depth: it is never rewritten (E3). A human's
+    /// message adds no depth, so 0 is due.
+    fn claimed(&self, voice: &Voice, text: &str) -> Option<Problem> {
+        let Voice::Human(user) = voice else { return None };
+        let (header, _) = header::parse(text).ok()?;
+        let claim = header.from.as_str();
+        if claim != self.shared.name_of(*user) {
+            return Some(Problem::new(&Refusal::new(Code::FromMismatch).about(claim)));
+        }
+        let depth = u64::from(header.depth);
+        (depth != 0).then(|| Problem::new(&Refusal::new(Code::DepthMismatch).numbers(0, depth)))
+    }
+
+    /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.
+    fn signed_out(&self, voice: &Voice, sent: &Result<(), ClientError>) -> bool {
+        let refused = sent.as_ref().err().and_then(ClientError::problem);
+        let Some(_) = refused.filter(|problem| problem.code == Code::Unauthenticated) else { return false };
+        let Voice::Agent(agent) = voice else { return false };
+        let until_now = !self.shared.is_lost(agent);
+        self.shared.lose(agent);
+        until_now
+    }
+
+    /// Returns whether a human has a token of their own, whose end isn't the bridge's.
+    fn speaks_alone(&self, voice: &Voice) -> bool {
+        matches!(voice, Voice::Human(user) if self.shared.humans.contains_key(user))
     }
 
     /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
@@ -469,6 +542,7 @@ impl Intake {
 
     fn broker(&self, voice: &Voice) -> &RetryingClient {
         match voice {
+            Voice::Agent(agent) if self.shared.is_lost(agent) => &self.shared.guest,
             Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
             Voice::Guest => &self.shared.guest,
             Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),

@@ -15,15 +15,20 @@ use tokio::task::JoinSet;
 use super::bridge::BridgeContext;
 use super::cards::{Button, WORDS, form};
 use super::commands;
+use super::names::key;
 use super::outbound::header;
 use super::rest::{Method, RestError};
 use super::text::{MESSAGE_CHARS_MAX, split};
+use super::wording::for_people;
 use lastword_client::RetryingClient;
 
 /// Longest call to the broker, during which the user sees only Discord's waiting sign.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Most messages of one reply.
 const ANSWER_PARTS_MAX: usize = 4;
+
+/// Most tasks during which a stranger's interaction is begun.
+const STRANGERS_TASKS_MAX: usize = 8;
 
 /// Types of an interaction's response.
 const MESSAGE: u8 = 4;
@@ -71,7 +76,7 @@ impl Interaction {
     fn read(value: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let id = |value: &Value| value.as_str()?.parse().ok();
-        let user = id(&value["member"]["user"]["id"]).or_else(|| id(&value["user"]["id"]))?;
+        let user = user_of(value)?;
         Some(Self {
             id: text(&value["id"])?,
             token: text(&value["token"])?,
@@ -117,11 +122,22 @@ pub(crate) fn is_harmless(value: &Value) -> bool {
     value["type"] == 3 && matches!(button, Some(Button::Envelope { .. }))
 }
 
-/// Serves each interaction in its own task. Returns when the gateway ends.
-pub(crate) async fn serve(shared: Arc<BridgeContext>, mut told: Receiver<Value>) -> String {
+/// Returns the Discord user of an interaction.
+pub(crate) fn user_of(value: &Value) -> Option<u64> {
+    let id = |value: &Value| value.as_str()?.parse().ok();
+    id(&value["member"]["user"]["id"]).or_else(|| id(&value["user"]["id"]))
+}
+
+/// Serves each interaction in its own task; the listed humans' go first. Returns when the gateway ends.
+pub(crate) async fn serve(
+    shared: Arc<BridgeContext>,
+    mut told: Receiver<Value>,
+    mut strangers: Receiver<Value>,
+) -> String {
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
+            biased;
             value = told.recv() => {
                 let Some(value) = value else { return "the gateway ended".to_owned() };
                 if let Some(interaction) = Interaction::read(&value) {
@@ -130,6 +146,13 @@ pub(crate) async fn serve(shared: Arc<BridgeContext>, mut told: Receiver<Value>)
                 }
             }
             Some(_done) = tasks.join_next() => {}
+            // Few at a time: their refusals must not use up the tasks or the rate limits of the humans' commands.
+            Some(value) = strangers.recv(), if tasks.len() < STRANGERS_TASKS_MAX => {
+                if let Some(interaction) = Interaction::read(&value) {
+                    let shared = Arc::clone(&shared);
+                    tasks.spawn(async move { one(&shared, &interaction).await });
+                }
+            }
         }
     }
 }
@@ -164,6 +187,11 @@ impl Interaction {
         let body = json!({ "type": kind, "data": data });
         let path = format!("interactions/{}/{}/callback", self.id, self.token);
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
+    }
+
+    /// Returns the idempotency key of the calls to the broker.
+    pub(crate) fn key(&self) -> String {
+        self.id.parse().map_or_else(|_| self.id.clone(), key)
     }
 
     /// Replies at once.
@@ -224,7 +252,7 @@ pub(crate) async fn within<T>(
 /// Words an error for the user who clicked.
 pub(crate) fn failure(error: &ClientError) -> String {
     match error.problem() {
-        Some(problem) => format!("{} {}", problem.detail, problem.hint),
+        Some(problem) => for_people(problem),
         None => format!("Lastword is unreachable: {error}"),
     }
 }

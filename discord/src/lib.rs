@@ -6,6 +6,7 @@
 
 mod backfill;
 mod book;
+mod bots;
 mod bridge;
 mod calls;
 mod cards;
@@ -22,12 +23,15 @@ mod gateway;
 mod inbound;
 mod intake;
 mod interactions;
+mod invite;
+mod kept;
 mod model;
 #[cfg(test)]
 mod naive;
 mod names;
 mod outbound;
 mod outbox;
+mod people;
 #[cfg(test)]
 mod ping_pong;
 #[cfg(feature = "properties")]
@@ -39,8 +43,10 @@ mod text;
 mod threads;
 #[cfg(test)]
 mod trail;
+mod unserved;
+mod wording;
 
 pub use crate::bridge::{Bridge, DiscordBridgeError};
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::event::{Event, EventSink};
-pub use crate::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};
+pub use crate::settings::{BROKER, Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings, Speaker};

@@ -8,6 +8,8 @@ use super::model::Post;
 pub(crate) const GUEST: &str = "discord-guest";
 /// Prefix of the keys of calls that come from a post.
 const KEY: &str = "discord:";
+/// Prefix of the rooms in which posts count.
+pub(crate) const ROOM: &str = KEY;
 /// Prefix of the REF of a conversation that began with a post.
 const REF: &str = "D-";
 /// Digits of ids in a REF: Crockford's base 32.
@@ -102,12 +104,17 @@ impl Roster {
 
 /// Returns the room in which posts of a channel or thread count.
 pub(crate) fn room(channel: u64) -> String {
-    format!("{KEY}{channel}")
+    format!("{ROOM}{channel}")
 }
 
 /// Returns the idempotency key of a post's calls.
 pub(crate) fn key(post: u64) -> String {
     format!("{KEY}{post}")
+}
+
+/// Returns the idempotency key of a message with a header: its post counts under [`key`], too.
+pub(crate) fn message_key(post: u64) -> String {
+    format!("{}.0", key(post))
 }
 
 /// Returns the post that a request came from, by the request's id.

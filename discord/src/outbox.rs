@@ -30,12 +30,17 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Returns a poster's bot; the broker's if the agent has none of ours.
+    /// Returns a poster's bot; the broker's if the agent has none of ours in service.
     pub(crate) fn rest(&self, poster: &Poster) -> &Rest {
         match poster {
             Poster::Broker => &self.broker,
-            Poster::Agent(agent) => self.agents.get(agent).unwrap_or(&self.broker),
+            Poster::Agent(agent) => self.agents.get(agent).filter(|rest| rest.is_known()).unwrap_or(&self.broker),
         }
+    }
+
+    /// Returns whether an agent has a bot of ours in service.
+    pub(crate) fn posts_as(&self, agent: &str) -> bool {
+        self.agents.get(agent).is_some_and(Rest::is_known)
     }
 
     /// Posts all parts, each once; returns the id of the first. `name` is unique to this post. `None` if Discord
@@ -58,12 +63,14 @@ impl Outbox {
     }
 
     async fn send_part(&self, nonce: &str, channel: u64, poster: &Poster, text: &str, body: &Value) -> Option<u64> {
-        let rest = self.rest(poster);
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
+            let rest = self.rest(poster);
             // Retried here, so that later posts of the caller keep their order.
             match self.try_part(rest, nonce, channel, text, body).await {
                 Ok(id) => return Some(id),
+                // The bot's token was revoked: the broker's bot posts instead.
+                Err(_) if !rest.is_known() && !std::ptr::eq(rest, &raw const self.broker) => {}
                 Err(error) if error.may_pass() => {
                     self.report.emit(&Event::Waiting { reason: error.to_string() });
                     sleep(backoff.grow()).await;

@@ -23,6 +23,8 @@ pub(crate) struct Rest {
     bot_client: BotClient,
     /// The bot's Discord user.
     pub(crate) user: u64,
+    /// The bot's application, whose id differs from the user's for old bots.
+    pub(crate) application: u64,
 }
 
 impl fmt::Debug for Rest {
@@ -70,9 +72,10 @@ impl fmt::Display for RestError {
 impl Rest {
     /// Connects as the bot with this token and reads its user id.
     pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
-        let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0 };
+        let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0, application: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
-        rest.user = me["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
+        rest.user = id_of(&me)?;
+        rest.application = id_of(&rest.call(Method::Get, "oauth2/applications/@me", None).await?)?;
         Ok(rest)
     }
 
@@ -80,6 +83,11 @@ impl Rest {
     /// pause that Discord demands.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
         self.bot_client.call(method, path, body).await
+    }
+
+    /// Returns whether Discord knows the bot's token, as far as its answers say.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bot_client.is_known()
     }
 
     /// Returns Discord's time in Unix milliseconds; `None` before the first response.
@@ -100,6 +108,11 @@ impl Rest {
         let mut posts: Vec<Post> = posts.into_iter().filter_map(|post| serde_json::from_value(post).ok()).collect();
         posts.sort_by_key(|post| post.id);
         Ok(posts)
+    }
+
+    /// Reads a post.
+    pub(crate) async fn read_post(&self, channel: u64, post: u64) -> Result<Post, RestError> {
+        read(self.call(Method::Get, &format!("channels/{channel}/messages/{post}"), None).await?)
     }
 
     /// Lists the open threads of a guild.

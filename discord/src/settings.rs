@@ -5,7 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lastword_client::Endpoint;
+use lastword_proto::fact::Role;
 use serde::Deserialize;
+
+/// The name of the broker's bot in reports.
+pub const BROKER: &str = "broker";
 
 /// A token; its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,12 +35,12 @@ impl fmt::Debug for Secret {
 }
 
 /// The program that posts as a bot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The bridge posts as the bot; its agent is connected to Lastword.
     Ours {
-        /// The bot's Discord token.
-        token: Secret,
+        /// The bot's Discord token; `None` if it can't be read.
+        token: Option<Secret>,
     },
     /// A foreign bot: it runs on Discord alone and posts for its agent; the bridge takes the agent's deliveries.
     Theirs {
@@ -47,8 +51,30 @@ pub enum Identity {
     },
 }
 
+/// In whose name a person of Discord acts in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// In the name of the bridge's human.
+    Bridge,
+    /// In the name of the human with this token.
+    Own(Secret),
+    /// In a name of their own, which the bridge makes at the first start; with this role, or as a viewer whom an owner
+    /// may give another one.
+    Enrolled(Option<Role>),
+}
+
+impl Speaker {
+    /// Returns the token that the settings name.
+    pub(crate) const fn token(&self) -> Option<&Secret> {
+        match self {
+            Self::Own(token) => Some(token),
+            Self::Bridge | Self::Enrolled(_) => None,
+        }
+    }
+}
+
 /// A bot of an agent of the workspace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bot {
     /// The agent's name.
     pub agent: String,
@@ -81,7 +107,7 @@ pub enum HeaderStyle {
 }
 
 /// The settings of a bridge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The broker's address, and how its certificate is verified.
     pub broker_at: Endpoint,
@@ -95,23 +121,36 @@ pub struct Settings {
     pub channels: BTreeSet<u64>,
     /// The channel in which conversations that began outside of Discord get a thread; `None` doesn't show them.
     pub home: Option<u64>,
-    /// The Discord token of the broker's bot, which reads, warns and hints.
-    pub broker: Secret,
+    /// The Discord token of the broker's bot, which reads, warns and hints; `None` if it can't be read.
+    pub broker: Option<Secret>,
     /// The agents' bots; at least one, and at most one per agent.
     pub bots: Vec<Bot>,
     /// Which envelopes of foreign bots are submitted.
     pub policy: BotPolicy,
     /// If not empty, only envelopes of these bots' Discord users are submitted.
     pub trusted: BTreeSet<u64>,
-    /// The Discord users who may act as humans, each with a Lastword token; `None` uses the bridge's.
-    pub humans: BTreeMap<u64, Option<Secret>>,
+    /// The Discord users who may act as humans, and in whose name.
+    pub humans: BTreeMap<u64, Speaker>,
     /// How headers are shown.
     pub header: HeaderStyle,
     /// The path of the bridge's own file.
     pub book: PathBuf,
+    /// The tokens that can't be read: the agent or Discord user, and why. Those bots and humans are out of service.
+    pub unread: Vec<(String, String)>,
 }
 
 impl Settings {
+    /// Returns the token of the broker's bot, or why there is none.
+    pub(crate) fn broker_token(&self) -> Result<&Secret, String> {
+        self.broker.as_ref().ok_or_else(|| format!("the broker's bot: {}", self.unreadable(BROKER)))
+    }
+
+    /// Returns why a bot's token can't be read.
+    pub(crate) fn unreadable(&self, about: &str) -> String {
+        let found = self.unread.iter().find(|(whose, _)| whose == about);
+        found.map_or_else(|| "its token can't be read".to_owned(), |(_, what)| what.clone())
+    }
+
     /// Checks the settings for contradictions, without any call.
     ///
     /// # Errors
@@ -158,13 +197,14 @@ pub(crate) mod tests {
             gateway: None,
             channels: [1].into(),
             home: None,
-            broker: Secret::new("canary"),
-            bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Secret::new("canary") } }],
+            broker: Some(Secret::new("canary")),
+            bots: vec![Bot { agent: "kilo".into(), identity: Identity::Ours { token: Some(Secret::new("canary")) } }],
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
-            humans: [(7, Some(Secret::new("canary")))].into(),
+            humans: [(7, Speaker::Own(Secret::new("canary")))].into(),
             header: HeaderStyle::Text,
             book: "discord.sqlite".into(),
+            unread: Vec::new(),
         }
     }
 

@@ -53,7 +53,7 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
         for _ in 0..105 {
             // Slow enough for the windows of a pair (G1) and of refusals (G2), in which refused messages don't count.
             den.now_ms += 6_000;
-            den.hear_as(HIVE, THREAD, ENVELOPE, false);
+            den.sends(HIVE, ENVELOPE);
         }
         let stopped = |den: &TestChannel| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
         assert!(stopped(&den) && den.turns_on("X-1") > 100, "it was never locked: {}", den.turns_on("X-1"));
@@ -85,6 +85,21 @@ fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
             den.posts(STRANGER, &format!("pong {n}"));
         }
         den.turns() == 20 && den.warned.len() == 1
+    });
+}
+
+#[test]
+fn posts_with_and_without_a_header_count_together_where_people_see_them() {
+    needs(Fix::EnvelopesAreSeen, || {
+        let mut den = TestChannel::new();
+        for n in 0..15 {
+            // Slow enough for the windows of a pair and of a sender (G1).
+            den.now_ms += 10_000;
+            den.posts(HIVE, &format!("plain {n}"));
+            den.posts(HIVE, ENVELOPE);
+        }
+        let passed_on = den.facts.iter().filter(|fact| matches!(fact, Fact::Accepted { .. })).count();
+        den.turns() == 30 && den.warned.len() == 1 && passed_on < 10
     });
 }
 

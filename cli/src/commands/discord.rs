@@ -33,11 +33,61 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         return Err(Failure::usage("the configuration has no [discord]")
             .hint(format!("add it to {CONFIG_FILE}; see docs/discord.md")));
     };
-    let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
-    let settings = crate::discord::settings(table, base, &cx.settings.data, cx.access(Authority::Act)?)?;
+    let access = cx.access(Authority::Act)?;
+    let settings = read(table, access.clone(), cx)?;
     match args.command {
         Some(Command::Check) => check(&settings, cx).await,
-        None => serve(settings, cx).await,
+        None => serve(settings, access, cx).await,
+    }
+}
+
+/// How often the configuration and its token files are read for changes.
+#[cfg(feature = "discord")]
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+#[cfg(feature = "discord")]
+fn read(
+    table: &toml::Table,
+    access: (lastword_client::Endpoint, String),
+    cx: &Context,
+) -> Result<lastword_discord::Settings, Failure> {
+    let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
+    crate::discord::settings(table, base, &cx.settings.data, access)
+}
+
+/// Reads the settings from the configuration file once more; `None` without a file or its table.
+#[cfg(feature = "discord")]
+fn reread(
+    access: (lastword_client::Endpoint, String),
+    cx: &Context,
+) -> Option<Result<lastword_discord::Settings, Failure>> {
+    let text = std::fs::read_to_string(cx.settings.file.as_deref()?).ok()?;
+    let file: toml::Table = match text.parse() {
+        Ok(file) => file,
+        Err(error) => return Some(Err(Failure::usage(error.to_string()))),
+    };
+    Some(read(file.get("discord")?.as_table()?, access, cx))
+}
+
+/// Waits for other settings that can be used. Those that can't are reported once, and change nothing.
+#[cfg(feature = "discord")]
+async fn changed(
+    now: &lastword_discord::Settings,
+    access: &(lastword_client::Endpoint, String),
+    cx: &Context,
+) -> lastword_discord::Settings {
+    let mut told = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match reread(access.clone(), cx) {
+            Some(Ok(settings)) if settings != *now => return settings,
+            Some(Err(failure)) if told.as_ref() != Some(&failure.message) => {
+                let message = format!("the changed configuration is not used. {}", failure.message);
+                crate::team::print(cx.out, None, &lastword_discord::Event::Warning { message });
+                told = Some(failure.message);
+            }
+            Some(Ok(_) | Err(_)) | None => {}
+        }
     }
 }
 
@@ -50,24 +100,37 @@ async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<()
     if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge isn't ready").hint("see ✗ above")) }
 }
 
-/// Runs the bridge until a signal ends it.
+/// Runs the bridge until a signal ends it; other settings start it anew.
 #[cfg(feature = "discord")]
-async fn serve(settings: lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
-    use lastword_discord::{Bridge, EventSink};
+async fn serve(
+    mut settings: lastword_discord::Settings,
+    access: (lastword_client::Endpoint, String),
+    cx: &Context,
+) -> Result<(), Failure> {
+    use lastword_discord::{Bridge, Event, EventSink};
     use tokio::signal::unix::{SignalKind, signal};
 
     super::serve::log_to_stderr(&cx.out);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let out = cx.out;
-    let running = async {
-        let bridge = Bridge::start(settings, EventSink::new(move |event| crate::team::print(out, None, event))).await?;
-        bridge.run().await
-    };
-    tokio::select! {
-        ended = running => ended.map_err(crate::discord::failure),
-        // Work in progress is stored: the next start continues it.
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+    loop {
+        let running = async {
+            let sink = EventSink::new(move |event| crate::team::print(out, None, event));
+            Bridge::start(settings.clone(), sink).await?.run().await
+        };
+        let other = tokio::select! {
+            // It ends without an error to be started again.
+            ended = running => ended.map(|()| None).map_err(crate::discord::failure)?,
+            other = changed(&settings, &access, cx) => Some(other),
+            // Work in progress is stored: the next start continues it.
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
+        if let Some(other) = other {
+            settings = other;
+            let message = "the configuration has changed: the bridge starts anew with it".to_owned();
+            crate::team::print(out, None, &Event::Restored { message });
+        }
     }
 }

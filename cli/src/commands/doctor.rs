@@ -19,7 +19,7 @@ use super::{Context, bound, channels, cluster, versions};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line};
-use crate::session::{FILE_OPERATOR, confirmed};
+use crate::session::{Authority, FILE_OPERATOR, confirmed};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -78,6 +78,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     checks.extend(notify(cx));
     checks.extend(server(cx).await);
+    checks.extend(discord(cx).await);
     for program in Program::ALL {
         checks.push(client(program, cx).await);
         checks.extend(side_channels(program));
@@ -221,6 +222,25 @@ fn lock(dir: &Path) -> Check {
         Err(OpenError::Locked { holder, .. }) => check("lock", Grade::Ok, format!("held by process {holder}")),
         Err(error) => check("lock", Grade::Failed, error.to_string()),
     }
+}
+
+/// Names the agents of Discord's bots that no runner serves, as far as the workspace may be read.
+async fn discord(cx: &Context) -> Vec<Check> {
+    let bots = cx.settings.discord.as_ref().and_then(|table| table.get("bot")).and_then(toml::Value::as_array);
+    let ours = |bot: &&toml::Value| bot.get("token_file").or(bot.get("token_env")).is_some();
+    let agents: Vec<&str> = bots.into_iter().flatten().filter(ours).filter_map(|bot| bot.get("agent")?.as_str()).collect();
+    let Ok(client) = cx.client(Authority::Read) else { return Vec::new() };
+    let mut checks = Vec::new();
+    for name in agents {
+        let Ok(agent) = client.agent(name).await else { continue };
+        checks.push(if agent.connected || !agent.turns.is_empty() {
+            check("discord", Grade::Ok, format!("a runner serves {name}"))
+        } else {
+            let finding = format!("no runner serves {name}, and {} wait for it: `lastword run --as {name}`", agent.queued);
+            check("discord", Grade::Warning, finding)
+        });
+    }
+    checks
 }
 
 /// Checks whether a server answers, and then its clock.

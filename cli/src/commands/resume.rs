@@ -11,6 +11,9 @@ use crate::session::confirmed;
 /// The post that lifts a room's latch.
 const POST: &str = "resume";
 
+/// Prefix of the rooms of Discord's channels.
+const DISCORD: &str = "discord:";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,10 +32,35 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if !confirmed(&format!("Resume {} and everything held in it?", escape_line(name)), args.yes)? {
         return Err(Failure::refused("not resumed"));
     }
-    if let Some(room) = &args.room {
+    let room = match (&args.room, args.target.reference()) {
+        (Some(room), _) => Some(room.as_str()),
+        // A channel of Discord is known by its room's name.
+        (None, Some(name)) if name.starts_with(DISCORD) => Some(name),
+        (None, _) => None,
+    };
+    if let Some(room) = room {
         let posted = client.post_to_room(room, POST).await?;
         return cx.out.show(&posted, |_, _| format!("posted in {room}, which resumes it"));
     }
+    if args.target.is_workspace() {
+        let lifted = client.resume_all(None).await?;
+        let held: Vec<String> = lifted.held.iter().map(|held| format!("{} {}", held.scope, held.on)).collect();
+        let value = serde_json::json!({ "lifted": lifted.lifted, "held": held });
+        return cx.out.show(&value, |_, _| told(&lifted.lifted, &held));
+    }
     apply(&client, &args.target, cx, "resumed", async |client: &Client, target: Target<'_>| client.resume(target).await)
         .await
+}
+
+/// Words what a resume of the workspace lifted, and what it didn't.
+fn told(lifted: &[String], held: &[String]) -> String {
+    let list = |names: &[String]| escape_line(&names.join(", "));
+    let mut text = "resumed the workspace".to_owned();
+    if !lifted.is_empty() {
+        text.push_str(&format!(", and lifted what held {}", list(lifted)));
+    }
+    if !held.is_empty() {
+        text.push_str(&format!("\nstill held: {}; `lastword incidents` says by what", list(held)));
+    }
+    text
 }

@@ -22,6 +22,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Returns the REF of a conversation, if it is the target.
+    pub(super) fn reference(&self) -> Option<&str> {
+        self.reference.as_deref()
+    }
+
+    pub(super) const fn is_workspace(&self) -> bool {
+        self.workspace
+    }
+
     /// Returns the target's name, for a person.
     pub(super) fn name(&self) -> &str {
         self.reference.as_deref().or(self.agent.as_deref()).unwrap_or("the workspace")

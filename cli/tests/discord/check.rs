@@ -25,6 +25,8 @@ fn where_nothing_is_missing_it_says_who_sees_whom() {
         "✓ kilo      the bridge posts for it, as the Discord user ",
         "✓ hive      it posts itself, as hive",
         "✓ ann       may speak as a human",
+        "! kilo      no runner serves it now: 0 wait for it",
+        "→ lastword run --as kilo -- PROGRAM",
         "✓ #den      all bots have the permissions they need",
         "#den: broker, kilo, lima, hive see each other's messages",
         "All checks passed: run `lastword discord`.",
@@ -97,4 +99,41 @@ fn a_lastword_side_that_is_not_ready_is_named() {
     let url = ["--url", "http://127.0.0.1:9"];
     let away = town.check(&url);
     assert!(away.stdout.contains("✗ lastword  no answer from http://127.0.0.1:9"), "{}", away.stdout);
+}
+
+#[test]
+fn a_file_that_can_not_be_read_stops_no_other_check_and_each_invitation_can_be_opened() {
+    let town = TestGuild::quiet("");
+    std::fs::remove_file(town.server.path().join("discord-lima.token")).unwrap();
+    town.world.deny(town.broker, town.channel, may::CREATE_THREADS);
+    town.world.deny(town.hive, town.channel, may::SEND_IN_THREADS);
+    let checked = town.check(&[]);
+    let application = town.world.with(|discord| discord.bots[&town.broker].application);
+    for line in [
+        "✗ lima".to_owned(),
+        "discord-lima.token".to_owned(),
+        "✓ kilo      the bridge posts for it".to_owned(),
+        format!("https://discord.com/oauth2/authorize?client_id={application}&scope=bot+applications.commands&permissions="),
+        "add the bot and allow these\n".to_owned(),
+    ] {
+        assert!(checked.stdout.contains(&line), "{line} is not in\n{}", checked.stdout);
+    }
+    assert!(!checked.stdout.contains(&format!("client_id={}", town.hive)), "{}", checked.stdout);
+    std::fs::remove_file(town.server.path().join("discord-broker.token")).unwrap();
+    let checked = town.check(&[]);
+    assert!(checked.stdout.contains("✗ broker") && checked.stdout.contains(", as operator"), "{}", checked.stdout);
+}
+
+#[test]
+fn doctor_names_an_agent_of_a_bot_that_no_runner_serves() {
+    let town = TestGuild::quiet("");
+    let doctor = || town.server.operator(&["--json", "doctor"]).json();
+    let found = doctor();
+    let of_discord = |found: &Value| {
+        let all = found.as_array().unwrap().iter().filter(|check| check["what"] == "discord");
+        all.map(|check| check["finding"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(of_discord(&found)[0].starts_with("no runner serves kilo, and 0 wait for it"), "{found}");
+    let _kilo = town.runs("kilo", &["cat"]);
+    crate::running::wait_for("kilo", || of_discord(&doctor())[0] == "a runner serves kilo");
 }

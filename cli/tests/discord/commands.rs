@@ -117,3 +117,78 @@ fn what_lets_one_answer_a_command_is_in_no_log() {
     let told: Vec<&str> = said.lines().filter(|line| line.contains("interaction-")).collect();
     assert!(told.is_empty(), "{told:#?}");
 }
+
+#[test]
+fn a_resume_of_everything_lifts_what_a_limit_holds_in_a_channel() {
+    // Each post is judged, and so counted.
+    let mut town = TestGuild::limited("refused_writes_max = 1000\n", "");
+    town.bridge();
+    for n in 0..101 {
+        town.world.posts(town.hive, town.channel, &format!("message {n}"));
+    }
+    town.until("warned", |event| event["data"]["crossing"] == "hard");
+    let resumed = town.gives(town.ann, town.other, "resume", &[]);
+    let lifted = format!("Lifted what held <#{}>", town.channel);
+    assert!(resumed.content.contains(&lifted) && !resumed.content.contains("still held"), "{}", resumed.content);
+    town.world.posts(town.hive, town.channel, "at last");
+    town.until("posted", |event| event["data"]["body"] == "at last");
+    let said = town.world.spoken().into_iter().filter(|line| line.ends_with(": resume"));
+    assert_eq!(said.count(), 0, "what lifts it is no message on Discord");
+}
+
+#[test]
+fn the_terminal_resumes_a_channel_by_the_name_of_its_room() {
+    // Each post is judged, and so counted.
+    let mut town = TestGuild::limited("refused_writes_max = 1000\n", "");
+    town.bridge();
+    for n in 0..101 {
+        town.world.posts(town.hive, town.channel, &format!("message {n}"));
+    }
+    town.until("warned", |event| event["data"]["crossing"] == "hard");
+    let room = format!("discord:{}", town.channel);
+    let resumed = town.server.operator(&["resume", &room, "--yes"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    town.world.posts(town.hive, town.channel, "at last");
+    town.until("posted", |event| event["data"]["body"] == "at last");
+}
+
+#[test]
+fn what_a_human_asks_during_a_stop_is_kept_and_passed_on_after_the_resume() {
+    let mut town = TestGuild::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.gives(town.ann, town.channel, "stop", &[]);
+    let kept = town.world.posts(town.ann, town.channel, &format!("<@{}> later then", town.kilo));
+    let gone = town.world.posts(town.ann, town.channel, &format!("<@{}> never mind", town.kilo));
+    let hint = town.world.wait_message(town.channel, town.broker, "kept, because a human has stopped this");
+    assert_eq!(hint.reply_to, Some(kept));
+    town.world.wait("the second hint", |discord| {
+        let hints = discord.in_channel(town.channel).into_iter().filter(|m| m.content.contains("kept, because"));
+        (hints.count() == 2).then_some(())
+    });
+    town.world.deletes(gone);
+    town.kill();
+    town.bridge();
+    assert_eq!(town.events("accepted").len(), 0);
+    town.gives(town.ann, town.channel, "resume", &[]);
+    let thread = town.world.wait_thread(kept);
+    town.world.wait_message(thread.id, town.kilo, "LATER THEN");
+    let asked = town.events("accepted").into_iter().filter(|event| event["message"]["type"] == "request");
+    assert_eq!(asked.count(), 1, "what was deleted is not passed on");
+}
+
+#[test]
+fn a_crowd_of_strangers_keeps_no_human_from_a_stop() {
+    let town = TestGuild::start();
+    town.world.wait("the command", |discord| discord.commands.contains_key(&town.broker).then_some(()));
+    let offered = town.world.with(|discord| discord.commands[&town.broker][0]["default_member_permissions"].clone());
+    assert_eq!(offered, "8192", "Discord offers it to those who manage messages");
+    // No answer of the bridge reaches Discord, so whatever is served stays.
+    town.world.hold("POST", "/callback");
+    for _ in 0..300 {
+        town.world.commands(town.bob, town.broker, town.channel, "lastword stop", &[]);
+    }
+    town.world.commands(town.ann, town.broker, town.channel, "lastword stop", &[]);
+    crate::running::wait_for("the stop", || !town.events("controlled").is_empty());
+    assert!(town.world.held() < 20, "{} answers to strangers at once", town.world.held());
+    town.world.release();
+}

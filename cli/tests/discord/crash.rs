@@ -142,13 +142,16 @@ fn a_refused_message_whose_bridge_was_killed_before_it_heard_of_that_counts_once
     // The state of a bridge killed between the broker's refusal and its own note of it.
     let text = format!("[FROM:hive][TO:hive][TYPE:REQUEST][REF:{reference}][DEPTH:0] think about it");
     let post = town.world.posts(town.hive, thread.id, &text);
-    let acts = serde_json::json!([{ "submit": { "voice": { "agent": "hive" }, "text": text } }]);
+    let acts = serde_json::json!([
+        { "post": { "voice": { "agent": "hive" }, "body": text } },
+        { "submit": { "voice": { "agent": "hive" }, "text": text } },
+    ]);
     let head = town.events("turn_opened").last().unwrap()["seq"].as_i64().unwrap();
     let book = rusqlite::Connection::open(town.server.path().join(".lastword/discord.sqlite")).unwrap();
     book.execute("INSERT INTO decided VALUES (?1, ?2)", (post.cast_signed(), acts.to_string())).unwrap();
     book.execute("INSERT INTO heads VALUES (?1, ?2)", (post.cast_signed(), head)).unwrap();
     drop(book);
-    town.sends("hive", &text, &format!("discord:{post}"));
+    town.sends("hive", &text, &format!("discord:{post}.0"));
     assert_eq!(town.events("refused").len(), 1);
     town.bridge();
     town.world.wait_message(thread.id, town.broker, "hive: not passed on. ");

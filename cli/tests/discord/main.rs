@@ -11,6 +11,8 @@ mod commands;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod degraded;
+#[cfg(test)]
 mod outage;
 #[cfg(test)]
 #[path = "../it/program.rs"]

@@ -57,6 +57,7 @@ fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
     town.spawn();
     let said = town.ended();
     assert!(said.contains("MESSAGE CONTENT INTENT"), "{said}");
+    assert!(!said.contains("ready"), "it is not ready without its intents: {said}");
 }
 
 #[test]
@@ -244,4 +245,18 @@ fn a_bot_that_can_not_connect_for_a_while_keeps_nobody_from_speaking() {
     town.world.wait_message(thread, town.kilo, "STILL");
     assert!(!town.world.connected(town.kilo));
     town.world.mend(town.kilo);
+}
+
+#[test]
+fn reactions_keep_to_their_limit_and_are_not_refused_one_by_one() {
+    let town = TestGuild::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    for number in 0..5 {
+        let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> number {number}", town.kilo));
+        town.world.wait("✅", |discord| discord.messages[&asked].reactions.get("✅").map(|_| ()));
+    }
+    let reactions = town.world.calls().into_iter().filter(|call| call.path.contains("/reactions/"));
+    let refused = reactions.filter(|call| call.status == 429).count();
+    // The first call of each bot teaches it the bucket.
+    assert!(refused <= 1, "{refused} of the reactions were refused");
 }

@@ -107,7 +107,7 @@ async fn a_bot_identifies_hears_and_posts() {
     assert_eq!(heard["content"], format!("<@{bot}> hello"));
     assert_eq!(heard["author"]["bot"], false);
     assert_eq!(heard["mentions"][0]["id"], bot.to_string());
-    assert_eq!(heard["timestamp"], "2026-01-01T00:00:00.006000+00:00");
+    assert_eq!(heard["timestamp"], "2026-01-01T00:00:00.007000+00:00");
 
     let rest = Rest::new(&world, "token-kilo");
     let reference = json!({"message_id": asked.to_string()});
@@ -330,18 +330,19 @@ async fn a_command_is_answered_later_for_the_one_who_gave_it_alone() {
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
     let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     let rest = Rest::new(&world, "token-kilo");
+    let app = world.with(|discord| discord.bots[&bot].application);
     let sub = json!({"type": 1, "name": "tree", "description": "Shows it"});
     let commands = json!([{"name": "lastword", "description": "Lastword", "options": [sub]}]);
-    let registered = rest.call("PUT", &format!("/applications/{bot}/commands"), &commands).await;
+    let registered = rest.call("PUT", &format!("/applications/{app}/commands"), &commands).await;
     assert_eq!(registered.0, 200);
-    assert_eq!(rest.call("GET", &format!("/applications/{bot}/commands"), &Value::Null).await.1, registered.1);
+    assert_eq!(rest.call("GET", &format!("/applications/{app}/commands"), &Value::Null).await.1, registered.1);
     let given = world.commands(ann, bot, den, "lastword tree", &[("ref", "A-1")]);
     let heard = line.event("INTERACTION_CREATE").await;
     assert_eq!(heard["data"]["options"][0]["options"][0]["value"], "A-1");
     let token = heard["token"].as_str().unwrap();
     let later = json!({"type": 5, "data": {"flags": 64}});
     assert_eq!(rest.call("POST", &format!("/interactions/{given}/{token}/callback"), &later).await.0, 204);
-    let path = format!("/webhooks/{bot}/{token}/messages/@original");
+    let path = format!("/webhooks/{app}/{token}/messages/@original");
     assert_eq!(rest.call("PATCH", &path, &json!({"content": "the tree"})).await.0, 200);
     let answer = world.wait_answer(given);
     assert_eq!((answer.content.as_str(), answer.only_for), ("the tree", Some(ann)));

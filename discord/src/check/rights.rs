@@ -12,7 +12,7 @@ const SEND_IN_THREADS: u64 = 1 << 38;
 
 /// What a bot does, which determines the permissions that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(crate) enum Needs {
     /// Reads, warns and starts threads.
     Broker,
     /// An agent's bot that the bridge posts with.
@@ -31,13 +31,20 @@ const NAMES: [(u64, &str); 6] = [
     (REACT, "Add Reactions"),
 ];
 
+impl Needs {
+    /// Returns the permissions.
+    pub(crate) const fn permissions(self) -> u64 {
+        match self {
+            Self::Broker => VIEW | SEND | SEND_IN_THREADS | MAKE_THREADS | HISTORY,
+            Self::Ours => VIEW | SEND | SEND_IN_THREADS | HISTORY | REACT,
+            Self::Theirs => VIEW | SEND_IN_THREADS | HISTORY,
+        }
+    }
+}
+
 /// Returns the names of the lacking permissions.
 pub(super) fn missing(held: u64, needs: Needs) -> Vec<&'static str> {
-    let wanted = match needs {
-        Needs::Broker => VIEW | SEND | SEND_IN_THREADS | MAKE_THREADS | HISTORY,
-        Needs::Ours => VIEW | SEND | SEND_IN_THREADS | HISTORY | REACT,
-        Needs::Theirs => VIEW | SEND_IN_THREADS | HISTORY,
-    };
+    let wanted = needs.permissions();
     NAMES.iter().filter(|(bit, _)| wanted & bit & !held != 0).map(|(_, name)| *name).collect()
 }
 

@@ -100,6 +100,10 @@ impl BotClient {
         })
     }
 
+    pub(crate) fn is_known(&self) -> bool {
+        !self.unknown.load(Ordering::Relaxed)
+    }
+
     /// Returns Discord's time in Unix milliseconds; `None` before the first response.
     pub(crate) fn now_ms(&self) -> Option<u64> {
         self.clock.now_ms()
@@ -127,10 +131,10 @@ impl BotClient {
         if self.unknown.load(Ordering::Relaxed) {
             return Err(RestError::Refused { status: 401, code: 0, message: "401: Unauthorized".to_owned() });
         }
-        let place = path.split('?').next().unwrap_or_default().to_owned();
+        let path_of_bucket = bucket_path(path);
         // Responses to interactions don't count toward the bot's global limit.
-        let answers = ["interactions/", "webhooks/"].iter().any(|begin| place.starts_with(begin));
-        let permit = self.buckets.acquire(Endpoint { method, path: place }).await;
+        let answers = ["interactions/", "webhooks/"].iter().any(|begin| path.starts_with(begin));
+        let permit = self.buckets.acquire(Endpoint { method, path: path_of_bucket }).await;
         if !answers {
             self.hushed().await;
         }
@@ -183,6 +187,27 @@ impl BotClient {
             }
         }
     }
+}
+
+/// Returns the path under which Discord counts a call: only the ids of a channel, a guild or a webhook have limits of
+/// their own, so every other id, and each emoji, is one place. With raw paths, each message would be a bucket of which
+/// nothing is known yet.
+fn bucket_path(path: &str) -> String {
+    let place = path.split('?').next().unwrap_or_default();
+    let mut segments = place.split('/');
+    let first = segments.next().unwrap_or_default();
+    if matches!(first, "interactions" | "webhooks") {
+        // An interaction is a place of its own: no answer waits for another one's.
+        return place.to_owned();
+    }
+    let mut out = first.to_owned();
+    for (number, segment) in segments.enumerate() {
+        let major = number == 0 && matches!(first, "channels" | "guilds");
+        let named = !segment.starts_with('%') && !segment.bytes().all(|byte| byte.is_ascii_digit());
+        out.push('/');
+        out.push_str(if major || named { segment } else { ":id" });
+    }
+    out
 }
 
 fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, RestError> {
@@ -251,6 +276,22 @@ mod tests {
 
     fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
         all.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn calls_share_a_bucket_unless_their_channel_guild_or_webhook_differs() {
+        for (path, bucket) in [
+            ("channels/5/messages/77/reactions/%F0%9F%91%80/@me", "channels/5/messages/:id/reactions/:id/@me"),
+            ("channels/5/messages/78/reactions/%E2%9C%85/@me", "channels/5/messages/:id/reactions/:id/@me"),
+            ("channels/6/messages?after=9&limit=100", "channels/6/messages"),
+            ("guilds/3/members/12", "guilds/3/members/:id"),
+            ("applications/8/guilds/3/commands", "applications/:id/guilds/:id/commands"),
+            ("users/@me", "users/@me"),
+            ("webhooks/8/token/messages/@original", "webhooks/8/token/messages/@original"),
+            ("interactions/9/token/callback", "interactions/9/token/callback"),
+        ] {
+            assert_eq!(bucket_path(path), bucket);
+        }
     }
 
     #[test]

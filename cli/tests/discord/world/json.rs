@@ -66,7 +66,7 @@ pub(crate) fn application_flags(bot: &Bot) -> u64 {
 pub(crate) fn application(discord: &Discord, bot: &Bot) -> Value {
     let of = discord.users.get(&bot.id).map(user).unwrap_or_default();
     json!({
-        "id": bot.id.to_string(), "name": of["username"], "description": "", "icon": null, "bot_public": true,
+        "id": bot.application.to_string(), "name": of["username"], "description": "", "icon": null, "bot_public": true,
         "bot_require_code_grant": false, "flags": application_flags(bot), "bot": of, "team": null, "verify_key": "00",
         "redirect_uris": [],
     })

@@ -68,10 +68,12 @@ pub(crate) struct User {
     pub(crate) bot: bool,
 }
 
-/// An application with its bot user, which has the same id.
+/// An application with its bot user, which has another id, as that of an old bot.
 #[derive(Clone, Debug)]
 pub(crate) struct Bot {
     pub(crate) id: Id,
+    /// The application's id.
+    pub(crate) application: Id,
     pub(crate) token: String,
     /// The privileged intents that its developer has enabled.
     pub(crate) privileged: u64,
@@ -214,7 +216,9 @@ pub(crate) struct Discord {
     pub(crate) holds: Vec<Hold>,
     /// Most posts of one bot in one channel, and the window in milliseconds.
     pub(crate) posts_per_window: (u32, u64),
-    /// The times of posts, by bucket.
+    /// Most reactions of one bot in one channel, and the window in milliseconds: Discord's own limit.
+    pub(crate) reactions_per_window: (u32, u64),
+    /// The times of posts and reactions, by bucket.
     pub(crate) windows: BTreeMap<String, VecDeque<tokio::time::Instant>>,
 }
 
@@ -242,6 +246,7 @@ impl Discord {
             faults: VecDeque::new(),
             holds: Vec::new(),
             posts_per_window: (1000, 1000),
+            reactions_per_window: (1, 250),
             windows: BTreeMap::new(),
         };
         new.guild = new.id();

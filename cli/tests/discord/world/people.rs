@@ -45,7 +45,7 @@ impl Discord {
         let mut member = self.users.get(&user).map(|of| object::full_member(self, of)).unwrap_or_default();
         member["permissions"] = json!(may::ALL.to_string());
         let mut value = json!({
-            "id": id.to_string(), "application_id": bot.to_string(), "type": kind, "data": data, "token": token,
+            "id": id.to_string(), "application_id": self.bots[&bot].application.to_string(), "type": kind, "data": data, "token": token,
             "version": 1, "guild_id": self.guild.to_string(), "channel_id": channel.to_string(),
             "channel": object::channel(self, channel, Some(bot)), "member": member, "locale": "en-US",
             "guild_locale": "en-US", "entitlements": [], "context": 0, "attachment_size_limit": 10_485_760,
@@ -74,7 +74,8 @@ impl TestDiscord {
             let id = discord.user(name, true);
             let role = discord.id();
             let token = format!("token-{name}");
-            let bot = Bot { id, token, privileged: intent::PRIVILEGED, permissions: may::USUAL, role };
+            let application = discord.id();
+            let bot = Bot { id, application, token, privileged: intent::PRIVILEGED, permissions: may::USUAL, role };
             discord.bots.insert(id, bot);
             id
         })

@@ -257,12 +257,13 @@ fn room(
     route: &str,
     bot: Option<Id>,
 ) -> Result<Bucket, (u64, Bucket)> {
-    let (most, window_ms) = discord.posts_per_window;
+    let reaction = method == "PUT" && route.contains("/reactions/");
+    let (most, window_ms) = if reaction { discord.reactions_per_window } else { discord.posts_per_window };
     let place = path.split('/').nth(2).unwrap_or_default();
     let bucket = format!("{method}-{route}-{place}-{}", bot.unwrap_or_default());
     let window = Duration::from_millis(window_ms);
     let now = Instant::now();
-    let counted = method == "POST" && route.ends_with("/messages");
+    let counted = reaction || (method == "POST" && route.ends_with("/messages"));
     let made = discord.windows.entry(bucket.clone()).or_default();
     made.retain(|at| *at + window > now);
     let reset = made.front().map_or(window, |first| (*first + window).saturating_duration_since(now));

@@ -27,16 +27,18 @@ const UPDATE: u64 = 7;
 const MODAL: u64 = 9;
 
 pub(crate) async fn commands(State(shared): State<Shared>, Caller(bot): Caller, Path(app): Path<String>) -> Answer {
-    let app = own(bot, &app)?;
-    shared.with(|discord| Ok(Reply(json!(discord.commands.get(&app).cloned().unwrap_or_default()))))
+    let bot = shared.with(|discord| own(discord, bot, &app))?;
+    shared.with(|discord| Ok(Reply(json!(discord.commands.get(&bot).cloned().unwrap_or_default()))))
 }
 
 pub(crate) async fn commands_in(shared: State<Shared>, bot: Caller, Path((app, _)): Path<(String, String)>) -> Answer {
     commands(shared, bot, Path(app)).await
 }
 
-fn own(bot: Id, app: &str) -> Result<Id, No> {
-    if number(app)? == bot { Ok(bot) } else { Err(No::access()) }
+/// Returns the bot if the application is its own.
+fn own(discord: &Discord, bot: Id, app: &str) -> Result<Id, No> {
+    let app = number(app)?;
+    if discord.bots[&bot].application == app { Ok(bot) } else { Err(No::access()) }
 }
 
 pub(crate) async fn register(
@@ -46,7 +48,7 @@ pub(crate) async fn register(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {
-    let app = own(bot, &app)?;
+    shared.with(|discord| own(discord, bot, &app))?;
     let body = payload(&headers, &body)?;
     let list = body.as_array().ok_or_else(|| No::form("body", "LIST_TYPE_CONVERT", "Only iterables may be used"))?;
     list.iter().try_for_each(form::check_command)?;
@@ -55,12 +57,12 @@ pub(crate) async fn register(
         let mut made = list.clone();
         for command in &mut made {
             command["id"] = json!(discord.id().to_string());
-            command["application_id"] = json!(app.to_string());
+            command["application_id"] = json!(app);
             command["version"] = command["id"].clone();
             command["guild_id"] = json!(guild);
             command["default_member_permissions"] = command["default_member_permissions"].clone();
         }
-        discord.commands.insert(app, made.clone());
+        discord.commands.insert(bot, made.clone());
         Ok(Reply(json!(made)))
     })
 }
@@ -136,14 +138,15 @@ fn post(discord: &mut Discord, interaction: &Interaction, data: &Value) -> Resul
 }
 
 fn by_token(discord: &Discord, app: &str, token: &str) -> Result<Interaction, No> {
-    let bot = number(app)?;
-    let known = discord.interactions.values().find(|i| i.bot == bot && i.token == token);
+    let app = number(app)?;
+    let of = |i: &&Interaction| discord.bots[&i.bot].application == app && i.token == token;
+    let known = discord.interactions.values().find(of);
     known.cloned().ok_or_else(|| No::new(401, 50027, "Invalid Webhook Token"))
 }
 
 /// Posts a further message.
-pub(crate) fn follow_up(discord: &mut Discord, bot: Id, token: &str, body: &Value) -> Answer {
-    let interaction = by_token(discord, &bot.to_string(), token)?;
+pub(crate) fn follow_up(discord: &mut Discord, app: Id, token: &str, body: &Value) -> Answer {
+    let interaction = by_token(discord, &app.to_string(), token)?;
     if interaction.answered.is_none() {
         return Err(No::unknown(10015, "Webhook"));
     }
@@ -152,7 +155,7 @@ pub(crate) fn follow_up(discord: &mut Discord, bot: Id, token: &str, body: &Valu
     if let Some(known) = discord.interactions.get_mut(&interaction.id).filter(|i| i.original.is_none()) {
         known.original = Some(id);
     }
-    Ok(Reply(shown(discord, id, bot)))
+    Ok(Reply(shown(discord, id, interaction.bot)))
 }
 
 fn original_of(discord: &Discord, app: &str, token: &str) -> Result<(Interaction, Id), No> {
@@ -180,7 +183,7 @@ pub(crate) async fn edit_original(
         let interaction = by_token(discord, &app, &token)?;
         let awaited = interaction.answered.as_ref().is_some_and(|(kind, _)| *kind == MESSAGE_LATER);
         if interaction.original.is_none() && awaited {
-            return follow_up(discord, interaction.bot, &token, &body);
+            return follow_up(discord, number(&app)?, &token, &body);
         }
         let (interaction, id) = original_of(discord, &app, &token)?;
         change(discord, id, &body)?;

@@ -62,7 +62,7 @@ pub(crate) async fn execute(
     let id = number(&id)?;
     let body = payload(&headers, &body)?;
     shared.with(|discord| {
-        if discord.bots.contains_key(&id) {
+        if discord.bots.values().any(|bot| bot.application == id) {
             return follow_up(discord, id, &token, &body);
         }
         let webhook = discord.webhooks.get(&id).filter(|w| w.token == token).cloned();

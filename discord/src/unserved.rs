@@ -1,0 +1,86 @@
+//! Tells whoever asks an agent that no runner serves it: its request waits, and nothing else would show that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_proto::fsm::RequestState;
+use rusqlite::{OptionalExtension as _, params};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::book::{BridgeStore, Kept};
+use super::bridge::BridgeContext;
+use super::outbound::Posting;
+
+/// How long an agent has to take a request: a runner that reconnects takes it within that.
+const GRACE: Duration = Duration::from_secs(3);
+/// Most requests watched at once; more are told nothing.
+const WATCHED_MAX: usize = 256;
+
+/// A request that was shown in a thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) seq: u64,
+    pub(crate) request: String,
+    pub(crate) agent: String,
+    pub(crate) thread: u64,
+}
+
+/// Watches each request for a moment. Returns when the bridge ends.
+pub(crate) async fn serve(shared: Arc<BridgeContext>, mut asked: UnboundedReceiver<Asked>) {
+    let mut watched = JoinSet::new();
+    loop {
+        tokio::select! {
+            one = asked.recv(), if watched.len() < WATCHED_MAX => {
+                let Some(one) = one else { return };
+                let shared = Arc::clone(&shared);
+                watched.spawn(async move { watch(&shared, &one).await });
+            }
+            Some(_done) = watched.join_next() => {}
+        }
+    }
+}
+
+async fn watch(shared: &BridgeContext, asked: &Asked) {
+    sleep(GRACE).await;
+    let Ok(Some(waiting)) = unserved(shared, asked).await else { return };
+    let agent = &asked.agent;
+    let seen = match shared.book.seen(agent).ok().flatten() {
+        Some(at) => format!("it was last at work {at}"),
+        None => "it was never seen at work".to_owned(),
+    };
+    let others = if waiting > 1 { format!(", with {} others", waiting - 1) } else { String::new() };
+    let text = format!(
+        "⏳ Queued for {agent}{others}: no runner serves it now, and {seen}. It answers once someone runs it: `lastword run \
+         --as {agent} -- PROGRAM`."
+    );
+    shared.outbox.send(&format!("u{}", asked.seq), asked.thread, &Posting::of_broker(text), None).await;
+}
+
+/// Returns how many deliveries wait for the agent, if nobody serves it and the request waits.
+async fn unserved(shared: &BridgeContext, asked: &Asked) -> Result<Option<u64>, ClientError> {
+    let client = shared.broker.client();
+    let waits = client.request_state(&asked.request).await?.state == RequestState::RequestSent;
+    let agent = client.agent(&asked.agent).await?;
+    let served = agent.connected || !agent.turns.is_empty();
+    Ok((waits && !served).then_some(agent.queued))
+}
+
+impl BridgeStore {
+    /// Returns when an agent was last seen at work, as Discord shows a time.
+    fn seen(&self, agent: &str) -> Kept<Option<String>> {
+        let db = self.db();
+        let mut look = db.prepare_cached("SELECT at_ms FROM seen WHERE agent = ?1")?;
+        let at: Option<i64> = look.query_row([agent], |row| row.get(0)).optional()?;
+        Ok(at.map(|ms| format!("<t:{}:R>", ms / 1000)))
+    }
+
+    /// Notes that an agent was at work.
+    pub(crate) fn see(&self, agent: &str, at_ms: u64) -> Kept<()> {
+        let db = self.db();
+        let mut set = db.prepare_cached("INSERT OR REPLACE INTO seen VALUES (?1, ?2)")?;
+        set.execute(params![agent, at_ms.cast_signed()]).map(|_| ())
+    }
+}
