@@ -37,10 +37,13 @@ pub(super) async fn page(
                 if problem.code == Code::NoProgress { explain(&ctx, viewer.caller, &id).await?.exchange } else { None };
             html! { (refused(&moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
         }
-        (None, None) => match &line.entry.fact {
-            Fact::WriteRefused { write, refusal, .. } => write_refused(&moment, &line, (write.word(), refusal)),
-            _ => other(&moment, &line),
-        },
+        (None, None) => {
+            if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
+                write_refused(&moment, &line, (write.word(), refusal))
+            } else {
+                other(&moment, &line)
+            }
+        }
     };
     let page = Page { title: &id, place: Place::Conversations, topics: &[live::Topic::Conversations], main };
     viewer.page(&ctx, &moment, page).await
