@@ -34,6 +34,12 @@ const pages = {
   message: `/messages/${tree[0].message.id}`,
   refused: null,
   agents: '/agents',
+  graph: '/graph',
+  'graph-of-one': '/conversations/I14-1?view=graph',
+  spend: '/spend',
+  'waterfall-of-many': '/conversations/I14-1?view=waterfall',
+  decision: '/approvals/apr-2',
+  question: '/questions/esc-1',
   agent: '/agents/coder',
   human: '/agents/operator',
   rooms: '/rooms',
@@ -52,7 +58,7 @@ await page.goto(`${url}/limits`);
 pages.refused = await page.getByRole('link', { name: 'latest' }).first().getAttribute('href');
 const shot = (name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: !/palette|help|stop/.test(name) });
 for (const colorScheme of ['light', 'dark']) {
-  for (const width of [1280, 375]) {
+  for (const width of [1280, 375, 1920]) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await page.setViewportSize({ width, height: width > 800 ? 860 : 760 });
     if (!`${colorScheme}-${width}`.includes(only)) continue;

@@ -112,6 +112,11 @@ fn timed_out(
             p { (foreign_line(&asked.message)) }
             p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
+            (viewer.allowed(Role::Approver, "Dismissing it", || {
+                viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
+                    button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }
+                })
+            }))
         }
     }
 }
@@ -131,9 +136,6 @@ fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
                     button type="submit" { "Ask this one" }
                 }))
             }
-            (viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
-                button type="submit" data-key="r" { "Dismiss" }
-            }))
         }
         p.faint { "Asking again is a new request in your name, with its own grant. The first requester went on without it." }
     }

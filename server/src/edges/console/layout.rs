@@ -260,7 +260,7 @@ fn help() -> Markup {
         ("l", "focus the lift offered for a limit; Enter chooses it"),
         ("c", "write a message to an agent"),
         ("/", "search"),
-        ("Ctrl K", "find a page, an agent or a conversation"),
+        ("Ctrl K", "find a page, an agent, a conversation, words in messages, or an id"),
         ("?", "this help"),
         ("Esc", "leave a field or close a dialog"),
     ];
@@ -278,9 +278,9 @@ fn help() -> Markup {
 
 fn palette() -> Markup {
     html! {
-        dialog #palette aria-label="Find a page, an agent or a conversation" {
+        dialog #palette aria-label="Find a page, an agent, a conversation or a message" {
             input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
-                placeholder="A page, an agent, a REF" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
+                placeholder="A page, an agent, a REF, words in a message, an id" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
             p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_proto::wire::{LiftStep, Problem, RefusedAt, StoredMessage};
-use lastword_proto::{Code, Fact, Seq};
+use lastword_proto::{Code, Fact, Refusal, Seq};
 use maud::{Markup, html};
 
 use super::frame::ErrorPage;
@@ -37,7 +37,13 @@ pub(super) async fn page(
                 if problem.code == Code::NoProgress { explain(&ctx, viewer.caller, &id).await?.exchange } else { None };
             html! { (refused(&moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
         }
-        (None, None) => other(&moment, &line),
+        (None, None) => {
+            if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
+                write_refused(&moment, &line, (write.word(), refusal))
+            } else {
+                other(&moment, &line)
+            }
+        }
     };
     let page = Page { title: &id, place: Place::Conversations, topics: &[live::Topic::Conversations], main };
     viewer.page(&ctx, &moment, page).await
@@ -94,9 +100,27 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
     }
 }
 
-/// Returns the step by which a human lifts what refused the message.
+/// Shows a refused write other than a message: a post, a question, a held call or a claim.
+fn write_refused(moment: &Moment, line: &HistoryEntry, (write, refusal): (&str, &Refusal)) -> Markup {
+    let problem = Problem::new(refusal);
+    let event = &line.event;
+    html! {
+        (heading(&format!("Refused {}", write.replace('_', " ")), &badge("refused")))
+        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " tried to make a " (write.replace('_', " "))
+            @if let Some(reference) = &event.reference { " in " (conversation(reference)) } "." }
+        dl.about {
+            dt { "Why" } dd { (foreign_line(&problem.detail)) }
+            dt { "Rule" } dd { (problem.rule) ", " code { (problem.code) } }
+            dt { "Told to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
+            dt { "When" } dd { (time(&event.at, moment.now)) }
+        }
+    }
+}
+
+/// Returns the step by which a human lifts what refused the message or write.
 fn step(line: &HistoryEntry) -> Option<LiftStep> {
-    let Fact::Refused { refusal, .. } = &line.entry.fact else { return None };
+    let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. }) = &line.entry.fact else { return None };
     let at = RefusedAt { reference: line.event.reference.as_deref(), agent: line.event.agent.as_deref() };
     LiftStep::of(refusal, at)
 }

@@ -16,6 +16,8 @@ const TIMES: usize = 66;
 const ROW: usize = 34;
 /// The height of the names, in pixels.
 const HEAD: usize = 32;
+/// The height above the first row, for the words over its arc, in pixels.
+const TOP: usize = 10;
 /// The most steps drawn; more would be unreadable.
 const STEPS_MAX: usize = 300;
 
@@ -46,7 +48,7 @@ pub(super) fn view(history: &History) -> Markup {
     }
     let left_out = steps.len().saturating_sub(STEPS_MAX);
     steps.drain(..left_out);
-    let (width, height) = (TIMES + lanes.len() * LANE + 70, steps.len() * ROW + 10);
+    let (width, height) = (TIMES + lanes.len() * LANE + 70, TOP + steps.len() * ROW + 10);
     html! {
         @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; see the log." } }
         p.legend {
@@ -63,7 +65,7 @@ pub(super) fn view(history: &History) -> Markup {
             svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Messages between agents, top to bottom" {
                 @for index in 0..lanes.len() { line.lane x1=(x(index)) y1="0" x2=(x(index)) y2=(height) {} }
                 @for (index, step) in steps.iter().enumerate() {
-                    @let y = index * ROW + ROW / 2;
+                    @let y = TOP + index * ROW + ROW / 2;
                     @if index == 0 || second(steps[index - 1].at()) != second(step.at()) { text.at x="6" y=(y + 4) { (second(step.at())) } }
                     (drawn(step, y))
                 }
