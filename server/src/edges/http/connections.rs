@@ -72,7 +72,7 @@ struct Table {
     owners: HashMap<OwnerKey, Usage>,
     agents: usize,
     /// The connections of humans, by workspace.
-    humans: HashMap<u32, usize>,
+    humans: BTreeMap<u32, usize>,
     body_bytes: usize,
 }
 
