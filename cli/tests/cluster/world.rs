@@ -274,6 +274,10 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.nodes.iter().for_each(|node| println!("node {}:\n{}", node.name, node.said()));
+            match runtime().block_on(self.registry.list("")) {
+                Ok(records) => records.iter().for_each(|record| println!("{} at {}", record.key, record.revision)),
+                Err(error) => println!("{error}"),
+            }
         }
     }
 }

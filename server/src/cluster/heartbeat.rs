@@ -119,7 +119,10 @@ impl Heartbeat {
                     tracing::warn!(%error, "the cluster doesn't hear this node");
                     AGAIN
                 }
-                Err(_) => AGAIN,
+                Err(_) => {
+                    tracing::warn!("the cluster doesn't hear this node: NATS doesn't answer");
+                    AGAIN
+                }
             };
             tokio::time::sleep(pause).await;
         }
