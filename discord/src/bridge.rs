@@ -351,7 +351,8 @@ impl Bridge {
 type Ended = Result<(), DiscordBridgeError>;
 
 fn over(ended: Result<Ended, tokio::task::JoinError>) -> Ended {
-    ended.unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
+    ended
+        .unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
 }
 
 /// Runs one bot's connection to the gateway.

@@ -12,11 +12,11 @@ use lastword_proto::names::OWN_NAME;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rest::{Method, Rest, RestError};
 use super::invite;
+use super::rest::{Method, Rest, RestError};
 use super::settings::{BROKER, Identity, Secret, Settings};
-use rights::{held, missing};
 pub(crate) use rights::Needs;
+use rights::{held, missing};
 
 /// Application flags: the message content intent is on, for a large and for a small application.
 const CONTENT_ON: u64 = (1 << 18) | (1 << 19);

@@ -22,7 +22,12 @@ pub(crate) struct KeptPost {
 pub(crate) fn keep(book: &BridgeStore, post: &Post, act: &Act, problem: &Problem) -> Result<Option<Act>, ClientError> {
     let user = match act {
         Act::Say { user, .. } | Act::Submit { voice: Voice::Human(user), .. } => user,
-        Act::Submit { .. } | Act::Post { .. } | Act::Finish { .. } | Act::Early { .. } | Act::Hint { .. } | Act::Late => {
+        Act::Submit { .. }
+        | Act::Post { .. }
+        | Act::Finish { .. }
+        | Act::Early { .. }
+        | Act::Hint { .. }
+        | Act::Late => {
             return Ok(None);
         }
     };
