@@ -284,7 +284,7 @@ mod tests {
             ("colour = 1", "colour"),
             (&format!("{GOOD}{kilo}"), "the bot of kilo: give its Discord token"),
             (&format!("{GOOD}[[bot]]\nagent = \"Kilo\"\nuser = 1"), "Kilo"),
-            (&format!("{GOOD}{kilo}user = \"x\""), "no id of Discord's"),
+            (&format!("{GOOD}{kilo}user = \"x\""), "isn't a Discord id"),
             (&format!("{GOOD}{kilo}token_env = \"OTHER\""), "LASTWORD_"),
             (
                 &format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"),

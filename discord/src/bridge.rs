@@ -341,8 +341,7 @@ impl Bridge {
             _session = listening.wait_for(|sessions| *sessions > 0) => {}
             Some(ended) = parts.join_next() => return over(ended),
         }
-        let url = shared.broker.client().url().to_owned();
-        report.emit(&Event::Ready { url, driver: "discord" });
+        report.emit(&Event::Ready { url: shared.broker.client().url().to_owned(), driver: "discord" });
         parts.join_next().await.map_or(Ok(()), over)
     }
 }

@@ -31,10 +31,10 @@ pub(crate) fn keep(book: &BridgeStore, post: &Post, act: &Act, problem: &Problem
             return Ok(None);
         }
     };
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these pass with a resume")]
     let what = match problem.code {
         Code::Paused => "paused",
         Code::Stopped => "stopped",
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only these pass with a resume")]
         _ => return Ok(None),
     };
     book.keep(post, act).map_err(lost)?;
