@@ -20,6 +20,8 @@ mod completions;
 mod demo;
 mod demo_agent;
 mod discord;
+#[cfg(feature = "discord")]
+mod discord_init;
 mod doctor;
 mod escalations;
 mod explain;

@@ -188,7 +188,8 @@ pub async fn check(settings: &Settings) -> Report {
     report
 }
 
-fn hint(error: &RestError) -> &'static str {
+/// Returns what to do about a failed call.
+pub(crate) fn hint(error: &RestError) -> &'static str {
     match error {
         RestError::Refused { status: 401, .. } => {
             "copy a new token: developer portal, the application, Bot, Reset Token"

@@ -146,6 +146,7 @@ fn guild_routes() -> Router<Shared> {
         .route("/guilds/{guild}/channels", get(guild::channels))
         .route("/guilds/{guild}/roles", get(guild::roles))
         .route("/guilds/{guild}/threads/active", get(guild::active_threads))
+        .route("/guilds/{guild}/members/search", get(guild::search))
         .route("/guilds/{guild}/members/{user}", get(guild::member))
 }
 
