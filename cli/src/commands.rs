@@ -21,6 +21,8 @@ mod console;
 mod demo;
 mod demo_agent;
 mod discord;
+#[cfg(feature = "discord")]
+mod discord_init;
 mod doctor;
 mod escalations;
 mod explain;

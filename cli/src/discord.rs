@@ -177,7 +177,9 @@ impl Token {
     fn secret(&self, base: &Path) -> Result<Secret, String> {
         self.check()?;
         match (&self.token_env, &self.token_file) {
-            (Some(name), _) => variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set")),
+            (Some(name), _) => {
+                variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set"))
+            }
             (None, file) => {
                 let file = file.as_deref().unwrap_or(Path::new(""));
                 private("token_file", &base.join(file)).map(|text| Secret::new(&text))
@@ -194,9 +196,7 @@ impl BotTable {
         AgentName::new(&agent).map_err(|error| format!("agent = {agent:?} {error}"))?;
         let token = Token { token_env: self.token_env.clone(), token_file: self.token_file.clone() };
         let ours = token.token_env.is_some() || token.token_file.is_some();
-        let mut read = |found: Result<Secret, String>| {
-            found.map_err(|what| unread.push((agent.clone(), what))).ok()
-        };
+        let mut read = |found: Result<Secret, String>| found.map_err(|what| unread.push((agent.clone(), what))).ok();
         let identity = match (ours, self.user) {
             (true, _) if self.lastword_token_file.is_some() => {
                 return Err(wrong("lastword_token_file is only for a bot without token_env or token_file".into()));
@@ -284,7 +284,7 @@ mod tests {
             ("colour = 1", "colour"),
             (&format!("{GOOD}{kilo}"), "the bot of kilo: give its Discord token"),
             (&format!("{GOOD}[[bot]]\nagent = \"Kilo\"\nuser = 1"), "Kilo"),
-            (&format!("{GOOD}{kilo}user = \"x\""), "no id of Discord's"),
+            (&format!("{GOOD}{kilo}user = \"x\""), "isn't a Discord id"),
             (&format!("{GOOD}{kilo}token_env = \"OTHER\""), "LASTWORD_"),
             (
                 &format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"),

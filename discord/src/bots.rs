@@ -38,7 +38,7 @@ pub(crate) struct SignedIn {
 
 /// A bot that was signed in.
 enum Working {
-    Ours(Rest),
+    Ours(Box<Rest>),
     Theirs(Arc<Taker>),
 }
 
@@ -54,7 +54,10 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(problem) => Self::Bot(problem.detail),
-            error => Self::Fatal(error.into()),
+            error @ (ClientError::Unreachable { .. }
+            | ClientError::Untrusted { .. }
+            | ClientError::Unusable(_)
+            | ClientError::Unexpected { .. }) => Self::Fatal(error.into()),
         }
     }
 }
@@ -81,7 +84,7 @@ pub(crate) async fn sign_in(
             Ok(Working::Ours(rest)) => {
                 let _noted = book.set_bot_user(agent, rest.user).is_ok();
                 user = Some(rest.user);
-                signed.ours.insert(agent.clone(), rest);
+                signed.ours.insert(agent.clone(), *rest);
             }
             Ok(Working::Theirs(taker)) => {
                 signed.takers.insert(agent.clone(), taker);
@@ -111,7 +114,7 @@ async fn working(
             let rest = Rest::start(token.as_ref().ok_or_else(unreadable)?, settings.api.as_deref()).await;
             let rest = rest.map_err(|error| Failure::Bot(error.to_string()))?;
             registered(broker, &bot.agent).await?;
-            Ok(Working::Ours(rest))
+            Ok(Working::Ours(Box::new(rest)))
         }
         Identity::Theirs { token, .. } => {
             let token = match token {

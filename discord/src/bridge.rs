@@ -341,8 +341,7 @@ impl Bridge {
             _session = listening.wait_for(|sessions| *sessions > 0) => {}
             Some(ended) = parts.join_next() => return over(ended),
         }
-        let url = shared.broker.client().url().to_owned();
-        report.emit(&Event::Ready { url, driver: "discord" });
+        report.emit(&Event::Ready { url: shared.broker.client().url().to_owned(), driver: "discord" });
         parts.join_next().await.map_or(Ok(()), over)
     }
 }
@@ -351,7 +350,8 @@ impl Bridge {
 type Ended = Result<(), DiscordBridgeError>;
 
 fn over(ended: Result<Ended, tokio::task::JoinError>) -> Ended {
-    ended.unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
+    ended
+        .unwrap_or_else(|error| Err(DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}"))))
 }
 
 /// Runs one bot's connection to the gateway.

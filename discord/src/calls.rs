@@ -160,7 +160,9 @@ mod tests {
         let NextStep::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it is said") };
         let [hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
         assert!(text.starts_with("hive: not passed on. "));
-        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it is said") };
+        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else {
+            panic!("it is said")
+        };
         assert_eq!(&again[0], hint, "the same reason is the same hint");
         assert_eq!(
             refused(&call, &post, false, &problem(Code::TurnsSoft)),

@@ -12,11 +12,11 @@ use lastword_proto::names::OWN_NAME;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rest::{Method, Rest, RestError};
 use super::invite;
+use super::rest::{Method, Rest, RestError};
 use super::settings::{BROKER, Identity, Secret, Settings};
-use rights::{held, missing};
 pub(crate) use rights::Needs;
+use rights::{held, missing};
 
 /// Application flags: the message content intent is on, for a large and for a small application.
 const CONTENT_ON: u64 = (1 << 18) | (1 << 19);
@@ -188,7 +188,8 @@ pub async fn check(settings: &Settings) -> Report {
     report
 }
 
-fn hint(error: &RestError) -> &'static str {
+/// Returns what to do about a failed call.
+pub(crate) fn hint(error: &RestError) -> &'static str {
     match error {
         RestError::Refused { status: 401, .. } => {
             "copy a new token: developer portal, the application, Bot, Reset Token"

@@ -171,10 +171,20 @@ async fn resume(
     };
     let mut text = format!("▶️ Resumed {}.", name_of(target));
     if !lifted.lifted.is_empty() {
-        text.push_str(&format!(" Lifted what held {}.", lifted.lifted.iter().map(|on| shown(on)).collect::<Vec<_>>().join(", ")));
+        text.push_str(&format!(
+            " Lifted what held {}.",
+            lifted.lifted.iter().map(|on| shown(on)).collect::<Vec<_>>().join(", ")
+        ));
     }
     for held in &lifted.held {
-        text.push_str(&format!("\n- still held: {} {} ({} {} of {})", held.scope, shown(&held.on), held.code, held.current, held.limit));
+        text.push_str(&format!(
+            "\n- still held: {} {} ({} {} of {})",
+            held.scope,
+            shown(&held.on),
+            held.code,
+            held.current,
+            held.limit
+        ));
     }
     Ok(text)
 }

@@ -107,7 +107,9 @@ pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
         // Looked up before queueing: whoever isn't listed must not fill the queue of a human's stop. A stranger whose
         // interaction is dropped sees that it failed.
-        Some("INTERACTION_CREATE") if !interactions::user_of(&frame.d).is_some_and(|user| queues.humans.contains(&user)) => {
+        Some("INTERACTION_CREATE")
+            if !interactions::user_of(&frame.d).is_some_and(|user| queues.humans.contains(&user)) =>
+        {
             let _served = queues.strangers.try_send(frame.d).is_ok();
         }
         Some("INTERACTION_CREATE") => {

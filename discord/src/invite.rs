@@ -16,8 +16,8 @@ mod tests {
     #[test]
     fn an_invitation_asks_for_what_is_checked_and_no_more() {
         let broker = address(7, Needs::Broker);
-        let asked = "client_id=7&scope=bot+applications.commands&permissions=309237713920";
+        let asked = "client_id=7&scope=bot+applications.commands&permissions=309237746688";
         assert!(broker.ends_with(asked), "{broker}");
-        assert!(address(8, Needs::Ours).ends_with("client_id=8&scope=bot&permissions=274877975616"));
+        assert!(address(8, Needs::Ours).ends_with("client_id=8&scope=bot&permissions=274878008384"));
     }
 }

@@ -22,14 +22,19 @@ pub(crate) struct KeptPost {
 pub(crate) fn keep(book: &BridgeStore, post: &Post, act: &Act, problem: &Problem) -> Result<Option<Act>, ClientError> {
     let user = match act {
         Act::Say { user, .. } | Act::Submit { voice: Voice::Human(user), .. } => user,
-        Act::Submit { .. } | Act::Post { .. } | Act::Finish { .. } | Act::Early { .. } | Act::Hint { .. } | Act::Late => {
+        Act::Submit { .. }
+        | Act::Post { .. }
+        | Act::Finish { .. }
+        | Act::Early { .. }
+        | Act::Hint { .. }
+        | Act::Late => {
             return Ok(None);
         }
     };
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these pass with a resume")]
     let what = match problem.code {
         Code::Paused => "paused",
         Code::Stopped => "stopped",
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only these pass with a resume")]
         _ => return Ok(None),
     };
     book.keep(post, act).map_err(lost)?;

@@ -11,6 +11,11 @@ use super::text::{MESSAGE_CHARS_MAX, headless, split};
 /// Characters kept free for a foreign bot's mention at the end of a message.
 const MENTION_CHARS_MAX: usize = 32;
 
+/// Most posts of one text that no foreign bot has to read.
+const POSTS_MAX: usize = 3;
+/// What the last post says if the text goes on in the file.
+const ATTACHED: &str = "\n-# it goes on in the attached file";
+
 /// The bot that posts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Poster {
@@ -29,23 +34,39 @@ pub(crate) struct Posting {
     pub(crate) ping: Option<u64>,
     /// The message whose envelope a button under the post shows.
     pub(crate) envelope: Option<String>,
+    /// The whole text, attached to the last part where the parts don't hold it.
+    pub(crate) file: Option<String>,
+}
+
+/// Splits a text into a few posts; a longer one is attached whole to the last of them.
+fn attached(text: &str) -> (Vec<String>, Option<String>) {
+    let parts = split(text, MESSAGE_CHARS_MAX);
+    if parts.len() <= POSTS_MAX {
+        return (parts, None);
+    }
+    let mut parts = split(text, MESSAGE_CHARS_MAX - ATTACHED.len());
+    parts.truncate(POSTS_MAX);
+    if let Some(last) = parts.last_mut() {
+        last.push_str(ATTACHED);
+    }
+    (parts, Some(text.to_owned()))
 }
 
 impl Posting {
     /// Returns a post by the broker's bot.
     pub(crate) fn of_broker(text: String) -> Self {
-        Self { poster: Poster::Broker, parts: vec![text], ping: None, envelope: None }
+        Self { poster: Poster::Broker, parts: vec![text], ping: None, envelope: None, file: None }
     }
 
     /// Returns a room's post, without an envelope, and so without a header; `has_bot` says whether the bridge posts with
     /// the author's own bot.
     pub(crate) fn in_room(from: &str, body: &str, has_bot: bool) -> Self {
         if has_bot {
-            let parts = split(&headless(body), MESSAGE_CHARS_MAX);
-            return Self { poster: Poster::Agent(from.to_owned()), parts, ping: None, envelope: None };
+            let (parts, file) = attached(&headless(body));
+            return Self { poster: Poster::Agent(from.to_owned()), parts, ping: None, envelope: None, file };
         }
-        let parts = split(&format!("**{from}**: {body}"), MESSAGE_CHARS_MAX);
-        Self { parts, ..Self::of_broker(String::new()) }
+        let (parts, file) = attached(&format!("**{from}**: {body}"));
+        Self { parts, file, ..Self::of_broker(String::new()) }
     }
 }
 
@@ -67,14 +88,17 @@ pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, sty
         HeaderStyle::Compact => compact(message),
     };
     let text = format!("{header}\n{}", words(message));
-    let room = MESSAGE_CHARS_MAX - if ping.is_some() { MENTION_CHARS_MAX } else { 0 };
-    let mut parts = split(text.trim_end(), room);
+    let (mut parts, file) = match ping {
+        // A foreign bot reads posts, and perhaps no files.
+        Some(_) => (split(text.trim_end(), MESSAGE_CHARS_MAX - MENTION_CHARS_MAX), None),
+        None => attached(text.trim_end()),
+    };
     if let (Some(user), Some(last)) = (ping, parts.last_mut()) {
         // At the very end: the bot is woken by this part and must find the whole message.
         last.push_str(&format!("\n<@{user}>"));
     }
     let envelope = (style == HeaderStyle::Compact).then(|| message.id.clone());
-    Some(Posting { poster, parts, ping, envelope })
+    Some(Posting { poster, parts, ping, envelope, file })
 }
 
 /// Formats the envelope as text (E1).
@@ -158,6 +182,19 @@ pub(crate) mod tests {
         assert!(long.parts.iter().all(|part| part.encode_utf16().count() <= MESSAGE_CHARS_MAX));
         assert!(long.parts.last().unwrap().ends_with("\n<@3>"));
         assert_eq!(shown("hive", "kilo", "response"), None);
+    }
+
+    #[test]
+    fn a_text_that_needs_more_than_three_posts_goes_on_in_a_file() {
+        let long = message("kilo", "operator", "response", &"word ".repeat(2_000));
+        let shown = posting(&long, false, &roster(), HeaderStyle::Text).unwrap();
+        assert_eq!(shown.parts.len(), POSTS_MAX);
+        assert!(
+            shown.parts[2].ends_with("attached file") && shown.file.is_some_and(|file| file.contains(long.body.trim()))
+        );
+        assert!(shown.parts.iter().all(|part| part.encode_utf16().count() <= MESSAGE_CHARS_MAX));
+        let short = message("kilo", "operator", "response", &"word ".repeat(700));
+        assert_eq!(posting(&short, false, &roster(), HeaderStyle::Text).unwrap().file, None);
     }
 
     #[test]

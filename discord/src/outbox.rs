@@ -19,6 +19,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Most pages of history searched for a post.
 const HISTORY_PAGES_MAX: usize = 20;
 
+/// One message of a post.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) nonce: &'a str,
+    pub(crate) channel: u64,
+    /// Its text, by which it is found if its answer was lost.
+    pub(crate) text: &'a str,
+    pub(crate) body: &'a Value,
+    pub(crate) file: Option<&'a str>,
+}
+
 /// Sends posts as the broker's or an agent's bot.
 #[derive(Debug)]
 pub(crate) struct Outbox {
@@ -56,18 +67,20 @@ impl Outbox {
             if let Some(id) = posting.envelope.as_ref().filter(|_| last) {
                 body["components"] = Button::Envelope { id: id.clone() }.alone("envelope");
             }
-            let sent = self.send_part(&nonce, channel, &posting.poster, part.trim(), &body).await?;
+            let file = posting.file.as_deref().filter(|_| last);
+            let part = Part { nonce: &nonce, channel, text: part.trim(), body: &body, file };
+            let sent = self.send_part(part, &posting.poster).await?;
             first.get_or_insert(sent);
         }
         first
     }
 
-    async fn send_part(&self, nonce: &str, channel: u64, poster: &Poster, text: &str, body: &Value) -> Option<u64> {
+    async fn send_part(&self, mut part: Part<'_>, poster: &Poster) -> Option<u64> {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
             let rest = self.rest(poster);
             // Retried here, so that later posts of the caller keep their order.
-            match self.try_part(rest, nonce, channel, text, body).await {
+            match self.try_part(rest, &part).await {
                 Ok(id) => return Some(id),
                 // The bot's token was revoked: the broker's bot posts instead.
                 Err(_) if !rest.is_known() && !std::ptr::eq(rest, &raw const self.broker) => {}
@@ -75,8 +88,10 @@ impl Outbox {
                     self.report.emit(&Event::Waiting { reason: error.to_string() });
                     sleep(backoff.grow()).await;
                 }
+                // The permission to attach files may be missing; the post itself isn't lost with it.
+                Err(_) if part.file.is_some() => part.file = None,
                 Err(error) => {
-                    let message = format!("a post in {channel} is left out. {error}");
+                    let message = format!("a post in {} is left out. {error}", part.channel);
                     self.report.emit(&Event::Warning { message });
                     return None;
                 }
@@ -84,14 +99,8 @@ impl Outbox {
         }
     }
 
-    pub(crate) async fn try_part(
-        &self,
-        rest: &Rest,
-        nonce: &str,
-        channel: u64,
-        text: &str,
-        body: &Value,
-    ) -> Result<u64, RestError> {
+    pub(crate) async fn try_part(&self, rest: &Rest, part: &Part<'_>) -> Result<u64, RestError> {
+        let Part { nonce, channel, text, body, file } = *part;
         let found = match self.book.tried(nonce).map_err(lost)? {
             // Three states: sent and known; begun, so it may have been sent and is looked for; new.
             Some(Tried { id: Some(id), .. }) => return Ok(id),
@@ -103,7 +112,7 @@ impl Outbox {
         };
         let id = match found {
             Some(id) => id,
-            None => rest.post(channel, body).await?,
+            None => rest.post(channel, body, file).await?,
         };
         self.book.sent(nonce, id).map_err(lost)?;
         Ok(id)

@@ -112,7 +112,9 @@ mod tests {
 
     #[test]
     fn a_persons_name_in_the_workspace_is_one_that_it_takes() {
-        for (username, name) in [("ann", "ann.discord"), ("Ann_K.", "ann_k.discord"), ("アン", "7.discord"), ("", "7.discord")] {
+        for (username, name) in
+            [("ann", "ann.discord"), ("Ann_K.", "ann_k.discord"), ("アン", "7.discord"), ("", "7.discord")]
+        {
             assert_eq!(workspace_name(username, 7), name);
             assert!(AgentName::new(name).is_ok());
         }

@@ -136,9 +136,13 @@ impl Rest {
         Ok(id_of(&posts[0]).ok())
     }
 
-    /// Posts a message and returns its id.
-    pub(crate) async fn post(&self, channel: u64, message: &Value) -> Result<u64, RestError> {
-        let post = self.call(Method::Post, &format!("channels/{channel}/messages"), Some(message)).await?;
+    /// Posts a message, with a text as its file if there is one, and returns its id.
+    pub(crate) async fn post(&self, channel: u64, message: &Value, file: Option<&str>) -> Result<u64, RestError> {
+        let path = format!("channels/{channel}/messages");
+        let post = match file {
+            Some(file) => self.bot_client.call_with_file(Method::Post, &path, message, file).await?,
+            None => self.call(Method::Post, &path, Some(message)).await?,
+        };
         id_of(&post)
     }
 

@@ -15,7 +15,10 @@ const FENCE_CHARS_MAX: usize = 32;
 /// space, invisible characters and markup.
 pub(crate) fn begins_like_header(text: &str) -> bool {
     let dressed = |c: char| {
-        c.is_whitespace() || c.is_control() || hides(c) || matches!(c, '\\' | '*' | '_' | '~' | '|' | '>' | '#' | '-' | '`')
+        c.is_whitespace()
+            || c.is_control()
+            || hides(c)
+            || matches!(c, '\\' | '*' | '_' | '~' | '|' | '>' | '#' | '-' | '`')
     };
     let bare = text.trim_start_matches(dressed);
     // A code block shows its content apart from the message.

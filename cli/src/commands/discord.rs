@@ -1,5 +1,7 @@
 //! `lastword discord`: runs the bridge to Discord.
 
+use std::path::PathBuf;
+
 use super::Context;
 use crate::failure::Failure;
 
@@ -9,17 +11,64 @@ pub(crate) struct Args {
     command: Option<Command>,
 }
 
-#[derive(Clone, Copy, Debug, clap::Subcommand)]
+#[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Write [discord] from tokens and names, with invite addresses, and check it
+    Init(InitArgs),
     /// Check the tokens, intents, permissions and channels that the bridge needs
     Check,
+}
+
+/// What `init` asks for at a terminal where it isn't given.
+#[derive(Debug, clap::Args)]
+pub(super) struct InitArgs {
+    /// File with the Discord token of the broker's bot; - reads the token from standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(super) bot_token_file: Option<PathBuf>,
+    /// Name of a text channel in which the bridge works; may be repeated.
+    #[arg(long = "channel", value_name = "NAME")]
+    pub(super) channels: Vec<String>,
+    /// Discord name of a human who may speak to agents; may be repeated.
+    #[arg(long = "human", value_name = "NAME")]
+    pub(super) humans: Vec<String>,
+    /// Agent for which the bridge posts with a bot of its own, and the file with that bot's token; may be repeated.
+    #[arg(long = "agent", value_name = "NAME=FILE", value_parser = AgentBot::parse)]
+    pub(super) agents: Vec<AgentBot>,
+    /// Address of Discord's API, if it isn't Discord's own.
+    #[arg(long, value_name = "URL")]
+    pub(super) api: Option<String>,
+    /// Address of Discord's gateway, if it isn't the one that the API names.
+    #[arg(long, value_name = "URL")]
+    pub(super) gateway: Option<String>,
+    /// Put the table in place of the one that is there.
+    #[arg(long)]
+    pub(super) replace: bool,
+    /// Write without asking.
+    #[arg(long)]
+    pub(super) yes: bool,
+}
+
+/// An agent's bot on the command line.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "only the bridge reads it"))]
+pub(super) struct AgentBot {
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+}
+
+impl AgentBot {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, file) = text.split_once('=').ok_or("give NAME=FILE")?;
+        lastword_proto::names::AgentName::new(name).map_err(|error| format!("{name:?} {error}"))?;
+        Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
+    }
 }
 
 /// Without the feature, reports how to get it.
 #[cfg(not(feature = "discord"))]
 #[expect(clippy::unused_async, reason = "the version with the bridge awaits")]
 pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
-    let _neither = args.command.map(|Command::Check| ());
+    let _neither = args.command;
     Err(Failure::usage("this lastword was built without the Discord bridge")
         .hint("build it with: cargo install --path cli --features discord"))
 }
@@ -29,14 +78,17 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     use crate::config::CONFIG_FILE;
     use crate::session::Authority;
 
+    if let Some(Command::Init(args)) = args.command {
+        return super::discord_init::init(args, cx).await;
+    }
     let Some(table) = &cx.settings.discord else {
         return Err(Failure::usage("the configuration has no [discord]")
-            .hint(format!("add it to {CONFIG_FILE}; see docs/discord.md")));
+            .hint(format!("`lastword discord init` adds it to {CONFIG_FILE}; see docs/discord.md")));
     };
     let access = cx.access(Authority::Act)?;
-    let settings = read(table, access.clone(), cx)?;
+    let settings = read(table, &base(cx), access.clone(), cx)?;
     match args.command {
-        Some(Command::Check) => check(&settings, cx).await,
+        Some(Command::Check | Command::Init(_)) => check(&settings, cx).await,
         None => serve(settings, access, cx).await,
     }
 }
@@ -45,13 +97,19 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 #[cfg(feature = "discord")]
 const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Returns the directory of the configuration, to which its paths are relative.
 #[cfg(feature = "discord")]
-fn read(
+fn base(cx: &Context) -> PathBuf {
+    cx.settings.file.as_deref().and_then(std::path::Path::parent).map(PathBuf::from).unwrap_or_default()
+}
+
+#[cfg(feature = "discord")]
+pub(super) fn read(
     table: &toml::Table,
+    base: &std::path::Path,
     access: (lastword_client::Endpoint, String),
     cx: &Context,
 ) -> Result<lastword_discord::Settings, Failure> {
-    let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
     crate::discord::settings(table, base, &cx.settings.data, access)
 }
 
@@ -66,7 +124,7 @@ fn reread(
         Ok(file) => file,
         Err(error) => return Some(Err(Failure::usage(error.to_string()))),
     };
-    Some(read(file.get("discord")?.as_table()?, access, cx))
+    Some(read(file.get("discord")?.as_table()?, &base(cx), access, cx))
 }
 
 /// Waits for other settings that can be used. Those that can't are reported once, and change nothing.
@@ -93,7 +151,7 @@ async fn changed(
 
 /// Prints the result of the checks on both sides.
 #[cfg(feature = "discord")]
-async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
+pub(super) async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
     let report = lastword_discord::check(settings).await;
     // Humans choose the names of users and channels, so these may hold control characters.
     cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;

@@ -228,7 +228,8 @@ fn lock(dir: &Path) -> Check {
 async fn discord(cx: &Context) -> Vec<Check> {
     let bots = cx.settings.discord.as_ref().and_then(|table| table.get("bot")).and_then(toml::Value::as_array);
     let ours = |bot: &&toml::Value| bot.get("token_file").or(bot.get("token_env")).is_some();
-    let agents: Vec<&str> = bots.into_iter().flatten().filter(ours).filter_map(|bot| bot.get("agent")?.as_str()).collect();
+    let agents: Vec<&str> =
+        bots.into_iter().flatten().filter(ours).filter_map(|bot| bot.get("agent")?.as_str()).collect();
     let Ok(client) = cx.client(Authority::Read) else { return Vec::new() };
     let mut checks = Vec::new();
     for name in agents {
@@ -236,7 +237,8 @@ async fn discord(cx: &Context) -> Vec<Check> {
         checks.push(if agent.connected || !agent.turns.is_empty() {
             check("discord", Grade::Ok, format!("a runner serves {name}"))
         } else {
-            let finding = format!("no runner serves {name}, and {} wait for it: `lastword run --as {name}`", agent.queued);
+            let finding =
+                format!("no runner serves {name}, and {} wait for it: `lastword run --as {name}`", agent.queued);
             check("discord", Grade::Warning, finding)
         });
     }

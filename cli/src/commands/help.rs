@@ -124,6 +124,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("discord", &["lastword discord", "lastword --token-file anna.token discord"]),
+    (
+        "discord init",
+        &[
+            "lastword discord init",
+            "lastword discord init --bot-token-file b.token --channel den --human ann --agent kilo=k.token",
+        ],
+    ),
     ("discord check", &["lastword discord check", "lastword discord check --config team.toml"]),
     ("top", &["lastword top", "lastword --url http://127.0.0.1:8080 --token-file anna.token top"]),
     (

@@ -129,13 +129,13 @@ fn what_was_asked_a_day_before_the_end_of_an_outage_is_not_passed_on_and_its_hum
 #[test]
 fn a_long_answer_of_a_foreign_bot_is_one_answer_and_a_long_one_of_ours_is_posted_in_parts() {
     let town = TestGuild::start();
-    let _kilo = town.runs("kilo", &["sh", "-c", "echo '```rust'; yes 'let number = 1;' | head -300; echo '```'"]);
+    let _kilo = town.runs("kilo", &["sh", "-c", "echo '```rust'; yes 'let number = 1;' | head -250; echo '```'"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> write", town.kilo));
     let thread = town.world.wait_thread(asked);
     let parts = town.world.wait("all parts", |discord| {
         let parts: Vec<_> = discord.in_channel(thread.id).into_iter().filter(|m| m.author.id == town.kilo).collect();
         let lines: usize = parts.iter().map(|m| m.content.matches("let number").count()).sum();
-        (lines == 300).then(|| parts.into_iter().cloned().collect::<Vec<_>>())
+        (lines == 250).then(|| parts.into_iter().cloned().collect::<Vec<_>>())
     });
     assert!(parts.len() > 2 && parts.iter().all(|m| m.content.matches("```").count() == 2), "{parts:#?}");
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> write more", town.hive));

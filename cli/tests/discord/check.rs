@@ -113,7 +113,9 @@ fn a_file_that_can_not_be_read_stops_no_other_check_and_each_invitation_can_be_o
         "✗ lima".to_owned(),
         "discord-lima.token".to_owned(),
         "✓ kilo      the bridge posts for it".to_owned(),
-        format!("https://discord.com/oauth2/authorize?client_id={application}&scope=bot+applications.commands&permissions="),
+        format!(
+            "https://discord.com/oauth2/authorize?client_id={application}&scope=bot+applications.commands&permissions="
+        ),
         "add the bot and allow these\n".to_owned(),
     ] {
         assert!(checked.stdout.contains(&line), "{line} is not in\n{}", checked.stdout);

@@ -80,8 +80,11 @@ fn a_changed_configuration_is_used_without_a_restart_and_a_broken_one_changes_no
     town.world.posts(town.ann, town.channel, "still heard");
     town.until("posted", |event| event["data"]["body"] == "still heard");
     // Another human, and a token that works.
-    std::fs::write(&path, good.replace(&format!("humans = [{}]", town.ann), &format!("humans = [{}, {}]", town.ann, town.bob)))
-        .unwrap();
+    std::fs::write(
+        &path,
+        good.replace(&format!("humans = [{}]", town.ann), &format!("humans = [{}, {}]", town.ann, town.bob)),
+    )
+    .unwrap();
     town.token("lima", "token-lima");
     town.world.wait("lima's line", |discord| {
         discord.sessions.values().any(|session| session.bot == town.lima && session.line.is_some()).then_some(())

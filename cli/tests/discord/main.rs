@@ -13,6 +13,8 @@ mod crash;
 #[cfg(test)]
 mod degraded;
 #[cfg(test)]
+mod init;
+#[cfg(test)]
 mod outage;
 #[cfg(test)]
 #[path = "../it/program.rs"]

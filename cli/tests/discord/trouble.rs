@@ -153,22 +153,30 @@ fn a_thread_that_discord_refuses_is_asked_for_once_and_all_is_shown_in_the_chann
 }
 
 #[test]
-fn a_long_answer_keeps_its_order_and_its_parts_within_discords_limits() {
+fn a_long_answer_keeps_its_order_and_goes_on_in_a_file_where_bots_may_attach_one() {
     let town = TestGuild::start();
     let script = "for i in $(seq 1 60); do printf 'line %s %0200d\\n' $i 0; done";
     let _kilo = town.runs("kilo", &["sh", "-c", script]);
     town.world.posts_per_window(2, 400);
-    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> tell me all", town.kilo));
-    let thread = town.world.wait_thread(asked);
-    town.world.wait_message(thread.id, town.kilo, "line 60 ");
-    let parts = town.world.messages(thread.id).into_iter().filter(|m| m.author.id == town.kilo);
-    let all: Vec<String> = parts.map(|m| m.content).collect();
-    assert!(all.len() >= 6, "{}", all.len());
-    let text = all.join("\n");
-    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("line ")).collect();
-    let numbers: Vec<u32> = lines.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
-    assert_eq!(numbers, (1..=60).collect::<Vec<u32>>());
-    assert!(town.world.answered(429) <= all.len(), "none is refused twice: {}", town.world.answered(429));
+    let numbers = |text: &str| -> Vec<u32> {
+        let lines = text.lines().filter(|line| line.starts_with("line "));
+        lines.map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect()
+    };
+    town.world.deny(town.kilo, town.other, may::ATTACH);
+    for (channel, may_attach) in [(town.channel, true), (town.other, false)] {
+        let asked = town.world.posts(town.ann, channel, &format!("<@{}> tell me all", town.kilo));
+        let thread = town.world.wait_thread(asked);
+        let last = town.world.wait_message(thread.id, town.kilo, "it goes on in the attached file");
+        let parts = town.world.messages(thread.id).into_iter().filter(|m| m.author.id == town.kilo);
+        let all: Vec<String> = parts.map(|m| m.content).collect();
+        assert_eq!(all.len(), 3);
+        let shown = numbers(&all.join("\n"));
+        assert_eq!(shown, (1..=shown.len() as u32).collect::<Vec<_>>());
+        let file = last.attachments.first().map(|file| numbers(file["text"].as_str().unwrap()));
+        assert_eq!(file, may_attach.then(|| (1..=60).collect()));
+    }
+    // The one without a file is refused for the permission, and not for the limit.
+    assert!(town.world.answered(429) <= 6, "none is refused twice: {}", town.world.answered(429));
 }
 
 #[test]

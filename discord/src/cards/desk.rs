@@ -19,7 +19,7 @@ use super::kept::Posted;
 use super::{Card, held_call, question};
 use crate::book::{BridgeStore, lost};
 use crate::bridge::BridgeContext;
-use crate::outbox::message;
+use crate::outbox::{Part, message};
 use crate::rest::{Method, RestError};
 
 /// Pause after each pass, so that a busy workspace isn't queried at each event.
@@ -161,7 +161,8 @@ async fn post(shared: &BridgeContext, id: &str, channel: u64, card: &Card) -> Re
         if number + 1 == card.parts.len() {
             body["components"] = card.rows.clone();
         }
-        let once = || outbox.try_part(&outbox.broker, &nonce, channel, part.trim(), &body);
+        let part = Part { nonce: &nonce, channel, text: part.trim(), body: &body, file: None };
+        let once = || outbox.try_part(&outbox.broker, &part);
         match outbox.persist(once).await {
             Ok(post) => last = Some(post),
             Err(error) => {

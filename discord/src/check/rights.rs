@@ -6,6 +6,7 @@ const ADMINISTRATOR: u64 = 1 << 3;
 const REACT: u64 = 1 << 6;
 pub(super) const VIEW: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
+const ATTACH: u64 = 1 << 15;
 const HISTORY: u64 = 1 << 16;
 const MAKE_THREADS: u64 = 1 << 35;
 const SEND_IN_THREADS: u64 = 1 << 38;
@@ -22,12 +23,13 @@ pub(crate) enum Needs {
 }
 
 /// Permissions by the names that Discord's pages use.
-const NAMES: [(u64, &str); 6] = [
+const NAMES: [(u64, &str); 7] = [
     (VIEW, "View Channel"),
     (SEND, "Send Messages"),
     (SEND_IN_THREADS, "Send Messages in Threads"),
     (MAKE_THREADS, "Create Public Threads"),
     (HISTORY, "Read Message History"),
+    (ATTACH, "Attach Files"),
     (REACT, "Add Reactions"),
 ];
 
@@ -35,8 +37,8 @@ impl Needs {
     /// Returns the permissions.
     pub(crate) const fn permissions(self) -> u64 {
         match self {
-            Self::Broker => VIEW | SEND | SEND_IN_THREADS | MAKE_THREADS | HISTORY,
-            Self::Ours => VIEW | SEND | SEND_IN_THREADS | HISTORY | REACT,
+            Self::Broker => VIEW | SEND | SEND_IN_THREADS | MAKE_THREADS | HISTORY | ATTACH,
+            Self::Ours => VIEW | SEND | SEND_IN_THREADS | HISTORY | REACT | ATTACH,
             Self::Theirs => VIEW | SEND_IN_THREADS | HISTORY,
         }
     }
@@ -105,6 +107,13 @@ mod tests {
         assert_eq!(missing(u64::MAX, Needs::Broker), [""; 0]);
         assert_eq!(missing(VIEW | SEND | HISTORY, Needs::Theirs), ["Send Messages in Threads"]);
         let all = missing(VIEW, Needs::Broker);
-        assert_eq!(all, ["Send Messages", "Send Messages in Threads", "Create Public Threads", "Read Message History"]);
+        let wanted = [
+            "Send Messages",
+            "Send Messages in Threads",
+            "Create Public Threads",
+            "Read Message History",
+            "Attach Files",
+        ];
+        assert_eq!(all, wanted);
     }
 }

@@ -28,6 +28,10 @@ const API: &str = "https://discord.com";
 const VERSION: &str = "/api/v10/";
 /// The user agent in the form that Discord demands: the library's address and version, then free text.
 const AGENT: &str = concat!("DiscordBot (https://twilight.rs, 0.18) Lastword/", env!("CARGO_PKG_VERSION"));
+/// The type of a body without a file.
+const JSON: &str = "application/json";
+/// The name of an attached text.
+const FILE: &str = "answer.md";
 /// Time limit of a call.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Pause after a 429 that names none, first and longest.
@@ -71,6 +75,26 @@ impl Clock {
     }
 }
 
+/// A call's body.
+struct Payload {
+    kind: String,
+    bytes: Bytes,
+}
+
+/// Builds a form of a message and its file. The boundary is a line that the file doesn't have.
+fn form(body: &Value, file: &str) -> Payload {
+    let mut boundary = "lastword".to_owned();
+    while file.contains(&boundary) {
+        boundary.push('x');
+    }
+    let bytes = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"payload_json\"\r\nContent-Type: {JSON}\r\n\r\n{body}\r\n\
+         --{boundary}\r\nContent-Disposition: form-data; name=\"files[0]\"; filename=\"{FILE}\"\r\n\
+         Content-Type: text/plain; charset=utf-8\r\n\r\n{file}\r\n--{boundary}--\r\n"
+    );
+    Payload { kind: format!("multipart/form-data; boundary={boundary}"), bytes: Bytes::from(bytes) }
+}
+
 /// The outcome of one try.
 enum Tried {
     Answered(Value),
@@ -111,6 +135,22 @@ impl BotClient {
 
     /// Makes a call until it isn't rate limited; returns the response as JSON, `null` if it is empty.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
+        let body = body.map(|body| Payload { kind: JSON.to_owned(), bytes: Bytes::from(body.to_string()) });
+        self.call_with(method, path, body.as_ref()).await
+    }
+
+    /// Like [`BotClient::call`], with a text as an attached file.
+    pub(crate) async fn call_with_file(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        file: &str,
+    ) -> Result<Value, RestError> {
+        self.call_with(method, path, Some(&form(body, file))).await
+    }
+
+    async fn call_with(&self, method: Method, path: &str, body: Option<&Payload>) -> Result<Value, RestError> {
         let mut pauses = Backoff::new(LIMITED_PAUSE_MIN, LIMITED_PAUSE_MAX);
         loop {
             match self.once(method, path, body).await? {
@@ -127,7 +167,7 @@ impl BotClient {
         }
     }
 
-    async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Tried, RestError> {
+    async fn once(&self, method: Method, path: &str, body: Option<&Payload>) -> Result<Tried, RestError> {
         if self.unknown.load(Ordering::Relaxed) {
             return Err(RestError::Refused { status: 401, code: 0, message: "401: Unauthorized".to_owned() });
         }
@@ -154,7 +194,7 @@ impl BotClient {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Option<&Payload>,
     ) -> Result<(StatusCode, HeaderMap, Bytes), RestError> {
         let unsent = |error: hyper::http::Error| RestError::Unreachable(error.to_string());
         let mut request = Request::builder()
@@ -162,10 +202,10 @@ impl BotClient {
             .uri(format!("{}{path}", self.base))
             .header(AUTHORIZATION, self.token.clone())
             .header(USER_AGENT, AGENT);
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, &body.kind);
         }
-        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let bytes = body.map(|body| body.bytes.clone()).unwrap_or_default();
         let response = self.http.request(request.body(Full::new(bytes)).map_err(unsent)?).await;
         let (head, body) = response.map_err(|error| RestError::Unreachable(innermost(&error)))?.into_parts();
         let body = body.collect().await.map_err(|error| RestError::Unreachable(innermost(&error)))?;
@@ -276,6 +316,13 @@ mod tests {
 
     fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
         all.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn no_file_ends_its_own_form() {
+        let payload = form(&serde_json::json!({ "content": "x" }), "a\r\n--lastword--\r\nb");
+        assert_eq!(payload.kind, "multipart/form-data; boundary=lastwordx");
+        assert_eq!(String::from_utf8_lossy(&payload.bytes).matches("--lastwordx").count(), 3);
     }
 
     #[test]

@@ -23,13 +23,15 @@ pub(crate) mod may {
     pub(crate) const SEND: u64 = 1 << 11;
     pub(crate) const MANAGE_MESSAGES: u64 = 1 << 13;
     pub(crate) const EMBED: u64 = 1 << 14;
+    pub(crate) const ATTACH: u64 = 1 << 15;
     pub(crate) const HISTORY: u64 = 1 << 16;
     pub(crate) const MENTION_EVERYONE: u64 = 1 << 17;
     pub(crate) const MANAGE_THREADS: u64 = 1 << 34;
     pub(crate) const CREATE_THREADS: u64 = 1 << 35;
     pub(crate) const SEND_IN_THREADS: u64 = 1 << 38;
     /// The permissions of a test's bot by default.
-    pub(crate) const USUAL: u64 = ADD_REACTIONS | VIEW | SEND | EMBED | HISTORY | CREATE_THREADS | SEND_IN_THREADS;
+    pub(crate) const USUAL: u64 =
+        ADD_REACTIONS | VIEW | SEND | EMBED | ATTACH | HISTORY | CREATE_THREADS | SEND_IN_THREADS;
     pub(crate) const ALL: u64 = USUAL | MANAGE_MESSAGES | MENTION_EVERYONE | MANAGE_THREADS;
 }
 

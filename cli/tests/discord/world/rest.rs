@@ -114,6 +114,17 @@ pub(crate) fn payload(headers: &HeaderMap, body: &Bytes) -> Result<Value, No> {
     serde_json::from_str(json.unwrap_or_default()).map_err(bad)
 }
 
+/// Returns the file of a form, as an attachment with its text.
+pub(crate) fn file(headers: &HeaderMap, body: &Bytes) -> Option<Value> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let (_, boundary) = kind.split_once("boundary=")?;
+    let text = String::from_utf8_lossy(body);
+    let part = text.split(&format!("--{boundary}")).find(|part| part.contains("name=\"files[0]\""))?;
+    let (head, content) = part.split_once("\r\n\r\n")?;
+    let name = head.split("filename=\"").nth(1)?.split('"').next()?;
+    Some(json!({"id": "1", "filename": name, "url": "https://cdn.invalid/1", "text": content.trim_end_matches("\r\n")}))
+}
+
 /// Routes everything under `/api/v10`, and the gateway.
 pub(crate) fn router(shared: Shared) -> Router {
     let api = guild_routes().merge(channel_routes()).merge(interaction_routes());
@@ -135,6 +146,7 @@ fn guild_routes() -> Router<Shared> {
         .route("/guilds/{guild}/channels", get(guild::channels))
         .route("/guilds/{guild}/roles", get(guild::roles))
         .route("/guilds/{guild}/threads/active", get(guild::active_threads))
+        .route("/guilds/{guild}/members/search", get(guild::search))
         .route("/guilds/{guild}/members/{user}", get(guild::member))
 }
 

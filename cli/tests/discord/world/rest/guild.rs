@@ -1,6 +1,7 @@
 //! The guild, its members, and the applications.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Answer, Caller, No, Reply, number};
@@ -96,4 +97,24 @@ pub(crate) async fn member(
         discord.users.get(&id).map(|user| object::full_member(discord, user)).unwrap_or_default()
     })?;
     if found.0.is_null() { Err(No::unknown(10007, "Member")) } else { Ok(found) }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Search {
+    query: String,
+    limit: usize,
+}
+
+/// Lists members whose name begins with the query.
+pub(crate) async fn search(
+    State(shared): State<Shared>,
+    _: Caller,
+    Path(guild): Path<String>,
+    Query(search): Query<Search>,
+) -> Answer {
+    in_guild(&shared, &guild, |discord| {
+        let found =
+            discord.users.values().filter(|user| user.name.to_lowercase().starts_with(&search.query.to_lowercase()));
+        json!(found.take(search.limit).map(|user| object::full_member(discord, user)).collect::<Vec<_>>())
+    })
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::channels::place;
-use super::{Answer, Caller, Discord, No, Reply, number, payload};
+use super::{Answer, Caller, Discord, No, Reply, file, number, payload};
 use crate::world::Shared;
 use crate::world::form;
 use crate::world::json as object;
@@ -94,6 +94,7 @@ pub(crate) async fn create(
     body: Bytes,
 ) -> Answer {
     let channel = number(&channel)?;
+    let file = file(&headers, &body);
     let body = payload(&headers, &body)?;
     shared.with(|discord| {
         let thread = discord.channels.get(&channel).is_some_and(|c| c.kind == PUBLIC_THREAD);
@@ -101,8 +102,12 @@ pub(crate) async fn create(
         if discord.channels.get(&channel).is_some_and(|c| c.locked) {
             return Err(No::new(400, 50083, "Thread is archived"));
         }
+        if file.is_some() {
+            place(discord, bot, channel, may::ATTACH)?;
+        }
         let author = discord.users.get(&bot).cloned().ok_or_else(No::access)?;
         let mut draft = form::draft(author, channel, &body)?;
+        draft.attachments.extend(file);
         let known = |id: &Id| discord.in_channel(channel).iter().any(|m| m.id == *id);
         if draft.reply_to.is_some_and(|id| !known(&id)) {
             if body["message_reference"]["fail_if_not_exists"] != false {

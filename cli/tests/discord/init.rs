@@ -1,0 +1,99 @@
+//! `lastword discord init` writes a configuration with which the checks pass.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::program::{Ended, finish, lastword};
+use crate::town::TestGuild;
+
+impl TestGuild {
+    /// Runs `init` with these arguments and the broker's token on standard input.
+    fn init(&self, token: &str, more: &[&str]) -> Ended {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", ".lastword/operator.token", "discord", "init", "--bot-token-file", "-"]);
+        command.args(["--api", &self.world.http(), "--gateway", &self.world.gateway()]).args(more);
+        finish(&mut command, token)
+    }
+
+    /// Starts everything except the bridge, without `[discord]`.
+    fn plain() -> Self {
+        let town = Self::quiet("");
+        fs::write(town.server.path().join("lastword.toml"), "# mine\n[limits]\ndepth_max = 2\n").unwrap();
+        fs::remove_file(town.server.path().join("discord-broker.token")).unwrap();
+        town
+    }
+
+    fn config(&self) -> String {
+        fs::read_to_string(self.server.path().join("lastword.toml")).unwrap()
+    }
+}
+
+const NAMES: [&str; 7] = ["--channel", "#den", "--human", "Ann", "--agent", "kilo=discord-kilo.token", "--yes"];
+
+#[test]
+fn names_and_tokens_become_a_configuration_with_which_the_bridge_answers() {
+    let mut town = TestGuild::plain();
+    let ended = town.init("token-broker\n", &NAMES);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stdout.contains("All checks passed"), "{ended:?}");
+    for bot in [town.broker, town.kilo] {
+        let application = town.world.with(|discord| discord.bots[&bot].application);
+        assert!(ended.stderr.contains(&format!("client_id={application}&")), "{ended:?}");
+    }
+    let text = town.config();
+    assert!(text.starts_with("# mine\n[limits]\ndepth_max = 2\n\n[discord]\n"), "{text}");
+    for line in [format!("\"{}\", # #den", town.channel), format!("\"{}\", # ann", town.ann)] {
+        assert!(text.contains(&line) && ended.stderr.contains(&line), "{text}\n{ended:?}");
+    }
+    assert!(!text.contains("token-") && !format!("{ended:?}").contains("token-"), "no token is shown");
+    let file = town.server.path().join("discord-broker.token");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "token-broker\n");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    town.bridge();
+    let _kilo = town.runs("kilo", &["cat"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> hello", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "hello");
+}
+
+#[test]
+fn a_wrong_token_or_name_or_no_consent_writes_nothing() {
+    let town = TestGuild::plain();
+    let before = town.config();
+    let with = |at: usize, text: &'static str| {
+        let mut names = NAMES;
+        names[at] = text;
+        names
+    };
+    for (token, names, word) in [
+        ("token-nobody", NAMES.as_slice(), "the bot of broker: Discord does not know this bot token"),
+        ("token-broker", &with(1, "cellar"), "no channel \"cellar\""),
+        ("token-broker", &with(3, "zoe"), "no human \"zoe\""),
+        ("token-broker", &with(3, "hive"), "no human \"hive\""),
+        ("token-broker", &with(5, "kilo=gone.token"), "gone.token"),
+        ("token-broker", &NAMES[..6], "nothing was written"),
+        ("token-broker", &NAMES[2..], "no channel is named"),
+        ("token-broker", &NAMES[..4], "no agent has a bot"),
+        ("token-broker", &with(5, "broker=discord-kilo.token"), "broker has a bot already"),
+    ] {
+        let ended = town.init(token, names);
+        assert!(ended.code != 0 && ended.stderr.contains(word), "{word}: {ended:?}");
+        assert_eq!(town.config(), before);
+        assert!(!town.server.path().join("discord-broker.token").exists(), "{ended:?}");
+    }
+}
+
+#[test]
+fn an_existing_table_is_replaced_only_on_demand() {
+    let town = TestGuild::plain();
+    town.init("token-broker", &NAMES).ok();
+    let before = town.config();
+    let other = ["--channel", "attic", "--human", "ann", "--agent", "lima=discord-lima.token", "--yes"];
+    let refused = town.init("token-broker", &other);
+    assert!(refused.code == 1 && refused.stderr.contains("--replace"), "{refused:?}");
+    assert_eq!(town.config(), before);
+    town.init("token-broker", &[&other[..], &["--replace"]].concat()).ok();
+    let text = town.config();
+    assert!(text.contains("# #attic") && !text.contains("# #den") && !text.contains("kilo"), "{text}");
+    assert!(text.starts_with("# mine\n[limits]\n") && text.matches("[discord]").count() == 1, "{text}");
+}
