@@ -133,6 +133,7 @@ pub(crate) struct NodeArgs {
 mod with_clusters {
     use std::fs;
     use std::path::Path;
+    use std::time::Duration;
 
     use lastword_proto::Seq;
     use lastword_server::Config;
@@ -165,6 +166,9 @@ mod with_clusters {
         "archive",
         "checkpoint_every_facts",
     ];
+    /// Attempts to find out whether the NATS servers sync, and the pause between two.
+    const ATTEMPTS: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(500);
     /// The copies of a log that survive the loss of one server.
     const COPIES_MIN: usize = 3;
     /// The most by which the clocks of NATS and of this machine should differ, in ms.
@@ -366,6 +370,9 @@ mod with_clusters {
         fn cluster(&mut self, status: Status) {
             self.lines.push(table(&status));
             let alive = || status.nodes.iter().filter(|node| node.alive);
+            if alive().next().is_none() {
+                self.faults.push("no node is heard of: start them with `lastword serve --cluster`".to_owned());
+            }
             self.faults.extend(status.nodes.iter().filter(|node| !node.alive).map(|node| {
                 format!(
                     "the node {} isn't heard of: start it, or wait until its record expires",
@@ -403,9 +410,17 @@ mod with_clusters {
         )
     }
 
-    /// Refuses NATS servers that may lose what they acknowledged.
+    /// Refuses NATS servers that may lose what they acknowledged. They may be starting, as this node is.
     async fn durable(servers: &[String], args: &NatsArgs) -> Result<(), Failure> {
-        for found in monitors(servers, args).await {
+        let mut all = monitors(servers, args).await;
+        for _ in 1..ATTEMPTS {
+            if all.iter().all(Result::is_ok) {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+            all = monitors(servers, args).await;
+        }
+        for found in all {
             let fault = match found {
                 Ok(server) if server.sync_always => continue,
                 Ok(server) => not_synced(&server),
