@@ -51,9 +51,11 @@ pub struct Envelope {
     pub priority: Option<Priority>,
     /// As `metadata.timeout_ms`, which wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub timeout_ms: Option<u64>,
     /// As `metadata.deadline_ms`, which wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub deadline_ms: Option<u64>,
     /// Delivery options, and members that Lastword only passes on.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
@@ -88,9 +90,11 @@ pub struct Metadata {
     pub priority: Option<Priority>,
     /// Time to acknowledge, in ms (Q2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub timeout_ms: Option<u64>,
     /// Time for the whole request, in ms (Q2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub deadline_ms: Option<u64>,
     /// All other members, passed on unchanged.
     #[serde(flatten)]
