@@ -75,7 +75,7 @@ impl Rest {
         let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0, application: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
         rest.user = id_of(&me)?;
-        rest.application = id_of(&rest.call(Method::Get, "oauth2/applications/@me", None).await?)?;
+        rest.application = id_of(&rest.call(Method::Get, "applications/@me", None).await?)?;
         Ok(rest)
     }
 

@@ -141,7 +141,6 @@ fn guild_routes() -> Router<Shared> {
         .route("/users/@me/guilds", get(guild::mine))
         .route("/users/{user}", get(guild::user))
         .route("/applications/@me", get(guild::application))
-        .route("/oauth2/applications/@me", get(guild::application))
         .route("/guilds/{guild}", get(guild::guild))
         .route("/guilds/{guild}/channels", get(guild::channels))
         .route("/guilds/{guild}/roles", get(guild::roles))

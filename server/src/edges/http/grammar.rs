@@ -167,7 +167,7 @@ fn given() -> Value {
 
 /// Corrects the range of whole numbers, which go up to the largest of 64 bits, not of 63.
 fn unsigned(schema: &mut Value) {
-    if schema["format"] == "int64" && schema["minimum"] == 0 {
+    if schema["format"] == "int64" && schema["minimum"].is_u64() {
         schema["format"] = json!("uint64");
         if schema["maximum"].is_null() {
             schema["maximum"] = json!(u64::MAX);
