@@ -22,6 +22,7 @@ mod members;
 mod metrics;
 mod placement;
 mod status;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,19 +42,18 @@ pub use self::copies::{add_files, fetch_files};
 pub use self::durability::{Monitored, Unmonitored, default_monitors, monitored};
 pub use self::members::{LeaseRecord, NodeInfo};
 pub use self::status::{NodeStatus, Status, WorkspaceStatus, status};
+pub use self::workspaces::{ConfigReader, configure_workspace, create_workspace, remove_workspace};
 
 use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
-use self::members::{
-    Leader, View, WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, node_key, workspace_key,
-};
+use self::members::{Leader, View, node_key};
+use self::workspaces::NodeSettings;
 use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, hex};
 use crate::server::{Config, DRAIN_MAX, bind, local_url};
 use crate::tls::{Certificate, TlsError, Transport};
-use crate::workspace::Settings;
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
@@ -74,29 +74,6 @@ const START_PAUSE: Duration = Duration::from_millis(300);
 const LEAVING_MIN: Duration = Duration::from_secs(1);
 /// The time in which a stopping node hands its workspaces over.
 const HAND_OVER_MAX: Duration = Duration::from_secs(10);
-
-type ReadConfig = dyn Fn(&str) -> Result<Config, String> + Send + Sync;
-
-/// Reads the configuration of a workspace that has one of its own, or says what is wrong with it.
-#[derive(Clone)]
-pub struct ConfigReader(Arc<ReadConfig>);
-
-impl ConfigReader {
-    /// Reads by this function.
-    pub fn new(read: impl Fn(&str) -> Result<Config, String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
-    }
-
-    pub(crate) fn read(&self, text: &str) -> Result<Config, String> {
-        (self.0)(text)
-    }
-}
-
-impl std::fmt::Debug for ConfigReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ConfigReader")
-    }
-}
 
 /// The configuration of a node besides that of its workspaces.
 #[derive(Clone, Debug)]
@@ -521,98 +498,12 @@ async fn add_workspace(shared: &Shared, workspace: &str, replicas: usize) -> Res
     create_workspace(&shared.nats, &shared.registry, workspace, replicas).await.map(|_| ())
 }
 
-/// Makes a workspace: its stream, then its record. Returns whether it is new.
-///
-/// # Errors
-/// The name is no workspace's, or NATS refuses.
-pub async fn create_workspace(
-    nats: &Nats,
-    registry: &Registry,
-    workspace: &str,
-    replicas: usize,
-) -> Result<bool, NodeError> {
-    nats.create_stream(workspace, replicas).await?;
-    let record = WorkspaceRecord { stream_id: nats.stream_id(workspace).await?.into() };
-    let value = serde_json::to_vec(&record).unwrap_or_default();
-    match registry.create(&workspace_key(workspace), &value).await {
-        Ok(_) => Ok(true),
-        Err(RegistryError::Conflict { .. }) => Ok(false),
-        Err(error @ RegistryError::Unavailable { .. }) => Err(error.into()),
-    }
-}
-
-/// Gives a workspace a configuration of its own, in place of the nodes', or with `None` the nodes' again.
-///
-/// # Errors
-/// There is no such workspace, or NATS refuses.
-pub async fn configure_workspace(registry: &Registry, workspace: &str, text: Option<&str>) -> Result<(), NodeError> {
-    if registry.get(&workspace_key(workspace)).await?.is_none() {
-        return Err(NodeError::NoWorkspace(workspace.to_owned()));
-    }
-    let key = config_key(workspace);
-    match (registry.get(&key).await?, text) {
-        (Some(record), Some(text)) => registry.replace(&key, text.as_bytes(), record.revision).await.map(|_| ())?,
-        (None, Some(text)) => registry.create(&key, text.as_bytes()).await.map(|_| ())?,
-        (Some(record), None) => registry.delete(&key, record.revision).await?,
-        (None, None) => {}
-    }
-    Ok(())
-}
-
-/// Removes a workspace: the nodes serve it no longer. Its log stays in NATS with its keys and tokens, and
-/// [`create_workspace`] brings it back, unless `log` is removed with it.
-///
-/// # Errors
-/// There is no such workspace, or NATS refuses; repeat it then.
-pub async fn remove_workspace(nats: &Nats, registry: &Registry, workspace: &str, log: bool) -> Result<(), NodeError> {
-    let key = workspace_key(workspace);
-    match registry.get(&key).await? {
-        Some(record) => registry.delete(&key, record.revision).await?,
-        None if log && nats.streams().await?.iter().any(|known| known == workspace) => {}
-        None => return Err(NodeError::NoWorkspace(workspace.to_owned())),
-    }
-    if log {
-        nats.remove_stream(workspace).await?;
-        let files = registry.list(&copies::key(workspace, "")).await?;
-        let others = [lease_key(workspace), archive_key(workspace), config_key(workspace)];
-        for key in files.into_iter().map(|record| record.key).chain(others) {
-            if let Some(record) = registry.get(&key).await? {
-                registry.delete(&key, record.revision).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Starts a thread for each workspace.
 struct Starter {
     shared: Arc<Shared>,
     dir: PathBuf,
     settings: Arc<NodeSettings>,
     following: watch::Receiver<bool>,
-}
-
-/// The settings of a node's workspaces.
-pub(crate) struct NodeSettings {
-    own: Settings,
-    configs: ConfigReader,
-}
-
-impl NodeSettings {
-    /// Returns the settings of a workspace: its own configuration's, or the node's. What concerns the machine is the node's.
-    fn of(&self, hosts: Vec<String>, config: &WorkspaceConfig) -> Result<Settings, String> {
-        let node = Settings { hosts, ..self.own.clone() };
-        let Some(text) = &config.text else { return Ok(node) };
-        Ok(Settings {
-            hosts: node.hosts,
-            auth_failures_max: node.auth_failures_max,
-            renew_operator_token: node.renew_operator_token,
-            notify: node.notify,
-            oidc: node.oidc,
-            clocks: node.clocks,
-            ..self.configs.read(text)?.settings()
-        })
-    }
 }
 
 impl Starter {

@@ -387,7 +387,7 @@ mod with_clusters {
             for workspace in &status.workspaces {
                 let name = escape_line(&workspace.workspace);
                 if workspace.leader.is_none() {
-                    self.faults.push(format!("nobody leads {name}: the logs of the nodes say why"));
+                    self.faults.push(format!("{name} has no leader: see the nodes' logs"));
                 }
                 let (wanted, current) = (workspace.copies_wanted, workspace.copies_current);
                 if wanted < COPIES_MIN {

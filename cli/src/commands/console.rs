@@ -36,7 +36,7 @@ fn has_display() -> bool {
     cfg!(target_os = "macos") || screen
 }
 
-/// Starts a program that opens the link; it goes on by itself.
+/// Starts a program that opens the link, without waiting for it.
 fn open(program: &str, url: &str) -> bool {
     let started =
         Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();

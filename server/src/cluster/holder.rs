@@ -13,9 +13,10 @@ use lastword_proto::{Core, Entry, Seq};
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
 
+use super::Shared;
 use super::copies::{RegistryFiles, has_files};
 use super::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
-use super::{NodeSettings, Shared};
+use super::workspaces::NodeSettings;
 use crate::broker::{BootError, Handle, fold, replay};
 use crate::calls::{Context, ended};
 use crate::clock::Stopwatch;
