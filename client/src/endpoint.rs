@@ -211,7 +211,7 @@ impl Endpoint {
             )));
         }
         // The roots take time to read, and http:// needs none.
-        let config = if secure { self.config()? } else { plain()? };
+        let config = if secure { self.tls_config()? } else { plain()? };
         // The server redirects no call. What something else answers with is shown, and a token stays where it was sent.
         let builder = reqwest::Client::builder().redirect(Policy::none()).connect_timeout(CONNECT);
         // Shorter than the server keeps one, so that no call meets a connection that it is closing.
@@ -219,7 +219,8 @@ impl Endpoint {
         builder.tls_backend_preconfigured(config).build().map_err(unusable)
     }
 
-    fn config(&self) -> Result<ClientConfig, ClientError> {
+    /// Returns the configuration of TLS that verifies this server's certificate.
+    pub(crate) fn tls_config(&self) -> Result<ClientConfig, ClientError> {
         let provider = Arc::new(ring::default_provider());
         let versions = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
         let builder = versions.map_err(unusable)?;

@@ -1,6 +1,7 @@
 //! The connection: address, token, and the function that makes every call.
 
 use std::fmt;
+use std::sync::Arc;
 
 use lastword_proto::wire::Problem;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -10,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
+use crate::session::Link;
 
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
@@ -37,6 +39,11 @@ impl Token {
         Ok(Self(value))
     }
 
+    /// Returns the header that authenticates a call.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+
     /// Returns the token's text, to pass on to its agent.
     #[must_use]
     pub fn reveal(&self) -> &str {
@@ -57,6 +64,8 @@ pub struct Client {
     endpoint: Endpoint,
     token: Option<Token>,
     turn: Option<Box<str>>,
+    /// The session that carries the calls; `None` if HTTP does.
+    link: Option<Arc<Link>>,
 }
 
 impl Client {
@@ -65,7 +74,14 @@ impl Client {
     /// # Errors
     /// The address or what verifies the certificate is unusable: see [`Endpoint::http`].
     pub fn new(endpoint: &Endpoint, token: Option<Token>) -> Result<Self, ClientError> {
-        Ok(Self { http: endpoint.http()?, endpoint: endpoint.clone(), token, turn: None })
+        Ok(Self { http: endpoint.http()?, endpoint: endpoint.clone(), token, turn: None, link: None })
+    }
+
+    /// Returns the same client, whose calls share one connection: a session, or HTTP if the server has none. For programs
+    /// that stay.
+    #[must_use]
+    pub fn over_session(self) -> Self {
+        Self { link: Some(Arc::default()), ..self }
     }
 
     /// Returns the same client, acting in the turn with this token.
@@ -106,7 +122,7 @@ impl Client {
 
     /// Makes the call; turns a refusal into an error.
     pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.exchange(request).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -117,6 +133,16 @@ impl Client {
             Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
             Err(_) => Err(ClientError::Unexpected { url, status: status.as_u16(), detail: excerpt(&bytes) }),
         }
+    }
+
+    async fn exchange(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let request = request.build().map_err(|error| self.unreachable(&error))?;
+        if let Some(link) = &self.link
+            && let Some(answered) = link.carry(&self.endpoint, self.token.as_ref(), &request).await
+        {
+            return answered;
+        }
+        self.http.execute(request).await.map_err(|error| self.unreachable(&error))
     }
 
     /// Makes the call and parses the response's JSON.

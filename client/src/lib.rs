@@ -1,4 +1,4 @@
-//! A typed async client of Lastword's HTTP edge (`/v1`).
+//! A typed async client of Lastword's HTTP and session edges (`/v1`).
 //!
 //! A [`Client`] has the server's [`Endpoint`] and one principal's token; each method is one call. A refusal by the broker is
 //! returned as [`ClientError::Refused`] with the server's problem.
@@ -14,6 +14,7 @@ mod held;
 mod http;
 mod query;
 mod retry;
+mod session;
 
 pub use lastword_proto::wire;
 
@@ -25,4 +26,5 @@ pub use crate::events::Events;
 pub use crate::held::Lifted;
 pub use crate::http::{Client, Token};
 pub use crate::query::MessageQuery;
+pub use crate::session::{Pushed, Pushes, Replied, Session};
 pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late, is_transient};

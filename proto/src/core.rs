@@ -192,6 +192,7 @@ impl Step<'_> {
                 self.send(by, *draft)
             }
             Input::Take(by, turn) => self.take(by, turn),
+            Input::Receive(by) => self.receive(by),
             Input::Collect(by, request) => self.collect(by, &request),
             Input::Finish(by, turn, mut finish) => {
                 self.reading = finish.reading.take();

@@ -37,6 +37,8 @@ pub enum Input {
     Send(Principal, Box<Draft>),
     /// Takes the next delivery; inside a turn, the next answer to its task.
     Take(Principal, Option<TurnId>),
+    /// Takes the next delivery that opens a turn; a human's next message. Repeats no delivery of an open turn.
+    Receive(Principal),
     /// Takes the answer that a send waited for.
     Collect(Principal, RequestId),
     /// Finishes a turn.

@@ -27,6 +27,7 @@ pub mod quote;
 mod requests;
 mod rooms;
 mod schedules;
+pub mod session;
 mod time;
 mod tokens;
 mod turns;

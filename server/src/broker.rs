@@ -53,7 +53,7 @@ const BATCH_SMALL: usize = if cfg!(all(test, feature = "interleavings")) { 1 } e
 /// The most commands in one append. Bounds how long the first command of a batch waits for the others.
 const BATCH_MAX: usize = 256;
 /// The most commands that may wait in the queue's normal lane; the broker refuses further ones (`saturated`).
-pub(crate) const QUEUE_MAX: usize = 8_192;
+pub(crate) const QUEUE_MAX: usize = 10_240;
 
 /// Turns a reply into its caller's answer, while the state is as the input left it.
 type OnReply = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;

@@ -31,6 +31,7 @@ pub(crate) mod limits;
 pub(crate) mod messages;
 pub(crate) mod now;
 pub(crate) mod permission;
+pub(crate) mod places;
 mod read_model;
 pub(crate) mod requests;
 pub(crate) mod rooms;
@@ -109,6 +110,8 @@ pub struct Context {
     pub(crate) archives: Archives,
     /// The nodes that serve the workspace, in a cluster.
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    /// The places of calls in the broker's queue, for calls that sessions make.
+    pub(crate) places: Option<Arc<places::Places>>,
 }
 
 /// The authenticated caller, and the turn in which it calls.
@@ -166,7 +169,12 @@ impl Caller {
     pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
         let named = handle.signer().verify(turn, self.principal.agent());
         let turn = named.ok_or_else(|| ApiError::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
-        Ok(Self { turn: Some(turn), ..self })
+        Ok(self.in_turn(turn))
+    }
+
+    /// Returns this caller in one of its turns.
+    pub(crate) const fn in_turn(self, turn: TurnId) -> Self {
+        Self { turn: Some(turn), ..self }
     }
 
     /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
@@ -243,6 +251,7 @@ pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
 /// Waits for `ring`, at most for `wait` or until the server shuts down; `true` if it rang.
 pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
     let mut stopping = ctx.stopping.clone();
+    let _away = ctx.places.as_deref().map(places::Places::leave_a_while);
     tokio::select! {
         () = ring => true,
         () = tokio::time::sleep(wait) => false,

@@ -4,8 +4,9 @@
 mod console;
 pub mod http;
 pub mod mcp;
+pub(crate) mod session;
 
 mod tail;
 
 /// The names of all edges, as `edges_agree` and the documentation list them.
-pub const EDGES: &[&str] = &["http", "mcp", "console"];
+pub const EDGES: &[&str] = &["http", "session", "mcp", "console"];

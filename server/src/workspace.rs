@@ -234,6 +234,7 @@ impl Workspace {
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
             oidc: None,
             nodes,
+            places: None,
         };
         let console = console_url(&ctx, &url);
         ctx.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));

@@ -32,10 +32,32 @@ impl Step<'_> {
             let delivery = self.join(open);
             return Ok(Reply::Delivery(delivery.or_else(|| self.again(open).filter(|_| turn.is_none()))));
         }
-        if !state.may_take(agent) {
-            return Ok(Reply::Delivery(None));
+        Ok(Reply::Delivery(self.open_next(agent)?))
+    }
+
+    /// Takes the next delivery that opens a turn. Unlike [`Step::take`] it never repeats one of an open turn: who receives
+    /// has all that was delivered, and several may receive for one agent.
+    pub(super) fn receive(&mut self, by: Principal) -> Outcome {
+        self.authenticate(by)?;
+        let agent = by.agent();
+        if by.is_human() {
+            return Ok(Reply::Delivery(self.take_notice(agent)));
         }
-        let Some(task) = self.next_task(agent) else { return Ok(Reply::Delivery(None)) };
+        let state = self.state();
+        let own = &state.agents[agent.0 as usize];
+        if own.running == Running::Stopped || state.running == Running::Stopped {
+            return Err(Code::Stopped.into());
+        }
+        let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
+        Ok(Reply::Delivery(if full { None } else { self.open_next(agent)? }))
+    }
+
+    /// Opens a turn for the agent's next task.
+    fn open_next(&mut self, agent: AgentId) -> Result<Option<Delivery>, Refusal> {
+        if !self.state().may_take(agent) {
+            return Ok(None);
+        }
+        let Some(task) = self.next_task(agent) else { return Ok(None) };
         let turn = TurnId(self.state().last_turn() + 1);
         let age_max = self.state().limits.delivery_age_ms;
         let waiting = self.state().agents[agent.0 as usize].notices.iter();
@@ -44,7 +66,7 @@ impl Step<'_> {
         let notices: alloc::vec::Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
         let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
-        Ok(Reply::Delivery(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices })))
+        Ok(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices }))
     }
 
     /// Takes the oldest message from a human's inbox, which marks it as read.

@@ -126,9 +126,7 @@ async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Deliv
             None => return Ok(None),
         },
     };
-    let Some(taken) = parcel.delivery() else { return Ok(None) };
-    let delivery = worded(ctx, caller, taken, shown).await?;
-    Ok(Some((parcel, delivery)))
+    packed(ctx, caller, parcel, shown).await
 }
 
 /// Returns a delivery that was not handed over, unless its turn has ended meanwhile.
@@ -240,6 +238,91 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
         created_at: notice.created_at,
         ..StoredMessage::blank(kind)
     })
+}
+
+/// What [`receive`] found.
+pub(crate) struct Received {
+    /// The delivery, which is given again unless its parcel is accepted.
+    pub(crate) delivery: Option<(Parcel, Delivery)>,
+    /// Which of the caller's turns have an answer that can join them.
+    pub(crate) joinable: Vec<TurnId>,
+}
+
+/// Takes the next delivery that opens a turn, or a human's next message. Looks at `turns` for answers to join, too.
+pub(crate) async fn receive(ctx: &Context, caller: Caller, turns: Vec<TurnId>) -> Result<Received, ApiError> {
+    let agent = caller.principal.agent();
+    if let Some(parcel) = unread(ctx, caller).await? {
+        return Ok(Received { delivery: packed(ctx, caller, parcel, None).await?, joinable: Vec::new() });
+    }
+    let handle = ctx.handle.clone();
+    let then = move |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Delivery(delivery) => {
+            let shown = delivery.as_ref().and_then(|delivery| views::shown(live, &[delivery.message]));
+            let joins = |turn: &TurnId| {
+                let open = live.state.turns.get(turn).filter(|turn| turn.open);
+                open.and_then(|turn| live.state.tasks.get(&turn.task)).is_some_and(|task| !task.ready.is_empty())
+            };
+            Ok((delivery.map(|delivery| (handle.parcel(agent, delivery), shown)), turns.into_iter().filter(joins).collect()))
+        }
+        other => Err(other),
+    };
+    match ctx.handle.submit_then(Input::Receive(caller.principal), then).await? {
+        Ok((Some((parcel, shown)), joinable)) => {
+            Ok(Received { delivery: packed(ctx, caller, parcel, shown).await?, joinable })
+        }
+        Ok((None, joinable)) => Ok(Received { delivery: None, joinable }),
+        Err(other) => match admitted(Ok(other)) {
+            Ok(other) => Err(ApiError::unexpected(&other)),
+            Err(fault) => Err(fault),
+        },
+    }
+}
+
+/// Takes the next answer that joins this turn.
+pub(crate) async fn join(ctx: &Context, caller: Caller, turn: TurnId) -> Result<Option<(Parcel, Delivery)>, ApiError> {
+    let caller = caller.in_turn(turn);
+    let Some((parcel, shown)) = taken(ctx, caller).await? else { return Ok(None) };
+    packed(ctx, caller, parcel, shown).await
+}
+
+/// Returns the last deliveries of the agent's open turns that it doesn't work on, once more.
+pub(crate) async fn again_all(
+    ctx: &Context,
+    caller: Caller,
+    working: Vec<TurnId>,
+) -> Result<Vec<(Parcel, Delivery)>, ApiError> {
+    let agent = caller.principal.agent();
+    let open = move |live: &Live<'_>| -> Vec<input::Delivery> {
+        let turns = live.state.agent(agent).into_iter().flat_map(|own| own.turns.iter());
+        let lost = turns.filter(|turn| !working.contains(turn)).filter_map(|&turn| {
+            let open = live.state.turns.get(&turn)?;
+            let (task, attempt, lease_until) = (open.task, open.attempt, open.lease_until);
+            let view = input::OpenTurn { turn, task, attempt, lease_until };
+            let message = open.delivered.last()?.message;
+            Some(input::Delivery { turn: Some(view), message, notices: Vec::new() })
+        });
+        lost.collect()
+    };
+    let mut all = Vec::new();
+    for delivery in ctx.handle.query(open).await? {
+        // What an earlier session was not handed is kept with its notices.
+        let turn = delivery.turn.map(|turn| turn.turn);
+        let kept = ctx.handle.unread(agent, turn);
+        let parcel = kept.unwrap_or_else(|| ctx.handle.parcel(agent, delivery));
+        all.extend(packed(ctx, caller, parcel, None).await?);
+    }
+    Ok(all)
+}
+
+async fn packed(
+    ctx: &Context,
+    caller: Caller,
+    parcel: Parcel,
+    shown: Option<Vec<Shown>>,
+) -> Result<Option<(Parcel, Delivery)>, ApiError> {
+    let Some(taken) = parcel.delivery() else { return Ok(None) };
+    let delivery = worded(ctx, caller, taken, shown).await?;
+    Ok(Some((parcel, delivery)))
 }
 
 /// Finishes a turn (F2).

@@ -11,11 +11,11 @@ mod clock;
 pub(crate) mod connections;
 mod conversations;
 mod escalations;
-mod events;
+pub(crate) mod events;
 mod explanations;
 mod extract;
 #[cfg(test)]
-mod grammar;
+pub(crate) mod grammar;
 mod humans;
 mod inbox;
 mod incidents;
@@ -23,7 +23,7 @@ mod limits;
 pub(crate) mod listen;
 mod messages;
 #[cfg(test)]
-mod openapi;
+pub(crate) mod openapi;
 mod origins;
 mod problem;
 mod query;
@@ -48,15 +48,22 @@ use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
 use lastword_proto::Code;
 
-pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
-pub(crate) use self::extract::{attempt, authenticate, caller, prove, read, succeeded};
+pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
+pub(crate) use self::call_table::scope;
+#[cfg(test)]
+pub(crate) use self::call_table::row;
+pub(crate) use self::events::Feed;
+pub(crate) use self::extract::{
+    attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read, succeeded,
+};
+pub(crate) use self::messages::{keyed, sent, text_draft};
 
 /// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
 
-/// Returns all routes of the server, without a socket.
-pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
-    let v1 = Router::new()
+/// The calls of `/v1`.
+fn calls() -> Router<Context> {
+    Router::new()
         .merge(work())
         .merge(people())
         .merge(desk())
@@ -69,12 +76,28 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/limits", get(limits::show))
         .route("/archives", get(archives::show).post(archives::move_now))
         .route("/backup", post(backup::make))
-        .route("/checkpoint", get(checkpoints::sign));
+        .route("/checkpoint", get(checkpoints::sign))
+}
+
+/// Returns the routes that serve the calls of sessions.
+fn session_calls(ctx: Context) -> Router {
+    Router::new()
+        .nest("/v1", calls())
+        .layer(middleware::from_fn(query::check))
+        .fallback(nothing)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(ctx)
+}
+
+/// Returns all routes of the server, without a socket.
+pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
+    let session = super::session::route(&ctx, session_calls);
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
         .route("/metrics", get(system::metrics))
         .route("/openapi.json", get(system::openapi))
+        .route("/asyncapi.json", get(system::asyncapi))
         .route("/schema/message.json", get(system::message_schema));
     let system = Router::new()
         .route("/healthz", get(system::healthz))
@@ -83,7 +106,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
     let described = super::mcp::METADATA_PATHS.into_iter();
     let described = described.fold(Router::new(), |all, path| all.route(path, get(super::mcp::metadata)));
     Router::new()
-        .nest("/v1", v1.merge(system))
+        .nest("/v1", calls().merge(system).route("/session", session))
         .merge(outside)
         .merge(described)
         .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))

@@ -30,6 +30,7 @@ mod people;
 mod permit;
 mod provider;
 mod schedules;
+mod session;
 mod sign_in;
 mod tokens;
 mod watching;

@@ -4,14 +4,16 @@ use lastword_proto::wire::Scope;
 
 /// The OpenAPI 3.1 document of the surface.
 pub const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json"));
+/// The AsyncAPI 3 document of sessions.
+pub const ASYNCAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/asyncapi.json"));
 /// The JSON Schema of a message.
 pub const MESSAGE_SCHEMA: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/message.schema.json"));
 
 /// One call: method, path, what it does, query parameters, body, status, response.
-pub(super) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
+pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
 
 /// Returns the scope that a narrowed token needs for a call of the table; `None` if any token may make it.
-pub(super) fn scope(method: &str, path: &str) -> Option<Scope> {
+pub(crate) fn scope(method: &str, path: &str) -> Option<Scope> {
     Some(match (method, path) {
         ("get", "/inbox") | ("post", "/turns/{id}/finish" | "/turns/{id}/progress") => Scope::Work,
         ("post", "/messages" | "/rooms/{room}/messages" | "/requests/{id}/cancel" | "/claims")
@@ -28,7 +30,7 @@ pub(super) fn scope(method: &str, path: &str) -> Option<Scope> {
 }
 
 /// Returns the row of the call with this method and path below `/v1`; `None` if there is no such call.
-pub(super) fn row(method: &str, path: &str) -> Option<&'static Row> {
+pub(crate) fn row(method: &str, path: &str) -> Option<&'static Row> {
     let matches = |template: &str| {
         let (mut given, mut known) = (path.split('/'), template.split('/'));
         loop {
@@ -45,7 +47,7 @@ pub(super) fn row(method: &str, path: &str) -> Option<&'static Row> {
 }
 
 /// Every call of `/v1`.
-pub(super) const CALLS: &[Row] = &[
+pub(crate) const CALLS: &[Row] = &[
     ("post", "/messages", "Send a message", "wait", "Envelope", 201, "StoredMessage"),
     (
         "get",
@@ -151,3 +153,21 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/clock", "Get the broker's time and the wall clock's", "", "", 200, "ClockView"),
     ("post", "/clock/accept", "Accept the wall clock", "", "", 200, "ClockView"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::wire::session;
+
+    use super::CALLS;
+
+    #[test]
+    fn a_session_carries_every_call_but_those_that_are_streams_or_need_no_token() {
+        let others = ["/events", "/backup", "/sign-in"];
+        let calls = CALLS.iter().filter(|row| !others.contains(&row.1));
+        let mut calls: Vec<_> = calls.map(|row| (row.0.to_ascii_uppercase(), row.1)).collect();
+        let mut carried: Vec<_> = session::CALLS.iter().map(|call| (call.1.to_owned(), call.2)).collect();
+        calls.sort_unstable();
+        carried.sort_unstable();
+        assert_eq!(calls, carried);
+    }
+}

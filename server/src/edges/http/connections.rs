@@ -6,19 +6,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Code, Principal, Refusal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::broker::QUEUE_MAX;
+use crate::calls::places::PLACES_MAX;
 use crate::error::ApiError;
 
-/// The most connections, however many descriptors there are. Each has one request at a time, so that all of them together
-/// don't fill the broker's queue.
-const CONNECTIONS_MAX: u64 = QUEUE_MAX as u64;
+/// The most connections, however many descriptors there are. Each has one request at a time, so that all of them together,
+/// with the calls of sessions, don't fill the broker's queue.
+const CONNECTIONS_MAX: u64 = QUEUE_MAX as u64 - PLACES_MAX as u64;
+/// The most sessions of agents beyond the connections. Their calls have [`PLACES_MAX`] places in the broker's queue.
+const SESSIONS_MAX: u64 = 16_384;
 /// The descriptors kept for the log, the read model and everything else that isn't a connection.
 const DESCRIPTORS_KEPT: u64 = 128;
 /// The most unproven connections.
@@ -27,7 +32,7 @@ const UNPROVEN_MAX: usize = 512;
 const HUMANS_MAX: usize = 256;
 /// The most connections of one agent.
 const AGENT_MAX: usize = 512;
-/// The most open event streams of one agent or human.
+/// The most open event streams and sessions of one agent or human.
 const STREAMS_MAX: usize = 64;
 /// The most bytes of request bodies that are read for one agent or human at a time, and for all agents together.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -44,6 +49,8 @@ pub(super) struct Connections(Arc<Shared>);
 struct Shared {
     table: Mutex<Table>,
     shares: Shares,
+    /// The tasks of the sessions.
+    sessions: Mutex<JoinSet<()>>,
 }
 
 /// The most connections of each kind.
@@ -53,6 +60,8 @@ struct Shares {
     humans: usize,
     agents: usize,
     agent: usize,
+    /// The sessions of agents that don't count as their connections.
+    sessions: usize,
 }
 
 impl Shares {
@@ -71,6 +80,8 @@ struct Table {
     networks: BTreeMap<IpAddr, usize>,
     owners: HashMap<OwnerKey, Usage>,
     agents: usize,
+    /// How many of the agents' connections are sessions beyond their share.
+    sessions: usize,
     /// The connections of humans, by workspace.
     humans: BTreeMap<u32, usize>,
     body_bytes: usize,
@@ -100,6 +111,8 @@ struct Connection {
     address: IpAddr,
     owner: OnceLock<Owner>,
     evicted: Notify,
+    /// Whether it is one of the sessions beyond the agents' share.
+    session: AtomicBool,
 }
 
 /// Whose connection it is.
@@ -115,17 +128,21 @@ enum Owner {
 /// An open event stream; dropping it gives its place back.
 pub(crate) struct StreamPermit(Peer);
 
+/// An open session; dropping it gives its place back.
+pub(crate) struct SessionPermit(#[expect(dead_code, reason = "it is held")] StreamPermit);
+
 /// The bytes of a request body that is read; dropping it gives them back.
-pub(super) struct BodyPermit(Peer, usize);
+pub(crate) struct BodyPermit(Peer, usize);
 
 impl Shares {
     /// Divides the connections that these descriptors allow.
     fn of(descriptors: u64) -> Self {
         let all = descriptors.saturating_sub(DESCRIPTORS_KEPT).clamp(16, CONNECTIONS_MAX);
-        let all = usize::try_from(all).unwrap_or(usize::MAX);
+        let sessions = descriptors.saturating_sub(DESCRIPTORS_KEPT + all).min(SESSIONS_MAX);
+        let [all, sessions] = [all, sessions].map(|share| usize::try_from(share).unwrap_or(usize::MAX));
         let (unproven, humans) = (UNPROVEN_MAX.min(all / 4), HUMANS_MAX.min(all / 4));
         let agents = all - unproven - humans;
-        Self { unproven, humans, agents, agent: AGENT_MAX.min(agents / 2) }
+        Self { unproven, humans, agents, agent: AGENT_MAX.min(agents / 2), sessions }
     }
 }
 
@@ -136,7 +153,13 @@ impl Connections {
     }
 
     fn sharing(shares: Shares) -> Self {
-        Self(Arc::new(Shared { table: Mutex::default(), shares }))
+        Self(Arc::new(Shared { table: Mutex::default(), shares, sessions: Mutex::default() }))
+    }
+
+    /// Waits until every session has ended.
+    pub(super) async fn end(&self) {
+        let mut sessions = std::mem::take(&mut *self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner));
+        while sessions.join_next().await.is_some() {}
     }
 
     /// Enters a new connection from this address. If too many are unproven, one ends: the oldest of the network that has
@@ -145,8 +168,9 @@ impl Connections {
         let mut table = self.0.lock();
         let id = table.next;
         table.next += 1;
-        let (all, owner, evicted) = (Arc::clone(&self.0), OnceLock::new(), Notify::new());
-        let peer = Peer { connection: Arc::new(Connection { all, id, address, owner, evicted }), workspace: 0 };
+        let (all, owner, evicted, session) = (Arc::clone(&self.0), OnceLock::new(), Notify::new(), AtomicBool::new(false));
+        let connection = Connection { all, id, address, owner, evicted, session };
+        let peer = Peer { connection: Arc::new(connection), workspace: 0 };
         let network = network(address);
         table.unproven.insert(id, (network, Arc::downgrade(&peer.connection)));
         *table.networks.entry(network).or_default() += 1;
@@ -208,7 +232,7 @@ impl Peer {
         }
         let shares = self.connection.all.shares;
         let mut table = self.connection.all.lock();
-        let Table { owners, agents, humans, .. } = &mut *table;
+        let Table { owners, agents, sessions, humans, .. } = &mut *table;
         let mut usage = owners.get(&key).copied().unwrap_or_default();
         let of_workspace = humans.get(&key.0).copied().unwrap_or_default();
         let full = if human && of_workspace >= shares.humans_of(key.0) {
@@ -218,7 +242,7 @@ impl Peer {
         } else if usage.connections >= shares.agent {
             Some(("connections of this agent", shares.agent))
         } else {
-            (*agents >= shares.agents).then_some(("connections of all agents", shares.agents))
+            (*agents - *sessions >= shares.agents).then_some(("connections of all agents", shares.agents))
         };
         if let Some((what, max)) = full {
             return Err(saturated(what, max));
@@ -284,7 +308,7 @@ impl Peer {
     }
 
     /// Waits until this connection has to make room for another, unless it proves itself.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.connection.evicted.notified().await;
     }
 
@@ -300,9 +324,37 @@ impl Peer {
         Ok(StreamPermit(self.clone()))
     }
 
+    /// Turns the connection into a session. While there is room for it, it no longer counts as one of the agents'
+    /// connections.
+    pub(crate) fn session(&self) -> Result<SessionPermit, ApiError> {
+        let permit = self.stream()?;
+        let mut table = self.connection.all.lock();
+        let agent = self.connection.owner.get().is_some_and(|owner| owner.is_agent());
+        if agent
+            && table.sessions < self.connection.all.shares.sessions
+            && !self.connection.session.swap(true, Ordering::AcqRel)
+        {
+            table.sessions += 1;
+        }
+        drop(table);
+        Ok(SessionPermit(permit))
+    }
+
+    /// Runs the session of this connection as one of the listener's tasks.
+    pub(crate) fn own(&self, session: impl Future<Output = ()> + Send + 'static) {
+        let mut sessions = self.connection.all.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        while sessions.try_join_next().is_some() {}
+        sessions.spawn(session);
+    }
+
+    /// Returns whether a body of this length needs room.
+    pub(crate) const fn is_long(bytes: usize) -> bool {
+        bytes > BODY_BYTES_FREE
+    }
+
     /// Reserves memory for a request body of at most this many bytes.
-    pub(super) fn body(&self, bytes: usize) -> Result<BodyPermit, ApiError> {
-        let bytes = if bytes <= BODY_BYTES_FREE { 0 } else { bytes };
+    pub(crate) fn body(&self, bytes: usize) -> Result<BodyPermit, ApiError> {
+        let bytes = if Self::is_long(bytes) { bytes } else { 0 };
         if bytes > 0 {
             let mut table = self.connection.all.lock();
             let agent = self.connection.owner.get().is_some_and(|owner| owner.is_agent());
@@ -377,6 +429,9 @@ impl Drop for Connection {
             Some(Owner::Node) => return,
             Some(Owner::Caller { key, human }) => (key, *human),
         };
+        if self.session.load(Ordering::Acquire) {
+            table.sessions = table.sessions.saturating_sub(1);
+        }
         let Table { owners, agents, humans, .. } = &mut *table;
         let count = if human { humans.entry(key.0).or_default() } else { agents };
         *count = count.saturating_sub(1);
@@ -420,15 +475,15 @@ mod tests {
     use super::*;
 
     fn shares() -> Shares {
-        Shares { unproven: 2, humans: 1, agents: 3, agent: 2 }
+        Shares { unproven: 2, humans: 1, agents: 3, agent: 2, sessions: 0 }
     }
 
     #[test]
     fn descriptors_are_divided_with_a_share_for_humans() {
         let few = Shares::of(1_024);
-        assert_eq!(few, Shares { unproven: 224, humans: 224, agents: 448, agent: 224 });
+        assert_eq!(few, Shares { unproven: 224, humans: 224, agents: 448, agent: 224, sessions: 0 });
         let many = Shares::of(1 << 20);
-        assert_eq!(many, Shares { unproven: 512, humans: 256, agents: 7_424, agent: 512 });
+        assert_eq!(many, Shares { unproven: 512, humans: 256, agents: 7_424, agent: 512, sessions: 16_384 });
         assert!(Shares::of(0).humans > 0);
     }
 

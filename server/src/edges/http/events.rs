@@ -54,18 +54,8 @@ pub(super) async fn events(
         None => params.after,
     };
     let position = *ctx.handle.committed().borrow();
-    if let Some(after) = after {
-        epochs::check_position(&ctx, Seq(after)).await?;
-        archives::check_position(&ctx, Seq(after))?;
-    }
-    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
-    // A program that only reads serves no work.
-    if caller.may(Some(Scope::Work)).is_ok() {
-        subscription.attach();
-    }
-    let tail = LogTail::new(ctx, caller, Some(after.map_or(position, Seq)));
-    let until = params.until.map(Seq);
-    let feed = Feed { tail, until, ready: VecDeque::new(), _subscription: subscription, _permit: permit };
+    let from = (after.map(Seq), params.until.map(Seq));
+    let feed = Feed { permit, ..Feed::open(ctx, caller, position, from).await? };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
@@ -73,17 +63,38 @@ pub(super) async fn events(
 }
 
 /// A watcher, and the events that it gets next.
-struct Feed {
+pub(crate) struct Feed {
     tail: LogTail,
     until: Option<Seq>,
     ready: VecDeque<Event>,
     /// Counts as a connection of the agent while it is open (Q2).
     _subscription: Subscription,
-    /// Its place among the caller's streams.
-    _permit: Option<StreamPermit>,
+    /// Its place among the caller's streams, if it is a stream of its own.
+    #[expect(dead_code, reason = "it is held")]
+    permit: Option<StreamPermit>,
 }
 
 impl Feed {
+    /// Watches the events after a position, or after the current one, up to another position.
+    pub(crate) async fn open(
+        ctx: Context,
+        caller: Caller,
+        position: Seq,
+        (after, until): (Option<Seq>, Option<Seq>),
+    ) -> Result<Self, ApiError> {
+        if let Some(after) = after {
+            epochs::check_position(&ctx, after).await?;
+            archives::check_position(&ctx, after)?;
+        }
+        let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+        // A program that only reads serves no work.
+        if caller.may(Some(Scope::Work)).is_ok() {
+            subscription.attach();
+        }
+        let tail = LogTail::new(ctx, caller, Some(after.unwrap_or(position)));
+        Ok(Self { tail, until, ready: VecDeque::new(), _subscription: subscription, permit: None })
+    }
+
     fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
         stream::unfold(self, |mut feed| async move {
             let event = feed.next().await?;
@@ -94,7 +105,7 @@ impl Feed {
     }
 
     /// Returns the next event; `None` when the stream ends.
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return self.until.is_none_or(|until| event.seq <= until.0).then_some(event);

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, Method};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
 use lastword_proto::envelope::nesting;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
@@ -60,6 +60,19 @@ pub(crate) fn authenticate(ctx: &Context, headers: &HeaderMap, extensions: &Exte
         }
         Err(fault) => Err(fault),
     }
+}
+
+/// Authenticates the caller of a session by an `Authorization` header, as [`authenticate`] does.
+pub(crate) fn authenticate_bearer(ctx: &Context, authorization: &HeaderValue, peer: &Peer) -> Result<Caller, ApiError> {
+    let (mut headers, mut extensions) = (HeaderMap::with_capacity(1), Extensions::new());
+    headers.insert(AUTHORIZATION, authorization.clone());
+    extensions.insert(peer.clone());
+    authenticate(ctx, &headers, &extensions)
+}
+
+/// Returns the header that authenticates a request.
+pub(crate) fn bearer_header(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(AUTHORIZATION).cloned()
 }
 
 /// Counts a failed authentication, or an attempt that costs something, against the address of the request; refuses it if
@@ -148,7 +161,7 @@ impl WaitParams {
 }
 
 /// Parses `30s`, `500ms`, `2m` or plain seconds; longer waits are shortened to `WAIT_MAX`.
-fn parse_wait(text: &str) -> Result<Duration, FieldError> {
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, FieldError> {
     let wrong = || FieldError::new("wait", format!("{text:?} isn't a duration such as 30s, 500ms or 2m"));
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -205,7 +218,7 @@ pub(crate) async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes,
 }
 
 /// Parses JSON; an error names the wrong member.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     // Counted without recursion, before the recursive parser sees it.
     if nesting(bytes) > JSON_DEPTH_MAX {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));

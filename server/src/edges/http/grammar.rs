@@ -92,7 +92,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
 ];
 
 /// Adds the constraints to the schemas.
-pub(super) fn extend(schemas: &mut Map<String, Value>) {
+pub(crate) fn extend(schemas: &mut Map<String, Value>) {
     for (schema, member, form) in MEMBERS {
         if let Some(found) = schemas.get_mut(*schema).and_then(|schema| member_of(schema, member)) {
             form.add(found);

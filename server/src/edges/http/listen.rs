@@ -93,6 +93,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+    all.end().await;
     Ok(())
 }
 
@@ -161,7 +162,7 @@ async fn left(stopping: &mut watch::Receiver<bool>, leaving: Duration) {
 
 /// Serves one connection until it ends, has to make room, or doesn't prove itself in time.
 async fn connection(
-    io: impl Read + Write + Unpin,
+    io: impl Read + Write + Unpin + Send + 'static,
     routes: TowerToHyperService<Router>,
     Conditions { peer, proof_by, leaving }: Conditions,
     mut stopping: watch::Receiver<bool>,
@@ -170,7 +171,9 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(io, OfPeer { routes, peer: peer.clone() });
+        .serve_connection(io, OfPeer { routes, peer: peer.clone() })
+        // For sessions.
+        .with_upgrades();
     let mut connection = pin!(connection);
     let mut proof = pin!(sleep_until(proof_by));
     let (mut ends, mut awaits_proof, mut makes_room) = (false, true, true);

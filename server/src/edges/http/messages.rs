@@ -2,9 +2,10 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use lastword_proto::wire::{Envelope, FieldError, Page, StoredMessage};
+use lastword_proto::names::RequestId;
+use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, StoredMessage};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
 
@@ -14,13 +15,31 @@ use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
-/// A sent message, and its answer if the sender waited and it arrived in time.
+/// The result of a send, as its reply has it.
 #[derive(Serialize)]
-struct WithResponse {
-    #[serde(flatten)]
-    message: StoredMessage,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<StoredMessage>,
+#[serde(untagged)]
+pub(crate) enum SentBody {
+    /// A sent message, and its answer if the sender waited and it arrived in time.
+    Message {
+        #[serde(flatten)]
+        message: Box<StoredMessage>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response: Option<Box<StoredMessage>>,
+    },
+    Messages(Page<StoredMessage>),
+    Finished(Finished),
+    Escalation(Box<EscalationView>),
+}
+
+/// Returns the body of the reply to a send; `None` for one without a body.
+pub(crate) fn sent(sent: Sent) -> Option<SentBody> {
+    Some(match sent {
+        Sent::One(message, response) => SentBody::Message { message, response },
+        Sent::Many(items) => SentBody::Messages(Page::whole(items)),
+        Sent::Finished(finished) => SentBody::Finished(finished),
+        Sent::Escalated(escalation) => SentBody::Escalation(escalation),
+        Sent::Noted => return None,
+    })
 }
 
 pub(super) async fn send(
@@ -31,15 +50,9 @@ pub(super) async fn send(
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.filter(|wait| !wait.is_zero());
     let draft = draft(request).await.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
-    Ok(match messages::send(&ctx, caller, draft, wait).await? {
-        Sent::One(message, response) => {
-            let body = WithResponse { message: *message, response: response.map(|r| *r) };
-            (StatusCode::CREATED, Out(body)).into_response()
-        }
-        Sent::Many(items) => (StatusCode::CREATED, Out(Page::whole(items))).into_response(),
-        Sent::Finished(finished) => (StatusCode::CREATED, Out(finished)).into_response(),
-        Sent::Escalated(escalation) => (StatusCode::CREATED, Out(*escalation)).into_response(),
-        Sent::Noted => StatusCode::NO_CONTENT.into_response(),
+    Ok(match sent(messages::send(&ctx, caller, draft, wait).await?) {
+        Some(body) => (StatusCode::CREATED, Out(body)).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
@@ -47,20 +60,22 @@ async fn draft(request: Request) -> Result<Draft, ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(&parts, body).await?;
     let draft = match content_type(&parts.headers).as_deref() {
-        Some("text/plain") => text_draft(&bytes)?,
+        Some("text/plain") => {
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
+            text_draft(text)?
+        }
         Some("application/json") | None => parse::<Envelope>(&bytes)?.draft()?,
         Some(other) => {
             let text = format!("Content-Type {other} is neither application/json nor text/plain");
             return Err(ApiError::new(Code::Malformed, text));
         }
     };
-    keyed(draft, &parts.headers)
+    Ok(keyed(draft, idempotency_key(&parts.headers)?))
 }
 
 /// Parses the text form: the header, then the body unchanged (E1).
-fn text_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
+pub(crate) fn text_draft(text: &str) -> Result<Draft, ApiError> {
     let (header, body) = header::parse(text)?;
     let mut draft = Draft::new(header.kind, header.to, body.trim_start());
     draft.from = Some(header.from);
@@ -70,16 +85,16 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
     Ok(draft)
 }
 
-/// Uses the header `Idempotency-Key` as `request_id` if that is missing; it then names no work item (Q1). Not for
+/// Uses the idempotency key as `request_id` if that is missing; it then names no work item (Q1). Not for
 /// answers and statuses, whose `request_id` is another message's.
-fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, ApiError> {
+pub(crate) fn keyed(mut draft: Draft, key: Option<RequestId>) -> Draft {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
-    let key = idempotency_key(headers)?.filter(|_| !about_another && draft.request_id.is_none());
+    let key = key.filter(|_| !about_another && draft.request_id.is_none());
     if key.is_some() {
         draft.request_id = key;
         draft.key_only = true;
     }
-    Ok(draft)
+    draft
 }
 
 pub(super) async fn list(

@@ -97,7 +97,7 @@ fn openapi() -> String {
 }
 
 /// The schemas of the wire types, as their types alone tell them.
-pub(super) fn schemas() -> Map<String, Value> {
+pub(crate) fn schemas() -> Map<String, Value> {
     let document = serde_json::to_value(Components::openapi()).unwrap_or_default();
     document["components"]["schemas"].as_object().cloned().unwrap_or_default()
 }
@@ -219,7 +219,7 @@ fn operation_id(method: &str, path: &str) -> String {
 }
 
 /// A reference to a schema; `Page_X` is a list of them.
-fn schema(name: &str) -> Value {
+pub(crate) fn schema(name: &str) -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     match name.strip_prefix("Page_") {
         None => reference(name),
@@ -245,7 +245,7 @@ fn message_schema() -> String {
 }
 
 /// With sorted keys, whatever order the map of `serde_json` is built with.
-fn pretty(value: &Value) -> String {
+pub(crate) fn pretty(value: &Value) -> String {
     let mut text = serde_json::to_string_pretty(&sorted(value)).unwrap_or_default();
     text.push('\n');
     text
@@ -264,13 +264,13 @@ fn sorted(value: &Value) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::path::Path;
 
     use super::*;
 
-    fn check(name: &str, now: &str) {
+    pub(crate) fn check(name: &str, now: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&path, now).unwrap();

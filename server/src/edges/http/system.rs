@@ -38,6 +38,10 @@ pub(super) async fn openapi() -> Response {
     ([(CONTENT_TYPE, "application/json")], super::OPENAPI).into_response()
 }
 
+pub(super) async fn asyncapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], super::ASYNCAPI).into_response()
+}
+
 pub(super) async fn message_schema() -> Response {
     ([(CONTENT_TYPE, "application/schema+json")], super::MESSAGE_SCHEMA).into_response()
 }

@@ -1,0 +1,238 @@
+//! What is pushed to a session: deliveries within a window, and events.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use lastword_proto::ids::TurnId;
+use lastword_proto::wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
+use lastword_proto::wire::{Delivery, FieldError, Scope};
+use lastword_proto::{Code, Seq};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use super::Push;
+use super::dispatch::Desk;
+use crate::broker::{Parcel, Subscription};
+use crate::calls::{Caller, Context, ended, turns};
+use crate::edges::http::Feed;
+use crate::error::ApiError;
+
+/// The most bytes of unacknowledged deliveries. A longer one is pushed alone.
+const WINDOW_BYTES_MAX: usize = 1 << 20;
+/// How often the inbox is looked into without a hint, for turns that ended elsewhere.
+const RECHECK_EVERY: Duration = Duration::from_secs(30);
+/// The pause after a refusal, such as of an agent that is stopped.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+
+/// The deliveries that were pushed and not acknowledged, and the turns that they opened.
+pub(super) struct Window {
+    state: Mutex<Unacknowledged>,
+    /// Rings when there is more room, or when a turn of the session ended.
+    moved: Notify,
+}
+
+struct Unacknowledged {
+    max: usize,
+    cursor: u64,
+    bytes: usize,
+    waiting: VecDeque<Waiting>,
+    turns: BTreeSet<TurnId>,
+}
+
+struct Waiting {
+    cursor: u64,
+    bytes: usize,
+    turn: Option<TurnId>,
+    /// Dropped with the session, it makes the broker give the delivery again.
+    parcel: Parcel,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        let state = Unacknowledged {
+            max: WINDOW_MAX as usize,
+            cursor: 0,
+            bytes: 0,
+            waiting: VecDeque::new(),
+            turns: BTreeSet::new(),
+        };
+        Self { state: Mutex::new(state), moved: Notify::new() }
+    }
+}
+
+impl Window {
+    fn lock(&self) -> MutexGuard<'_, Unacknowledged> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a delivery that is about to be pushed; returns its text.
+    pub(super) fn enter(&self, parcel: Parcel, delivery: Delivery, text: impl Fn(u64, Delivery) -> String) -> String {
+        let turn = parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn);
+        let mut state = self.lock();
+        state.cursor += 1;
+        let text = text(state.cursor, delivery);
+        let (cursor, bytes) = (state.cursor, text.len());
+        state.bytes += bytes;
+        state.waiting.push_back(Waiting { cursor, bytes, turn, parcel });
+        state.turns.extend(turn);
+        text
+    }
+
+    /// Acknowledges every delivery up to a cursor.
+    pub(super) fn acknowledge(&self, cursor: u64) {
+        self.accept(|waiting| waiting.cursor <= cursor);
+    }
+
+    /// Acknowledges the deliveries of a turn that ended.
+    pub(super) fn finished(&self, turn: TurnId) {
+        self.lock().turns.remove(&turn);
+        self.accept(|waiting| waiting.turn == Some(turn));
+    }
+
+    fn accept(&self, which: impl Fn(&Waiting) -> bool) {
+        let mut state = self.lock();
+        let (accepted, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut state.waiting).into_iter().partition(|waiting| which(waiting));
+        state.waiting = kept;
+        state.bytes -= accepted.iter().map(|waiting| waiting.bytes).sum::<usize>();
+        drop(state);
+        accepted.into_iter().for_each(|waiting| waiting.parcel.accept());
+        self.moved.notify_one();
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.lock();
+        state.waiting.is_empty() || (state.waiting.len() < state.max && state.bytes < WINDOW_BYTES_MAX)
+    }
+
+    fn turns(&self) -> Vec<TurnId> {
+        self.lock().turns.iter().copied().collect()
+    }
+}
+
+/// What a session watches from now on.
+pub(super) struct Watched {
+    pub(super) deliveries: Option<BoxStream<'static, Push>>,
+    pub(super) events: Option<BoxStream<'static, Push>>,
+    pub(super) reply: Watching,
+}
+
+/// Starts the pushes that a client asks for.
+pub(super) async fn watch(desk: &Arc<Desk>, watch: Watch) -> Result<Watched, ApiError> {
+    let position = *desk.ctx.handle.committed().borrow();
+    let deliveries = watch.deliveries.map(|asked| deliveries(desk, asked)).transpose()?;
+    let events = match watch.events {
+        Some(asked) => Some(events(desk, &asked, position).await?),
+        None => None,
+    };
+    Ok(Watched { deliveries, events, reply: Watching { position: position.0 } })
+}
+
+fn deliveries(desk: &Arc<Desk>, asked: WatchDeliveries) -> Result<BoxStream<'static, Push>, ApiError> {
+    desk.caller.may(Some(Scope::Work))?;
+    let window = asked.window.unwrap_or(WINDOW_MAX);
+    if window == 0 {
+        return Err(FieldError::new("deliveries.window", "is 0: leave `deliveries` out, or give at least 1").into());
+    }
+    let working = asked.working.iter().map(|turn| {
+        TurnId::parse(turn).ok_or_else(|| FieldError::new("deliveries.working", format!("{turn:?} isn't a turn")))
+    });
+    let working = working.collect::<Result<Vec<_>, _>>()?;
+    {
+        let mut state = desk.window.lock();
+        state.max = usize::try_from(window.min(WINDOW_MAX)).unwrap_or(usize::MAX);
+        state.turns.extend(&working);
+    }
+    let (ctx, caller) = (desk.ctx.clone(), desk.caller);
+    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+    subscription.attach();
+    let (again, joinable) = (None, Vec::new());
+    let inbox = Inbox { desk: Arc::downgrade(desk), ctx, caller, subscription, again, working, joinable };
+    Ok(stream::unfold(inbox, |mut inbox| async move { inbox.next().await.map(|push| (push, inbox)) }).boxed())
+}
+
+/// The inbox of the session's principal.
+struct Inbox {
+    /// Weak, because the session that owns the desk also owns this.
+    desk: std::sync::Weak<Desk>,
+    ctx: Context,
+    caller: Caller,
+    subscription: Subscription,
+    /// The deliveries of turns that the client doesn't work on; `None` until they were looked up.
+    again: Option<VecDeque<(Parcel, Delivery)>>,
+    working: Vec<TurnId>,
+    /// The turns that an answer can join.
+    joinable: Vec<TurnId>,
+}
+
+impl Inbox {
+    /// Returns the next push; `None` when the session ends.
+    async fn next(&mut self) -> Option<Push> {
+        let desk = self.desk.upgrade()?;
+        let mut stopping: watch::Receiver<bool> = self.ctx.stopping.clone();
+        let bell = self.subscription.bell();
+        loop {
+            let (mut rings, mut moved) = (pin!(bell.notified()), pin!(desk.window.moved.notified()));
+            // Listen before looking: what arrives between the two still rings.
+            rings.as_mut().enable();
+            moved.as_mut().enable();
+            let mut pause = RECHECK_EVERY;
+            if desk.window.has_room() {
+                match self.look(&desk.window).await {
+                    Ok(Some((parcel, delivery))) => return Some(Push::Delivery(parcel, Box::new(delivery))),
+                    Ok(None) if !self.joinable.is_empty() => continue,
+                    Ok(None) => {}
+                    Err(fault) if fault.0.code == Code::Unauthenticated => return Some(Push::Revoked(fault.0.detail)),
+                    Err(fault) => {
+                        tracing::debug!(detail = %fault.0.detail, "nothing is pushed for now");
+                        pause = REFUSED_PAUSE;
+                    }
+                }
+            }
+            tokio::select! {
+                () = rings => {}
+                () = moved => {}
+                () = sleep(pause) => {}
+                () = ended(&mut stopping) => return None,
+            }
+            if let Err(fault) = self.caller.reauthenticate(&self.ctx.handle) {
+                return Some(Push::Revoked(fault.0.detail));
+            }
+        }
+    }
+
+    /// Returns the next delivery that is there.
+    async fn look(&mut self, window: &Window) -> Result<Option<(Parcel, Delivery)>, ApiError> {
+        if self.again.is_none() {
+            let working = std::mem::take(&mut self.working);
+            let lost = Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?;
+            self.again = Some(lost.into());
+        }
+        if let Some(lost) = self.again.as_mut().and_then(VecDeque::pop_front) {
+            return Ok(Some(lost));
+        }
+        if let Some(turn) = self.joinable.pop() {
+            return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
+        }
+        let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns())).await?;
+        self.joinable = received.joinable;
+        Ok(received.delivery)
+    }
+}
+
+async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<BoxStream<'static, Push>, ApiError> {
+    desk.caller.may(Some(Scope::Read))?;
+    let feed = Feed::open(desk.ctx.clone(), desk.caller, position, (asked.after.map(Seq), None)).await?;
+    let pushes = stream::unfold(Some(feed), |feed| async move {
+        let mut feed = feed?;
+        Some(match feed.next().await {
+            Some(event) => (Push::Event(Box::new(event)), Some(feed)),
+            None => (Push::EventsEnd, None),
+        })
+    });
+    Ok(pushes.boxed())
+}

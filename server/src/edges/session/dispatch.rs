@@ -1,0 +1,331 @@
+//! The calls of a session: each frame becomes one call, and its result one reply.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderValue, Request, StatusCode};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use lastword_proto::envelope::nesting;
+use lastword_proto::ids::TurnId;
+use lastword_proto::names::RequestId;
+use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, NamedCall, SessionCall, WATCH, Watch, named};
+use lastword_proto::wire::{Envelope, FieldError, Finish, Progress};
+use lastword_proto::{Code, Draft};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde_json::Value;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use super::deliveries::Window;
+use crate::calls::{Caller, Context, messages, turns};
+use crate::edges::http::connections::Peer;
+use crate::edges::http::{keyed, parse, parse_wait, scope, sent, text_draft};
+use crate::error::ApiError;
+
+/// The deepest nesting of a frame: that of a body, within the call.
+const NESTING_MAX: u64 = 121;
+/// The longest reply that is passed on.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+/// The characters of a path's segment that stand for themselves.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// Who calls, and what the calls work with.
+pub(super) struct Desk {
+    pub(super) ctx: Context,
+    pub(super) routes: Router,
+    pub(super) caller: Caller,
+    pub(super) authorization: HeaderValue,
+    pub(super) peer: Peer,
+    pub(super) window: Arc<Window>,
+}
+
+/// A fault, and the number of the call that it belongs to.
+pub(super) type Fault = (u64, ApiError);
+
+/// A call that the session itself carries out.
+pub(super) enum Own {
+    Hello,
+    Watch(Watch),
+    Ack(u64),
+}
+
+/// Returns the reply to a call that succeeded.
+pub(super) fn reply<T: Serialize>(id: u64, status: u16, body: &T) -> String {
+    match serde_json::to_string(body) {
+        Ok(body) => assembled(id, status, "body", &body),
+        Err(error) => {
+            tracing::error!(%error, "a reply has no JSON");
+            refused(id, &ApiError::internal("the reply can't be written"))
+        }
+    }
+}
+
+/// Returns the reply to a call that has no result.
+pub(super) fn nothing(id: u64) -> String {
+    format!("{{\"id\":{id},\"status\":204}}")
+}
+
+/// Returns the reply to a call that was refused.
+pub(super) fn refused(id: u64, fault: &ApiError) -> String {
+    let problem = serde_json::to_string(&fault.0).unwrap_or_default();
+    assembled(id, fault.0.status, "problem", &problem)
+}
+
+fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
+    let mut text = String::with_capacity(json.len() + 64);
+    // Writing to a String never fails.
+    let _written = write!(text, "{{\"id\":{id},\"status\":{status},\"{member}\":{json}}}").is_ok();
+    text
+}
+
+/// Parses a frame. A fault names the call if its number can be read.
+fn parsed(text: &str) -> Result<SessionCall<'_>, Fault> {
+    if nesting(text.as_bytes()) > NESTING_MAX {
+        return Err((0, ApiError::new(Code::Malformed, format!("the frame is nested deeper than {NESTING_MAX}"))));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        let id = serde_json::from_str::<Value>(text).ok();
+        let id = id.as_ref().and_then(|frame| frame.get("id")).and_then(Value::as_u64).unwrap_or_default();
+        (id, ApiError::new(Code::Malformed, format!("the frame: {error}")))
+    })
+}
+
+fn body_of<'a, T: serde::Deserialize<'a>>(call: &SessionCall<'a>) -> Result<T, Fault> {
+    let text = call.body.map_or("{}", |body| body.get());
+    serde_json::from_str(text).map_err(|error| (call.id, ApiError::new(Code::Malformed, format!("the body: {error}"))))
+}
+
+/// Returns the token of a first frame; `None` if the frame is another call, or has no token.
+pub(super) fn hello(text: &str) -> Result<(u64, Option<Hello>), Fault> {
+    let call = parsed(text)?;
+    if call.call != HELLO || call.body.is_none() {
+        return Ok((call.id, None));
+    }
+    body_of(&call).map(|hello| (call.id, Some(hello)))
+}
+
+/// Returns the header that this token makes.
+pub(super) fn authorization(hello: &Hello) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", hello.token)).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Returns a call that the session itself carries out; `None` for any other.
+pub(super) fn own(text: &str) -> Option<Result<(u64, Own), Fault>> {
+    // Most frames are calls of the broker, which are parsed once, where they are carried out.
+    let mark = |name: &str| text.contains(name);
+    if ![HELLO, WATCH, ACK].into_iter().any(mark) {
+        return None;
+    }
+    let call = parsed(text).ok()?;
+    Some(match &*call.call {
+        HELLO => Ok((call.id, Own::Hello)),
+        WATCH => body_of(&call).map(|watch| (call.id, Own::Watch(watch))),
+        ACK => body_of(&call).map(|Ack { cursor }| (call.id, Own::Ack(cursor))),
+        _ => return None,
+    })
+}
+
+/// Carries out a call of the broker. Returns its reply.
+pub(super) async fn call(desk: Arc<Desk>, text: Utf8Bytes) -> String {
+    let _place = match &desk.ctx.places {
+        Some(places) if !desk.caller.principal.is_human() => Some(places.enter().await),
+        Some(_) | None => None,
+    };
+    let call = match parsed(&text) {
+        Ok(call) => call,
+        Err((id, fault)) => return malformed(&desk, id, &fault),
+    };
+    let id = call.id;
+    let result = match &*call.call {
+        "send" => send(&desk, call).await,
+        "finish" => finish(&desk, call).await,
+        "progress" => progress(&desk, call).await,
+        "next" => next(&desk, call).await,
+        _ => routed(&desk, call).await,
+    };
+    result.unwrap_or_else(|fault| refused(id, &fault))
+}
+
+fn malformed(desk: &Desk, id: u64, fault: &ApiError) -> String {
+    desk.ctx.handle.metrics().refuse(fault.0.code);
+    refused(id, fault)
+}
+
+/// Returns the caller of a call, in the turn that it names.
+fn caller(desk: &Desk, call: &SessionCall<'_>) -> Result<Caller, ApiError> {
+    let caller = match &call.turn {
+        Some(turn) => desk.caller.within(&desk.ctx.handle, turn)?,
+        None => desk.caller,
+    };
+    let (_, method, path) = the_call(call)?;
+    caller.may(scope(&method.to_ascii_lowercase(), path))?;
+    Ok(caller)
+}
+
+fn the_call(call: &SessionCall<'_>) -> Result<&'static NamedCall, ApiError> {
+    named(&call.call).ok_or_else(|| {
+        ApiError::new(Code::Malformed, format!("there is no call {:?}; /asyncapi.json lists them", call.call))
+    })
+}
+
+async fn send(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
+    let caller = caller(desk, &call)?;
+    let (draft, wait) =
+        drafted(&call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
+    let sent = sent(messages::send(&desk.ctx, caller, draft, wait).await?);
+    Ok(sent.map_or_else(|| nothing(call.id), |body| reply(call.id, 201, &body)))
+}
+
+fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<std::time::Duration>), ApiError> {
+    let wait = waits(call)?.filter(|wait| !wait.is_zero());
+    let body = call.body.ok_or_else(|| ApiError::new(Code::Malformed, "`body` is missing: it is the message"))?;
+    let draft = match body.get().as_bytes().first() {
+        Some(b'"') => text_draft(&parse::<String>(body.get().as_bytes())?)?,
+        _ => parse::<Envelope>(body.get().as_bytes())?.draft()?,
+    };
+    let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
+    Ok((keyed(draft, key.transpose()?), wait))
+}
+
+/// Returns the parameter `wait`, for calls that have no other.
+fn waits(call: &SessionCall<'_>) -> Result<Option<std::time::Duration>, ApiError> {
+    let mut wait = None;
+    for (name, value) in &call.query {
+        match (name.as_str(), value) {
+            ("wait", Value::String(text)) => wait = Some(parse_wait(text)?),
+            ("wait", _) => return Err(FieldError::new("query.wait", "is a text such as 30s, 500ms or 2m").into()),
+            (other, _) => {
+                let text = format!("unknown query parameter `{other}`; known: wait");
+                return Err(ApiError::new(Code::Malformed, text));
+            }
+        }
+    }
+    Ok(wait)
+}
+
+async fn next(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
+    let caller = caller(desk, &call)?;
+    let wait = waits(&call)?.unwrap_or_default();
+    let delivery = turns::take(&desk.ctx, caller, wait).await?;
+    Ok(delivery.map_or_else(|| nothing(call.id), |delivery| reply(call.id, 200, &delivery)))
+}
+
+fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
+    let path = call.path.as_deref().ok_or_else(|| ApiError::new(Code::Malformed, "`path` is missing: it is the turn's id"))?;
+    TurnId::parse(path).ok_or_else(|| ApiError::unknown(path))
+}
+
+async fn finish(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
+    let (caller, turn) = (caller(desk, &call)?, turn_of(&call)?);
+    let body: Finish = parse(call.body.map_or(b"{}".as_slice(), |body| body.get().as_bytes()))?;
+    let finished = turns::finish(&desk.ctx, caller, Some(turn), body).await?;
+    desk.window.finished(turn);
+    Ok(reply(call.id, 200, &finished))
+}
+
+async fn progress(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
+    let (caller, turn) = (caller(desk, &call)?, turn_of(&call)?);
+    let body: Progress = parse(call.body.map_or(b"{}".as_slice(), |body| body.get().as_bytes()))?;
+    Ok(reply(call.id, 200, &turns::progress(&desk.ctx, caller, Some(turn), body).await?))
+}
+
+/// Makes a call through the routes of HTTP.
+async fn routed(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
+    let id = call.id;
+    let request = request(desk, &call)?;
+    drop(call);
+    let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
+    let status = response.status();
+    let read = axum::body::to_bytes(response.into_body(), REPLY_BYTES_MAX).await;
+    let bytes = read.map_err(|_| ApiError::internal("the reply is too long for a session: ask for less at a time"))?;
+    if bytes.is_empty() {
+        return Ok(nothing(id));
+    }
+    let json = std::str::from_utf8(&bytes).map_err(|_| ApiError::internal("the reply is no text"))?;
+    let member = if status >= StatusCode::BAD_REQUEST { "problem" } else { "body" };
+    Ok(assembled(id, status.as_u16(), member, json))
+}
+
+fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiError> {
+    let (_, method, template) = the_call(call)?;
+    let mut uri = format!("/v1{}", in_path(template, call.path.as_deref())?);
+    for (at, (name, value)) in call.query.iter().enumerate() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                return Err(ApiError::new(Code::Malformed, format!("the query parameter `{name}` is no text or number")));
+            }
+        };
+        let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
+        uri.push(if at == 0 { '?' } else { '&' });
+        uri.push_str(&encoded.join("="));
+    }
+    let mut request = Request::builder().method(*method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
+    for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
+        if let Some(value) = value {
+            request = request.header(name, &**value);
+        }
+    }
+    let body = match call.body {
+        Some(body) => {
+            request = request.header(CONTENT_TYPE, "application/json");
+            Body::from(body.get().to_owned())
+        }
+        None => Body::empty(),
+    };
+    let malformed = |error: axum::http::Error| ApiError::new(Code::Malformed, format!("the call: {error}"));
+    let mut request = request.body(body).map_err(malformed)?;
+    request.extensions_mut().insert(desk.peer.clone());
+    Ok(request)
+}
+
+/// Returns the path with the part that its template leaves open.
+fn in_path(template: &str, part: Option<&str>) -> Result<String, ApiError> {
+    let open = template.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match (open, part) {
+        (Some((before, (_, after))), Some(part)) if !part.is_empty() => {
+            Ok(format!("{before}{}{after}", utf8_percent_encode(part, SEGMENT)))
+        }
+        (Some((_, (name, _))), _) => {
+            Err(ApiError::new(Code::Malformed, format!("`path` is missing: it is the {name} that the call is about")))
+        }
+        (None, Some(_)) => Err(ApiError::new(Code::Malformed, "`path` is for calls about one thing; this is none")),
+        (None, None) => Ok(template.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_part_of_a_path_is_one_segment() {
+        assert_eq!(in_path("/conversations/{ref}/pause", Some("T/1 é")).unwrap(), "/conversations/T%2F1%20%C3%A9/pause");
+        assert_eq!(in_path("/messages/{id}", Some("..")).unwrap(), "/messages/%2E%2E");
+        assert!(in_path("/messages/{id}", None).is_err() && in_path("/agents", Some("x")).is_err());
+        assert_eq!(in_path("/agents", None).unwrap(), "/agents");
+    }
+
+    #[test]
+    fn a_frame_that_is_none_is_refused_under_its_number() {
+        assert_eq!(parsed("{").unwrap_err().0, 0);
+        let (id, fault) = parsed(r#"{"id":7,"call":"send","depth":3}"#).unwrap_err();
+        assert_eq!(id, 7);
+        assert!(fault.0.detail.contains("depth"), "{}", fault.0.detail);
+        assert!(parsed(&format!(r#"{{"id":1,"call":"send","body":{}}}"#, "[".repeat(9_000))).is_err());
+    }
+
+    #[test]
+    fn a_text_that_speaks_of_an_own_call_is_not_one() {
+        assert!(own(r#"{"id":1,"call":"send","body":{"body":"hello, watch: ack"}}"#).is_none());
+        assert!(matches!(own(r#"{"id":1,"call":"ack","body":{"cursor":3}}"#), Some(Ok((1, Own::Ack(3))))));
+        assert!(matches!(own(r#"{"id":2,"call":"watch","body":{"x":3}}"#), Some(Err((2, _)))));
+    }
+}
