@@ -11,9 +11,13 @@ SECONDS_MAX = 120
 
 def run(program, *arguments):
     """Runs one to its end; gives its exit code, and what it said on both streams."""
+    return node(MODULES / ".bin" / program, *arguments)
+
+
+def node(script, *arguments):
+    """Runs a script to its end, like run."""
     own = MODULES / "node" / "bin" / "node"
-    node = str(own) if own.exists() else shutil.which("node")
-    command = [node, MODULES / ".bin" / program, *arguments]
+    command = [str(own) if own.exists() else shutil.which("node"), script, *arguments]
     done = subprocess.run(
         command, env=surroundings(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS_MAX
     )

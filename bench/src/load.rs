@@ -92,7 +92,7 @@ async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, 
 
 /// In process: a request is sent, taken and answered, each a guarded and durable input.
 pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, Failure> {
-    let agents = agents(server, load.in_flight).await?;
+    let agents = agents(&human(server)?, load.in_flight).await?;
     let human = principal(server.handle(), lastword_server::OPERATOR).await?;
     let mut proofs = Vec::new();
     for (name, _) in &agents {
@@ -181,8 +181,7 @@ pub(super) async fn principal(broker: &Handle, name: &str) -> Result<Principal, 
 }
 
 /// Registers one agent per worker.
-async fn agents(server: &Server, count: usize) -> Result<Vec<(String, String)>, Failure> {
-    let human = human(server)?;
+async fn agents(human: &Client, count: usize) -> Result<Vec<(String, String)>, Failure> {
     let known = human.agents().await?.items.len();
     let mut agents = Vec::new();
     for n in 0..count {
@@ -198,10 +197,9 @@ pub(super) fn human(server: &Server) -> Result<Client, Failure> {
     Ok(Client::new(&Endpoint::new(&server.url()), Some(Token::new(&token)?))?)
 }
 
-/// Over HTTP: sends only, each worker on its own connection. Nothing takes the messages.
-pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, Failure> {
-    let agents = agents(server, load.in_flight.max(64)).await?;
-    let human = human(server)?;
+/// Over HTTP and loopback: sends only, each worker on its own connection. Nothing takes the messages.
+pub(crate) async fn send_http(human: &Client, load: Load) -> Result<Measured, Failure> {
+    let agents = agents(human, load.in_flight.max(64)).await?;
     let body = "x".repeat(load.body);
     let mut n = 0_usize;
     drive(load, |_| {
@@ -217,14 +215,13 @@ pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, F
 }
 
 /// Over HTTP: the whole exchange, from the send until the requester has the answer.
-pub(crate) async fn exchange_http(server: &Server, load: Load) -> Result<Measured, Failure> {
-    let agents = agents(server, load.in_flight).await?;
-    let endpoint = Endpoint::new(&server.url());
+pub(crate) async fn exchange_http(human: &Client, load: Load) -> Result<Measured, Failure> {
+    let agents = agents(human, load.in_flight).await?;
+    let endpoint = human.endpoint();
     let mut clients = Vec::new();
     for (name, token) in &agents {
-        clients.push((name.clone(), Client::new(&endpoint, Some(Token::new(token)?))?));
+        clients.push((name.clone(), Client::new(endpoint, Some(Token::new(token)?))?));
     }
-    let human = human(server)?;
     let mut servers = JoinSet::new();
     for (_, client) in &clients {
         servers.spawn(answer(client.clone(), "y".repeat(load.body)));

@@ -11,6 +11,7 @@ mod peers;
 #[path = "without_peers.rs"]
 mod peers;
 mod program;
+mod sessions;
 mod soak;
 mod standing;
 mod systems;
@@ -33,7 +34,7 @@ use crate::peers::Connected;
 use crate::program::Program;
 use crate::soak::{Sample, Soak};
 use crate::standing::Figure;
-use crate::systems::{PeerRow, Peers};
+use crate::systems::{PeerRow, Peers, Work};
 
 /// The allocator of `lastword`, so that the same one is measured.
 #[global_allocator]
@@ -199,7 +200,7 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
         None
     };
     if wanted(What::Load) {
-        (report.load, report.peers) = loads(args, dir.path(), peers.as_ref()).await?;
+        (report.load, report.peers) = loads(args, &program, dir.path(), peers.as_ref()).await?;
     }
     let bar = bar(args);
     if wanted(What::Lag) {
@@ -241,15 +242,31 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     Ok(report)
 }
 
+/// The limits of a server in its own process: room for what is never taken, and for all requests in flight at once.
+const SERVED_LIMITS: &str = "inbox_max = 1000000\nagent_turns_max = 256\n";
+
+const fn over_sessions(work: Work) -> &'static str {
+    match work {
+        Work::Message => "sessions: send, delivery, ack",
+        Work::Exchange => "sessions: send, delivery, finish, answer",
+    }
+}
+
 async fn started(data: &Path) -> Result<Server, Failure> {
     Ok(Server::start(Config { limits: limits(), ..Config::local(data) }).await?)
 }
 
-async fn loads(args: &Args, dir: &Path, peers: Option<&Connected>) -> Result<(Vec<ReportRow>, Vec<PeerRow>), Failure> {
+async fn loads(
+    args: &Args,
+    program: &Program,
+    dir: &Path,
+    peers: Option<&Connected>,
+) -> Result<(Vec<ReportRow>, Vec<PeerRow>), Failure> {
     let load = |in_flight| args.load(in_flight);
     let server = started(&dir.join("load")).await?;
+    let served = program.serve_with(&dir.join("served"), SERVED_LIMITS).await?;
     let bar = bar(args);
-    bar.set_length(6);
+    bar.set_length(10);
     let (mut lines, mut beside) = (Vec::new(), Vec::new());
     for in_flight in [1, 128] {
         let bare = bare_file(dir, load(in_flight)).await?;
@@ -259,21 +276,27 @@ async fn loads(args: &Args, dir: &Path, peers: Option<&Connected>) -> Result<(Ve
         let whole = in_process(&server, load(in_flight)).await?;
         lines.push(ReportRow::new("in process: send, take, finish", in_flight, whole, 3.0, base));
         bar.inc(1);
+        for (work, durable) in [(Work::Message, 2.0), (Work::Exchange, 4.0)] {
+            let measured = sessions::measure(&served, work, load(in_flight)).await?;
+            lines.push(ReportRow::new(over_sessions(work), in_flight, measured, durable, base));
+            bar.inc(1);
+        }
         if let Some(peers) = peers {
-            beside.extend(peers.rows(&server, load(in_flight), base).await?);
+            beside.extend(peers.rows((&server, &served), load(in_flight), base).await?);
         }
     }
-    let base = lines[2].measured.per_second;
-    lines.push(ReportRow::new("HTTP: send", 64, send_http(&server, load(64)).await?, 1.0, base));
+    let base = lines[4].measured.per_second;
+    lines.push(ReportRow::new("HTTP: send", 64, send_http(&served.human, load(64)).await?, 1.0, base));
     lines.push(ReportRow::new(
         "HTTP: send, inbox, finish, answer",
         64,
-        exchange_http(&server, load(64)).await?,
+        exchange_http(&served.human, load(64)).await?,
         3.0,
         base,
     ));
     bar.finish_and_clear();
     server.shutdown().await;
+    served.end().await?;
     Ok((lines, beside))
 }
 

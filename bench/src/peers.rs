@@ -18,33 +18,14 @@ use self::jetstream::JetStream;
 use self::streams::Streams;
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive};
-use crate::systems::{PeerRow, Peers};
+use crate::program::Served;
+use crate::sessions;
+use crate::systems::{PeerRow, Peers, Work};
 
 /// Time beyond the load's own in which the last acknowledgement must arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most messages of one delivery; at least as many as are in flight.
 const BATCH_MAX: usize = 256;
-
-/// The repeated operation, the same on each system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
-    /// A message is published, delivered and acknowledged.
-    Message,
-    /// A request is published, delivered and acknowledged, and so is its answer.
-    Exchange,
-}
-
-impl Work {
-    const ALL: [Self; 2] = [Self::Message, Self::Exchange];
-
-    /// Returns the operation's name in rows and streams.
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Exchange => "exchange",
-        }
-    }
-}
 
 /// The connected servers of other systems.
 pub(crate) struct Connected {
@@ -65,11 +46,18 @@ impl Connected {
         Ok(Self { streams, jetstream })
     }
 
-    /// Measures each work on each system, ours first; `bare` is the bare file's records a second.
-    pub(crate) async fn rows(&self, server: &Server, load: Load, bare: f64) -> Result<Vec<PeerRow>, Failure> {
+    /// Measures each work on each system, ours first: in process, and over loopback as the others are. `bare` is the bare
+    /// file's records a second.
+    pub(crate) async fn rows(
+        &self,
+        (server, served): (&Server, &Served),
+        load: Load,
+        bare: f64,
+    ) -> Result<Vec<PeerRow>, Failure> {
         let mut rows = Vec::new();
         for work in Work::ALL {
-            let measured = ours::measure(server, work, load).await?;
+            let in_process = ours::measure(server, work, load).await?;
+            let measured = sessions::measure(served, work, load).await?;
             let ours = measured.per_second;
             let row = |system, measured: Measured, theirs, disk: &str| PeerRow {
                 what: format!("{system}: {}", work.word()),
@@ -79,7 +67,9 @@ impl Connected {
                 acknowledged_on_disk: disk.to_owned(),
                 measured,
             };
-            rows.push(row("Lastword", measured, None, "yes"));
+            let ratio = in_process.per_second / ours;
+            rows.push(row("Lastword, sessions", measured, None, "yes"));
+            rows.push(row("Lastword, in process", in_process, Some(ratio.recip()), "yes"));
             if let Some(streams) = &self.streams {
                 let measured = streams.measure(work, load).await?;
                 let ratio = ours / measured.per_second;

@@ -2,6 +2,28 @@
 
 use crate::load::Measured;
 
+/// The repeated operation, the same on each system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A message is published, delivered and acknowledged.
+    Message,
+    /// A request is published, delivered and acknowledged, and so is its answer.
+    Exchange,
+}
+
+impl Work {
+    /// Both operations.
+    pub(crate) const ALL: [Self; 2] = [Self::Message, Self::Exchange];
+
+    /// Returns the operation's name in rows and streams.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
 /// Servers of others, to be measured beside us.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Peers {

@@ -6,6 +6,7 @@ use lastword_server::Server;
 
 use crate::failure::Failure;
 use crate::load::Load;
+use crate::program::Served;
 use crate::systems::{PeerRow, Peers};
 
 /// Can't be constructed: there are no connections without the feature.
@@ -20,7 +21,7 @@ impl Connected {
     }
 
     #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
-    pub(crate) async fn rows(&self, _: &Server, _: Load, _: f64) -> Result<Vec<PeerRow>, Failure> {
+    pub(crate) async fn rows(&self, _: (&Server, &Served), _: Load, _: f64) -> Result<Vec<PeerRow>, Failure> {
         match self.0 {}
     }
 }

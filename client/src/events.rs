@@ -7,6 +7,7 @@ use reqwest::header::ACCEPT;
 
 use crate::error::ClientError;
 use crate::http::Client;
+use crate::session::{Pushed, Pushes, Session};
 
 /// Longest event accepted; the server never sends one close to it.
 const EVENT_BYTES_MAX: usize = 4 << 20;
@@ -14,9 +15,15 @@ const EVENT_BYTES_MAX: usize = 4 << 20;
 /// An open stream of events.
 pub struct Events {
     client: Client,
-    bytes: std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
-    parser: Parser,
+    source: Source,
     position: u64,
+}
+
+/// Where events come from.
+enum Source {
+    Http(std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>, Parser),
+    /// A session, which is kept open.
+    Session(#[expect(dead_code, reason = "it is held")] Session, Pushes),
 }
 
 /// The header with the log's head when the stream was opened.
@@ -36,6 +43,12 @@ impl Client {
     /// # Errors
     /// The server refuses or does not answer.
     pub async fn events_until(&self, after: Option<u64>, until: Option<u64>) -> Result<Events, ClientError> {
+        if until.is_none()
+            && let Some(watched) = self.watch_events(after).await
+        {
+            let (session, pushes, position) = watched?;
+            return Ok(Events { client: self.clone(), source: Source::Session(session, pushes), position });
+        }
         let mut request = self.request(Method::GET, "/v1/events").header(ACCEPT, "text/event-stream");
         if let Some(until) = until {
             request = request.query(&[("until", until)]);
@@ -47,7 +60,8 @@ impl Client {
         let position = response.headers().get(POSITION).and_then(|value| value.to_str().ok()?.parse().ok());
         let position = position.or(after).unwrap_or_default();
         let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
-        Ok(Events { client: self.clone(), bytes: Box::pin(bytes), parser: Parser::default(), position })
+        let source = Source::Http(Box::pin(bytes), Parser::default());
+        Ok(Events { client: self.clone(), source, position })
     }
 }
 
@@ -64,18 +78,28 @@ impl Events {
     /// # Errors
     /// The connection broke, or the server sent something that isn't an event.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        let (bytes, parser) = match &mut self.source {
+            Source::Http(bytes, parser) => (bytes, parser),
+            Source::Session(_, pushes) => loop {
+                match pushes.next().await {
+                    None => return Ok(None),
+                    Some(Pushed::Event(pushed)) => return Ok(Some(pushed.event)),
+                    Some(Pushed::Delivery(_)) => {}
+                }
+            },
+        };
         loop {
-            if let Some(data) = self.parser.event() {
+            if let Some(data) = parser.event() {
                 return serde_json::from_str(&data).map(Some).map_err(|error| ClientError::Unexpected {
                     url: self.client.url().to_owned(),
                     status: 200,
                     detail: format!("an event that is none: {error}"),
                 });
             }
-            match self.bytes.next().await {
+            match bytes.next().await {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(self.client.unreachable(&error)),
-                Some(Ok(chunk)) if self.parser.push(&chunk) => {}
+                Some(Ok(chunk)) if parser.push(&chunk) => {}
                 Some(Ok(_)) => {
                     return Err(ClientError::Unexpected {
                         url: self.client.url().to_owned(),

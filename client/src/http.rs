@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
-use crate::session::Link;
+use crate::session::{Link, Pushes, Session};
 
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
@@ -143,6 +143,11 @@ impl Client {
             return answered;
         }
         self.http.execute(request).await.map_err(|error| self.unreachable(&error))
+    }
+
+    /// Watches events in the session; `None` if that has to be done over HTTP.
+    pub(crate) async fn watch_events(&self, after: Option<u64>) -> Option<Result<(Session, Pushes, u64), ClientError>> {
+        self.link.as_ref()?.events(&self.endpoint, self.token.as_ref(), after).await
     }
 
     /// Makes the call and parses the response's JSON.

@@ -26,5 +26,5 @@ pub use crate::events::Events;
 pub use crate::held::Lifted;
 pub use crate::http::{Client, Token};
 pub use crate::query::MessageQuery;
-pub use crate::session::{Pushed, Pushes, Replied, Session};
 pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late, is_transient};
+pub use crate::session::{Pushed, Pushes, Replied, Session};

@@ -111,7 +111,7 @@ impl RetryingClient {
         on_change: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
         let token = Token::new(token)?;
-        let client = Client::new(endpoint, Some(token.clone()))?;
+        let client = Client::new(endpoint, Some(token.clone()))?.over_session();
         Ok(Self { client, token, on_change: Box::new(on_change), failing: Mutex::default() })
     }
 

@@ -3,14 +3,16 @@
 mod connect;
 mod link;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use lastword_proto::wire::session::{ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching};
+use lastword_proto::wire::session::{
+    ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
+};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -28,6 +30,8 @@ use crate::http::Token;
 const OUTGOING_MAX: usize = 1_024;
 /// The most pushes that wait to be read. The session ends if its owner lets more wait: it begins again where it was.
 const PUSHED_MAX: usize = 4_096;
+/// The call that takes a delivery.
+const NEXT: &str = "next";
 /// The most bytes of calls that are written at once.
 const WRITE_BYTES_MAX: usize = 256 << 10;
 
@@ -73,6 +77,10 @@ struct Waiting {
     replies: HashMap<u64, oneshot::Sender<Replied>>,
     /// Why the session ended.
     ended: Option<String>,
+    /// The calls that take a delivery and wait.
+    taking: HashSet<u64>,
+    /// The deliveries whose callers gave up waiting: the next callers get them.
+    unclaimed: VecDeque<Replied>,
 }
 
 /// What the server pushes in a session.
@@ -123,18 +131,32 @@ impl Session {
         self.0.calls.lock().ended.is_some()
     }
 
+    /// Returns whether the other one is the same session.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Makes a call; its number is set here.
     ///
     /// # Errors
     /// The session ended before the reply came: whether the call was carried out isn't known.
     pub async fn call(&self, call: SessionCall<'_>) -> Result<Replied, ClientError> {
         let id = self.0.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let frame = serde_json::to_string(&SessionCall { id, ..call }).map_err(|e| ClientError::Unusable(e.to_string()))?;
+        let call = SessionCall { id, ..call };
+        let frame = serde_json::to_string(&call).map_err(|error| ClientError::Unusable(error.to_string()))?;
         let (sender, reply) = oneshot::channel();
         {
             let mut waiting = self.0.calls.lock();
+            // Within a turn, only what joins it is taken.
+            let takes = call.call == NEXT && call.turn.is_none();
+            if takes && let Some(unclaimed) = waiting.unclaimed.pop_front() {
+                return Ok(unclaimed);
+            }
             if waiting.ended.is_none() {
                 waiting.replies.insert(id, sender);
+                if takes {
+                    waiting.taking.insert(id);
+                }
             }
         }
         // A caller that gives up takes its place back.
@@ -167,7 +189,11 @@ impl Session {
         self.own::<Option<()>>(ACK, &Ack { cursor }).await.map(drop)
     }
 
-    async fn own<T: DeserializeOwned>(&self, name: &str, body: &(impl serde::Serialize + Sync)) -> Result<T, ClientError> {
+    async fn own<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        body: &(impl serde::Serialize + Sync),
+    ) -> Result<T, ClientError> {
         let body = raw(body)?;
         let call = SessionCall { call: name.into(), body: Some(&body), ..SessionCall::default() };
         let Replied { status, json } = self.call(call).await?;
@@ -176,7 +202,8 @@ impl Session {
             let problem = serde_json::from_str(&json).map_err(|error| unexpected(error.to_string()))?;
             return Err(ClientError::Refused(problem));
         }
-        serde_json::from_str(if json.is_empty() { "null" } else { &json }).map_err(|error| unexpected(error.to_string()))
+        serde_json::from_str(if json.is_empty() { "null" } else { &json })
+            .map_err(|error| unexpected(error.to_string()))
     }
 }
 
@@ -200,6 +227,19 @@ impl Drop for Place<'_> {
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a reply to the call's caller. A delivery whose caller gave up is kept for the next one.
+    fn hand(&self, id: u64, replied: Replied) {
+        let mut waiting = self.lock();
+        let takes = waiting.taking.remove(&id);
+        let unclaimed = match waiting.replies.remove(&id) {
+            Some(caller) => caller.send(replied).err(),
+            None => Some(replied),
+        };
+        if let Some(replied) = unclaimed.filter(|replied| takes && replied.status == 200) {
+            waiting.unclaimed.push_back(replied);
+        }
     }
 
     fn end(&self, reason: String) {
@@ -266,12 +306,10 @@ async fn read(mut stream: SplitStream<WebSocketStream<Wire>>, calls: &Calls, pus
 /// Hands a frame to whom it is for.
 fn take(text: &Utf8Bytes, calls: &Calls, push: &mpsc::Sender<Pushed>) -> Result<(), String> {
     let pushed = if text.starts_with(r#"{"id":"#) {
-        let reply: SessionReply<'_> = serde_json::from_str(text).map_err(|error| format!("a reply that is none: {error}"))?;
+        let reply: SessionReply<'_> =
+            serde_json::from_str(text).map_err(|error| format!("a reply that is none: {error}"))?;
         let json = reply.body.or(reply.problem).map(|json| json.get().to_owned()).unwrap_or_default();
-        if let Some(waiting) = calls.lock().replies.remove(&reply.id) {
-            // Its caller may have given up.
-            let _taken = waiting.send(Replied { status: reply.status, json }).is_ok();
-        }
+        calls.hand(reply.id, Replied { status: reply.status, json });
         return Ok(());
     } else if text.starts_with(r#"{"event":"#) {
         serde_json::from_str(text).map(|event| Pushed::Event(Box::new(event)))

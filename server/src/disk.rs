@@ -33,7 +33,9 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         // A human's controls and the broker's own bookkeeping are never refused.
         Input::Control(..) | Input::ConfigurePolicy(_) | Input::Attach(..) | Input::Tick | Input::Idled(..) => true,
         // A human may still read answers; an agent's delivery would start new work.
-        Input::Take(by, _) | Input::Receive(by) | Input::Collect(by, _) if by.is_human() => !matches!(space, DiskSpace::Full),
+        Input::Take(by, _) | Input::Receive(by) | Input::Collect(by, _) if by.is_human() => {
+            !matches!(space, DiskSpace::Full)
+        }
         Input::Finish(..)
         | Input::Cancel(..)
         | Input::Release(..)

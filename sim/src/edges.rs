@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lastword_client::{ClientError, Endpoint, Session, Token};
+use lastword_proto::wire::session::SessionCall;
 use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, Lines, ReadHalf, WriteHalf,
@@ -102,6 +105,49 @@ impl Edge for Http {
                 self.ask(Method::GET, &format!("/conversations/{}", segment(&reference)), None, None).await
             }
         }
+    }
+}
+
+/// A client of the session surface.
+pub struct InSession(Session);
+
+impl InSession {
+    /// Opens a session on the server at `url`, with the token of one agent.
+    ///
+    /// # Errors
+    /// The server opens none.
+    pub async fn open(url: &str, token: &str) -> Result<Self, ClientError> {
+        Ok(Self(Session::open(&Endpoint::new(url), &Token::new(token)?).await?.0))
+    }
+}
+
+impl Edge for InSession {
+    async fn call(&self, call: Call) -> Result<Value, Refused> {
+        let (name, path, turn, body) = match call {
+            Call::Send { to, body, reference, turn } => {
+                let envelope = json!({ "type": "request", "to": to, "body": body, "ref": reference });
+                ("send", None, turn.map(|turn| turn.token), Some(envelope))
+            }
+            Call::Next => ("next", None, None, None),
+            Call::Finish { turn, answer } => ("finish", Some(turn.id), None, Some(json!({ "answer": answer }))),
+            Call::Progress { turn, note } => ("progress", Some(turn.id), None, Some(json!({ "note": note }))),
+            Call::Hold { tool, arguments } => {
+                ("request_approval", None, None, Some(json!({ "tool": tool, "arguments": arguments })))
+            }
+            Call::Approve { approval, digest } => {
+                ("approve", Some(approval), None, Some(json!({ "decision": "approve", "digest": digest })))
+            }
+            Call::Request { id } => ("request", Some(id), None, None),
+            Call::Conversation { reference } => ("conversation", Some(reference), None, None),
+        };
+        let untyped = |error: &dyn std::fmt::Display| Refused::Untyped(error.to_string());
+        let body = body.as_ref().map(to_raw_value).transpose().map_err(|error| untyped(&error))?;
+        let (path, turn) = (path.map(Into::into), turn.map(Into::into));
+        let call = SessionCall { call: name.into(), path, turn, body: body.as_deref(), ..SessionCall::default() };
+        let replied = self.0.call(call).await.map_err(|error| untyped(&error))?;
+        let status = StatusCode::from_u16(replied.status).map_err(|error| untyped(&error))?;
+        let body = serde_json::from_str(&replied.json).unwrap_or(Value::String(replied.json));
+        if status.is_success() { Ok(body) } else { Err(typed(status, &body)) }
     }
 }
 

@@ -13,9 +13,10 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, Waiting, Work, beside, payload, reap, unused};
+use super::{BATCH_MAX, Waiting, beside, payload, reap, unused};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
+use crate::systems::Work;
 
 const CONSUMER: &str = "bench";
 

@@ -8,9 +8,10 @@ use lastword_proto::{Input, MessageType, Principal, Reply};
 use lastword_server::Server;
 use serde_json::json;
 
-use super::{Work, unused};
+use super::unused;
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive, human, principal, submit};
+use crate::systems::Work;
 
 /// The human and the agent of one worker, so that no queue grows long.
 #[derive(Clone)]

@@ -11,9 +11,10 @@ use redis::streams::{StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands as _, AsyncConnectionConfig, Client, IntoConnectionInfo as _, RedisError, RedisResult};
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, PATIENCE, Waiting, Work, beside, payload, reap, unused};
+use super::{BATCH_MAX, PATIENCE, Waiting, beside, payload, reap, unused};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
+use crate::systems::Work;
 
 const GROUP: &str = "bench";
 /// The field that holds the message.

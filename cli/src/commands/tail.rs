@@ -127,7 +127,7 @@ async fn follow(
     args: &Args,
     story: &mut Story,
 ) -> Result<(), Failure> {
-    let mut events = client.events(after).await?;
+    let mut events = client.over_session().events(after).await?;
     let mut after = after.unwrap_or(events.position());
     loop {
         match events.next().await {
@@ -153,7 +153,7 @@ async fn reopened(cx: &Context, after: &mut u64) -> Result<Events, Failure> {
         tokio::time::sleep(REOPEN).await;
         let client = match cx.client(Authority::Read) {
             Err(failure) if failure.exit == Exit::Unavailable => continue,
-            client => client?,
+            client => client?.over_session(),
         };
         match client.events(Some(*after)).await.map_err(|error| (error.shared_position(), Failure::from(error))) {
             Ok(events) => return Ok(events),

@@ -148,7 +148,7 @@ impl ModelUpdater {
     /// Follows one connection to its end; `Ok` if the receiver of the updates is gone.
     async fn follow(&mut self, cx: &Context) -> Result<(), Failure> {
         // Each time again: after a restart the server may have another address.
-        let client = cx.client(Authority::Read)?;
+        let client = cx.client(Authority::Read)?.over_session();
         // The stream is opened before the first fetch, which reads everything, so no change is missed in between.
         let mut events = client.events(None).await?;
         let mut dirty: BTreeSet<List> = ALL.into_iter().collect();

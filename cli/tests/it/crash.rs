@@ -73,11 +73,13 @@ pub(crate) fn human(server: &Server) -> Client {
 /// Starts senders and agents that work until the server is gone.
 pub(crate) fn begin(server: &Server, tokens: &[String], known: &SharedKnown) -> JoinSet<()> {
     let mut load = JoinSet::new();
-    for _ in 0..SENDERS {
-        load.spawn(send(human(server), Arc::clone(known)));
+    // Every second one over a session.
+    let over = |n: usize, client: Client| if n.is_multiple_of(2) { client } else { client.over_session() };
+    for n in 0..SENDERS {
+        load.spawn(send(over(n, human(server)), Arc::clone(known)));
     }
-    for token in tokens {
-        load.spawn(serve(client(server, token), Arc::clone(known)));
+    for (n, token) in tokens.iter().enumerate() {
+        load.spawn(serve(over(n, client(server, token)), Arc::clone(known)));
     }
     load
 }

@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
@@ -109,7 +109,11 @@ fn unreachable(endpoint: &Endpoint, reason: impl ToString) -> ClientError {
 }
 
 impl AsyncRead for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         match &mut *self {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Self::Secure(tls) => Pin::new(tls).poll_read(cx, buffer),

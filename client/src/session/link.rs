@@ -1,13 +1,13 @@
 //! The session of a client: opened with the first call that it can carry, and again after it ended.
 
-use lastword_proto::wire::session::{SessionCall, call_of};
+use lastword_proto::wire::session::{SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::{Replied, Session, raw};
+use super::{Pushes, Replied, Session, raw};
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::Token;
@@ -20,7 +20,8 @@ pub(crate) struct Link(Mutex<State>);
 enum State {
     #[default]
     Closed,
-    Open(Session),
+    /// The session, and what is pushed there until somebody watches.
+    Open(Session, Option<Pushes>),
     /// The server, or a proxy before it, has no sessions.
     Unsupported,
 }
@@ -38,17 +39,33 @@ impl Link {
         Some(call.over(&session).await)
     }
 
+    /// Watches the events after a position in the session; `None` if that has to be done over HTTP.
+    pub(crate) async fn events(
+        &self,
+        endpoint: &Endpoint,
+        token: Option<&Token>,
+        after: Option<u64>,
+    ) -> Option<Result<(Session, Pushes, u64), ClientError>> {
+        let session = self.session(endpoint, token?).await?;
+        let pushes = match &mut *self.0.lock().await {
+            State::Open(open, pushes) if open.is(&session) => pushes.take()?,
+            State::Open(..) | State::Closed | State::Unsupported => return None,
+        };
+        let watch = Watch { deliveries: None, events: Some(WatchEvents { after }) };
+        Some(session.watch(&watch).await.map(|watching| (session, pushes, watching.position)))
+    }
+
     /// Returns the open session; `None` if there is none to be had.
     async fn session(&self, endpoint: &Endpoint, token: &Token) -> Option<Session> {
         let mut state = self.0.lock().await;
         match &*state {
-            State::Open(session) if !session.has_ended() => return Some(session.clone()),
+            State::Open(session, _) if !session.has_ended() => return Some(session.clone()),
             State::Unsupported => return None,
-            State::Open(_) | State::Closed => {}
+            State::Open(..) | State::Closed => {}
         }
         match Session::open(endpoint, token).await {
-            Ok((session, _pushes)) => {
-                *state = State::Open(session.clone());
+            Ok((session, pushes)) => {
+                *state = State::Open(session.clone(), Some(pushes));
                 Some(session)
             }
             // Over HTTP the call fails with the better error, or works, if the server has no sessions.
@@ -95,7 +112,11 @@ impl Carried {
         Some(Self {
             call,
             path: open.map(decoded),
-            query: request.url().query_pairs().map(|(name, value)| (name.into(), Value::String(value.into()))).collect(),
+            query: request
+                .url()
+                .query_pairs()
+                .map(|(name, value)| (name.into(), Value::String(value.into())))
+                .collect(),
             key: header("idempotency-key"),
             turn: header("lastword-turn"),
             body,

@@ -146,10 +146,18 @@ async fn collect(
 
 /// Returns the answer to a request if it exists and wasn't delivered as a turn.
 async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, ApiError> {
-    match admitted(ctx.handle.submit(Input::Collect(caller.principal, request)).await)? {
-        Reply::Delivery(Some(delivery)) => one(ctx, delivery.message).await.map(Some),
-        Reply::Delivery(None) => Ok(None),
-        other => Err(ApiError::unexpected(&other)),
+    let then = |reply: Reply, live: &Live<'_>| match reply {
+        // Usually still in memory, which saves another read of the state.
+        Reply::Delivery(Some(delivery)) => Ok((delivery.message, views::shown(live, &[delivery.message]))),
+        other => Err(other),
+    };
+    match ctx.handle.submit_then(Input::Collect(caller.principal, request), then).await? {
+        Ok((_, Some(shown))) => Ok(shown.into_iter().next().and_then(Shown::stored)),
+        Ok((seq, None)) => one(ctx, seq).await.map(Some),
+        Err(other) => match admitted(Ok(other))? {
+            Reply::Delivery(None) => Ok(None),
+            other => Err(ApiError::unexpected(&other)),
+        },
     }
 }
 

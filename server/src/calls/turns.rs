@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lastword_proto::fact::{Recipient, Spend};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
@@ -242,19 +243,50 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
 
 /// What [`receive`] found.
 pub(crate) struct Received {
-    /// The delivery, which is given again unless its parcel is accepted.
-    pub(crate) delivery: Option<(Parcel, Delivery)>,
+    /// The deliveries, in order. Each is given again unless its parcel is accepted.
+    pub(crate) deliveries: Vec<(Parcel, Delivery)>,
     /// Which of the caller's turns have an answer that can join them.
     pub(crate) joinable: Vec<TurnId>,
 }
 
-/// Takes the next delivery that opens a turn, or a human's next message. Looks at `turns` for answers to join, too.
-pub(crate) async fn receive(ctx: &Context, caller: Caller, turns: Vec<TurnId>) -> Result<Received, ApiError> {
-    let agent = caller.principal.agent();
+/// Takes up to `most` deliveries that open turns, or a human's messages, in one step of the broker. Looks at `turns` for
+/// answers to join, too.
+pub(crate) async fn receive(
+    ctx: &Context,
+    caller: Caller,
+    turns: Vec<TurnId>,
+    most: usize,
+) -> Result<Received, ApiError> {
+    let mut received = Received { deliveries: Vec::new(), joinable: Vec::new() };
     if let Some(parcel) = unread(ctx, caller).await? {
-        return Ok(Received { delivery: packed(ctx, caller, parcel, None).await?, joinable: Vec::new() });
+        received.deliveries.extend(packed(ctx, caller, parcel, None).await?);
+        return Ok(received);
     }
-    let handle = ctx.handle.clone();
+    // Submitted together, so that one append makes all of them durable.
+    let others = (1..most).map(|_| received_one(ctx, caller, Vec::new()));
+    let all = std::iter::once(received_one(ctx, caller, turns)).chain(others);
+    for one in join_all(all).await {
+        match one {
+            Ok((taken, joinable)) => {
+                received.joinable.extend(joinable);
+                if let Some((parcel, shown)) = taken {
+                    received.deliveries.extend(packed(ctx, caller, parcel, shown).await?);
+                }
+            }
+            // What was taken before counts.
+            Err(_) if !received.deliveries.is_empty() => break,
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(received)
+}
+
+async fn received_one(
+    ctx: &Context,
+    caller: Caller,
+    turns: Vec<TurnId>,
+) -> Result<(Option<Taken>, Vec<TurnId>), ApiError> {
+    let (handle, agent) = (ctx.handle.clone(), caller.principal.agent());
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(delivery) => {
             let shown = delivery.as_ref().and_then(|delivery| views::shown(live, &[delivery.message]));
@@ -262,15 +294,13 @@ pub(crate) async fn receive(ctx: &Context, caller: Caller, turns: Vec<TurnId>) -
                 let open = live.state.turns.get(turn).filter(|turn| turn.open);
                 open.and_then(|turn| live.state.tasks.get(&turn.task)).is_some_and(|task| !task.ready.is_empty())
             };
-            Ok((delivery.map(|delivery| (handle.parcel(agent, delivery), shown)), turns.into_iter().filter(joins).collect()))
+            let taken = delivery.map(|delivery| (handle.parcel(agent, delivery), shown));
+            Ok((taken, turns.into_iter().filter(joins).collect()))
         }
         other => Err(other),
     };
     match ctx.handle.submit_then(Input::Receive(caller.principal), then).await? {
-        Ok((Some((parcel, shown)), joinable)) => {
-            Ok(Received { delivery: packed(ctx, caller, parcel, shown).await?, joinable })
-        }
-        Ok((None, joinable)) => Ok(Received { delivery: None, joinable }),
+        Ok(received) => Ok(received),
         Err(other) => match admitted(Ok(other)) {
             Ok(other) => Err(ApiError::unexpected(&other)),
             Err(fault) => Err(fault),

@@ -48,10 +48,10 @@ use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
 use lastword_proto::Code;
 
-pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
-pub(crate) use self::call_table::scope;
 #[cfg(test)]
 pub(crate) use self::call_table::row;
+pub(crate) use self::call_table::scope;
+pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
     attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read, succeeded,

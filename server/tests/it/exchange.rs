@@ -312,3 +312,26 @@ async fn what_the_broker_mints_is_no_member_of_an_envelope() {
         assert!(id(&problem, "detail").contains(&format!("`{member}` is minted by the broker")), "{problem}");
     }
 }
+
+#[tokio::test]
+async fn a_list_of_messages_is_sent_in_its_order_and_each_is_judged_for_itself() {
+    let world = World::with(&["alice", "bob"]).await;
+    let one = |to: &str, reference: &str| json!({ "type": "request", "to": to, "ref": reference, "body": "please" });
+    let list = json!([one("alice", "L-1"), one("nobody", "L-2"), one("bob", "L-3")]);
+    let sent = world.post("operator", "/v1/messages", list).await.is(200);
+    let statuses: Vec<_> = sent["items"].as_array().unwrap().iter().map(|item| item["status"].as_u64()).collect();
+    assert_eq!(statuses, [Some(201), Some(404), Some(201)]);
+    assert_eq!(sent["items"][1]["problem"]["code"], "unknown_recipient");
+    let seqs: Vec<_> = [0, 2].map(|at: usize| sent["items"][at]["body"]["seq"].as_u64().unwrap()).into();
+    assert!(seqs[0] < seqs[1], "{seqs:?}");
+    // Nothing of a list with a malformed message is sent.
+    let broken = json!([one("alice", "L-4"), { "type": "request", "too": "alice" }]);
+    let problem = world.post("operator", "/v1/messages", broken).await.refused(400, "malformed");
+    assert!(problem["detail"].as_str().unwrap().contains("message 1"), "{problem}");
+    world.get("operator", "/v1/conversations/L-4").await.refused(404, "unknown_request");
+    world.post("operator", "/v1/messages", json!([])).await.refused(400, "malformed");
+    let keyed = world.request("operator", reqwest::Method::POST, "/v1/messages").header("Idempotency-Key", "k");
+    let keyed = keyed.json(&json!([one("alice", "L-5")])).send().await.unwrap();
+    assert_eq!(keyed.status(), 400);
+    world.server.shutdown().await;
+}

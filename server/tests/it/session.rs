@@ -141,8 +141,13 @@ async fn a_session_makes_the_calls_of_http_with_the_same_results_and_refusals() 
     // The same key is the same call.
     let keyed = json!({ "call": "send", "key": "k-1", "body": request("alice", "T-3") });
     assert_eq!(human.ok(keyed.clone()).await["id"], human.ok(keyed).await["id"]);
+    // A call whose result is text.
+    let checkpoint = human.ok(json!({ "call": "checkpoint" })).await;
+    assert!(checkpoint.as_str().is_some_and(|note| note.contains('\n')), "{checkpoint}");
     // The text form.
-    let text = human.ok(json!({ "call": "send", "body": "[FROM:operator][TO:alice][TYPE:REQUEST][REF:T-4][DEPTH:0] hi" })).await;
+    let text = human
+        .ok(json!({ "call": "send", "body": "[FROM:operator][TO:alice][TYPE:REQUEST][REF:T-4][DEPTH:0] hi" }))
+        .await;
     assert_eq!((&text["ref"], &text["body"]), (&json!("T-4"), &json!("hi")));
     world.server.shutdown().await;
 }
@@ -203,7 +208,8 @@ async fn a_request_that_is_no_upgrade_is_told_what_it_has_to_be() {
     let upgrade = |protocol: &'static str, path: &str| {
         let request = world.request("operator", reqwest::Method::GET, path);
         let request = request.header("connection", "upgrade").header("upgrade", "websocket");
-        let request = request.header("sec-websocket-version", "13").header("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw==");
+        let request =
+            request.header("sec-websocket-version", "13").header("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw==");
         request.header("sec-websocket-protocol", protocol)
     };
     for (protocol, path) in [("chat", PATH), (SUBPROTOCOL, "/v1/session?token=x")] {
@@ -398,8 +404,12 @@ async fn frames_that_no_client_sends_end_the_session() {
     long.ended().await;
     // A header that announces 100 MB, bytes that are no UTF-8, a frame without a mask, a compressed frame.
     let announced = [&[0x81, 0xff][..], &(100_u64 << 20).to_be_bytes(), &[0; 4]].concat();
-    for frame in [announced.as_slice(), &[0x81, 0x82, 0, 0, 0, 0, 0xc3, 0x28], &[0x81, 2, b'{', b'}'], &[0xc1, 0x81, 0, 0, 0, 0, 0]]
-    {
+    for frame in [
+        announced.as_slice(),
+        &[0x81, 0x82, 0, 0, 0, 0, 0xc3, 0x28],
+        &[0x81, 2, b'{', b'}'],
+        &[0xc1, 0x81, 0, 0, 0, 0, 0],
+    ] {
         let mut raw = handshaken(&world).await;
         raw.write_all(frame).await.unwrap();
         let mut rest = Vec::new();

@@ -7,7 +7,7 @@ use lastword_proto::{Core, Entry, Fact, Limits, Seq};
 use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::identity::Secret;
 use lastword_server::{Config, Server};
-use lastword_sim::edges::{Http, Mcp, Pipe, http};
+use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
 use lastword_store::Store;
 use lastword_store::witness::Witness;
@@ -70,6 +70,10 @@ impl Stage {
         let log = Store::sqlite(self.dir.path()).open_reader().unwrap();
         log.read(Seq(1), usize::MAX).unwrap()
     }
+}
+
+async fn in_session(url: &str, token: &str) -> InSession {
+    InSession::open(url, token).await.unwrap()
 }
 
 /// Runs two rogues over this surface. Returns their results.
@@ -136,11 +140,12 @@ const MET: [&str; 3] = ["approver_not_allowed", "forbidden", "lease_lost"];
 
 /// Runs the rogues over each surface, under limits at which they meet these codes.
 async fn over_every_surface(limits: Limits, codes: &[&str]) {
-    for surface in ["http", "mcp", "pipe"] {
+    for surface in ["http", "session", "mcp", "pipe"] {
         let stage = Stage::with(limits.clone(), &PAIR).await;
         let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
         let tally = match surface {
             "http" => campaign(&stage, &Http::new(&url, alice), &Http::new(&url, bob)).await,
+            "session" => campaign(&stage, &in_session(&url, alice).await, &in_session(&url, bob).await).await,
             "mcp" => campaign(&stage, &Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
             _ => {
                 let mut serving = JoinSet::new();
@@ -241,12 +246,13 @@ fn without_moments(text: &str) -> String {
 #[tokio::test]
 async fn edges_agree() {
     let mut logs = Vec::new();
-    for surface in ["http", "mcp", "pipe"] {
+    for surface in ["http", "session", "mcp", "pipe"] {
         let stage = Stage::with(Limits::default(), &["alice", "bob"]).await;
         stage.asks("alice", "WORK-1").await;
         let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
         match surface {
             "http" => transcript(&Http::new(&url, alice), &Http::new(&url, bob)).await,
+            "session" => transcript(&in_session(&url, alice).await, &in_session(&url, bob).await).await,
             "mcp" => transcript(&Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
             _ => {
                 let mut serving = JoinSet::new();

@@ -168,7 +168,8 @@ impl Connections {
         let mut table = self.0.lock();
         let id = table.next;
         table.next += 1;
-        let (all, owner, evicted, session) = (Arc::clone(&self.0), OnceLock::new(), Notify::new(), AtomicBool::new(false));
+        let (all, owner, evicted, session) =
+            (Arc::clone(&self.0), OnceLock::new(), Notify::new(), AtomicBool::new(false));
         let connection = Connection { all, id, address, owner, evicted, session };
         let peer = Peer { connection: Arc::new(connection), workspace: 0 };
         let network = network(address);

@@ -219,6 +219,11 @@ pub(crate) async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes,
 
 /// Parses JSON; an error names the wrong member.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    parse_within(bytes)
+}
+
+/// Parses JSON into a value that borrows from it; an error names the wrong member.
+pub(super) fn parse_within<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, ApiError> {
     // Counted without recursion, before the recursive parser sees it.
     if nesting(bytes) > JSON_DEPTH_MAX {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));

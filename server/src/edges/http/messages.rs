@@ -1,15 +1,19 @@
 //! The calls under `/v1/messages`.
 
+use std::time::Duration;
+
 use axum::Json as Out;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, StoredMessage};
+use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, StoredMessage};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, read};
+use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, parse_within, read};
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
@@ -42,6 +46,19 @@ pub(crate) fn sent(sent: Sent) -> Option<SentBody> {
     })
 }
 
+/// The most messages of one list.
+pub(super) const LIST_MAX: usize = 256;
+
+/// The result of one message of a list: what the reply would have been, had it been sent alone.
+#[derive(Serialize)]
+struct Outcome {
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<SentBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Box<Problem>>,
+}
+
 pub(super) async fn send(
     State(ctx): State<Context>,
     caller: Caller,
@@ -49,29 +66,69 @@ pub(super) async fn send(
     request: Request,
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.filter(|wait| !wait.is_zero());
-    let draft = draft(request).await.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
+    let (parts, body) = request.into_parts();
+    let bytes = read(&parts, body).await?;
+    let json = matches!(content_type(&parts.headers).as_deref(), Some("application/json") | None);
+    if json && bytes.trim_ascii_start().first() == Some(&b'[') {
+        return send_list(&ctx, caller, wait, &bytes, &parts.headers).await;
+    }
+    let draft = draft(&bytes, &parts.headers).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
     Ok(match sent(messages::send(&ctx, caller, draft, wait).await?) {
         Some(body) => (StatusCode::CREATED, Out(body)).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
-async fn draft(request: Request) -> Result<Draft, ApiError> {
-    let (parts, body) = request.into_parts();
-    let bytes = read(&parts, body).await?;
-    let draft = match content_type(&parts.headers).as_deref() {
+/// Sends a list of messages. Each is judged for itself, in the order of the list.
+async fn send_list(
+    ctx: &Context,
+    caller: Caller,
+    wait: Option<Duration>,
+    bytes: &[u8],
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    if idempotency_key(headers)?.is_some() {
+        let text = "a list has no Idempotency-Key: give each message a `request_id`";
+        return Err(ApiError::new(Code::Malformed, text));
+    }
+    let list: Vec<&RawValue> = parse_within(bytes)?;
+    if list.is_empty() || list.len() > LIST_MAX {
+        let text = format!("a list has from 1 to {LIST_MAX} messages; this one has {}", list.len());
+        return Err(ApiError::new(Code::Malformed, text));
+    }
+    // All are read before one is sent: a list with a malformed message sends nothing.
+    let drafts = list.into_iter().enumerate().map(|(at, envelope)| {
+        let draft = parse::<Envelope>(envelope.get().as_bytes()).and_then(|envelope| Ok(envelope.draft()?));
+        draft.map_err(|fault| {
+            ctx.handle.metrics().refuse(fault.0.code);
+            ApiError::new(Code::Malformed, format!("message {at}, counted from 0: {}", fault.0.detail))
+        })
+    });
+    let drafts = drafts.collect::<Result<Vec<Draft>, _>>()?;
+    // Submitted together, so that one append makes all of them durable.
+    let sends = drafts.into_iter().map(|draft| async move {
+        match messages::send(ctx, caller, draft, wait).await.map(sent) {
+            Ok(body) => Outcome { status: if body.is_some() { 201 } else { 204 }, body, problem: None },
+            Err(fault) => Outcome { status: fault.0.status, body: None, problem: Some(fault.0) },
+        }
+    });
+    Ok(Out(Page::whole(join_all(sends).await)).into_response())
+}
+
+fn draft(bytes: &[u8], headers: &HeaderMap) -> Result<Draft, ApiError> {
+    let draft = match content_type(headers).as_deref() {
         Some("text/plain") => {
-            let text = std::str::from_utf8(&bytes)
+            let text = std::str::from_utf8(bytes)
                 .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
             text_draft(text)?
         }
-        Some("application/json") | None => parse::<Envelope>(&bytes)?.draft()?,
+        Some("application/json") | None => parse::<Envelope>(bytes)?.draft()?,
         Some(other) => {
             let text = format!("Content-Type {other} is neither application/json nor text/plain");
             return Err(ApiError::new(Code::Malformed, text));
         }
     };
-    Ok(keyed(draft, idempotency_key(&parts.headers)?))
+    Ok(keyed(draft, idempotency_key(headers)?))
 }
 
 /// Parses the text form: the header, then the body unchanged (E1).

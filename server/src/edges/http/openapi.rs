@@ -117,6 +117,9 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     if let Some(nothing) = nothing(&id) {
         responses.insert("204".to_owned(), json!({ "description": nothing }));
     }
+    if id == "post_messages" {
+        responses.insert("200".to_owned(), outcomes());
+    }
     let refused = json!({
         "description": "Refused",
         "content": { "application/problem+json": { "schema": schema("Problem") } },
@@ -178,9 +181,25 @@ fn nothing(id: &str) -> Option<&'static str> {
     }
 }
 
+/// The reply to a list of messages.
+fn outcomes() -> Value {
+    let outcome = json!({
+        "type": "object",
+        "required": ["status"],
+        "properties": { "status": { "type": "integer" }, "body": sent(), "problem": schema("Problem") },
+    });
+    let list = json!({ "type": "object", "required": ["items"], "properties": { "items": { "type": "array", "items": outcome } } });
+    json!({ "description": "The results of a list, in its order", "content": { "application/json": { "schema": list } } })
+}
+
 fn request_body(body: &str) -> Value {
     let mut content = Map::new();
-    content.insert("application/json".to_owned(), json!({ "schema": schema(body) }));
+    let mut json = schema(body);
+    if body == "Envelope" {
+        let list = json!({ "type": "array", "items": json, "minItems": 1, "maxItems": super::messages::LIST_MAX });
+        json = json!({ "oneOf": [json, list] });
+    }
+    content.insert("application/json".to_owned(), json!({ "schema": json }));
     if body == "Envelope" {
         content.insert("text/plain".to_owned(), json!({ "schema": grammar::text() }));
     }

@@ -60,7 +60,10 @@ fn asyncapi() -> String {
     for call in described() {
         let (asks, answers) = (call.name.to_owned(), format!("{}_reply", call.name));
         add(&asks, json!({ "summary": call.summary, "payload": payload(&call) }));
-        add(&answers, json!({ "summary": format!("The reply to {}", call.name), "payload": reply(call.result, "body") }));
+        add(
+            &answers,
+            json!({ "summary": format!("The reply to {}", call.name), "payload": reply(call.result, "body") }),
+        );
         let operation = json!({
             "action": "receive",
             "summary": call.summary,
@@ -75,7 +78,8 @@ fn asyncapi() -> String {
         ("event", "An event that `watch` asked for", "PushedEvent"),
     ] {
         add(key, json!({ "summary": summary, "payload": schema(shape) }));
-        let operation = json!({ "action": "send", "summary": summary, "channel": channel, "messages": [of_channel(key)] });
+        let operation =
+            json!({ "action": "send", "summary": summary, "channel": channel, "messages": [of_channel(key)] });
         operations.insert(format!("push_{key}"), operation);
     }
     let mut all = schemas();
@@ -129,8 +133,11 @@ fn payload(call: &Described) -> Value {
         required.push("path");
     }
     if !call.query.is_empty() {
-        let parameters: Map<String, Value> =
-            call.query.split_whitespace().map(|name| (name.to_owned(), json!({ "type": ["string", "number"] }))).collect();
+        let parameters: Map<String, Value> = call
+            .query
+            .split_whitespace()
+            .map(|name| (name.to_owned(), json!({ "type": ["string", "number"] })))
+            .collect();
         properties.insert("query".to_owned(), json!({ "type": "object", "properties": parameters }));
     }
     if !call.body.is_empty() {
@@ -145,8 +152,11 @@ fn payload(call: &Described) -> Value {
 
 fn reply(result: &str, member: &str) -> Value {
     let mut properties = Map::new();
-    if !result.is_empty() {
-        properties.insert(member.to_owned(), schema(result));
+    match result {
+        "" => {}
+        // A signed note, which is text.
+        "Checkpoint" => drop(properties.insert(member.to_owned(), json!({ "type": "string" }))),
+        result => drop(properties.insert(member.to_owned(), schema(result))),
     }
     json!({ "allOf": [schema("SessionReply"), { "type": "object", "properties": properties }] })
 }

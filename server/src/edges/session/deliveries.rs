@@ -25,6 +25,8 @@ use crate::error::ApiError;
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 /// How often the inbox is looked into without a hint, for turns that ended elsewhere.
 const RECHECK_EVERY: Duration = Duration::from_secs(30);
+/// The most deliveries that are taken at once.
+const STEP_MAX: usize = 64;
 /// The pause after a refusal, such as of an agent that is stopped.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
@@ -109,6 +111,12 @@ impl Window {
         state.waiting.is_empty() || (state.waiting.len() < state.max && state.bytes < WINDOW_BYTES_MAX)
     }
 
+    /// Returns for how many more deliveries there is room; at least one.
+    fn free(&self) -> usize {
+        let state = self.lock();
+        state.max.saturating_sub(state.waiting.len()).max(1)
+    }
+
     fn turns(&self) -> Vec<TurnId> {
         self.lock().turns.iter().copied().collect()
     }
@@ -150,8 +158,16 @@ fn deliveries(desk: &Arc<Desk>, asked: WatchDeliveries) -> Result<BoxStream<'sta
     let (ctx, caller) = (desk.ctx.clone(), desk.caller);
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     subscription.attach();
-    let (again, joinable) = (None, Vec::new());
-    let inbox = Inbox { desk: Arc::downgrade(desk), ctx, caller, subscription, again, working, joinable };
+    let inbox = Inbox {
+        desk: Arc::downgrade(desk),
+        ctx,
+        caller,
+        subscription,
+        taken: VecDeque::new(),
+        working: Some(working),
+        step: 1,
+        joinable: Vec::new(),
+    };
     Ok(stream::unfold(inbox, |mut inbox| async move { inbox.next().await.map(|push| (push, inbox)) }).boxed())
 }
 
@@ -162,9 +178,12 @@ struct Inbox {
     ctx: Context,
     caller: Caller,
     subscription: Subscription,
-    /// The deliveries of turns that the client doesn't work on; `None` until they were looked up.
-    again: Option<VecDeque<(Parcel, Delivery)>>,
-    working: Vec<TurnId>,
+    /// The deliveries that were taken and not pushed yet.
+    taken: VecDeque<(Parcel, Delivery)>,
+    /// The open turns that the client works on; `None` once the others were looked up.
+    working: Option<Vec<TurnId>>,
+    /// How many deliveries are taken at once.
+    step: usize,
     /// The turns that an answer can join.
     joinable: Vec<TurnId>,
 }
@@ -207,20 +226,23 @@ impl Inbox {
 
     /// Returns the next delivery that is there.
     async fn look(&mut self, window: &Window) -> Result<Option<(Parcel, Delivery)>, ApiError> {
-        if self.again.is_none() {
-            let working = std::mem::take(&mut self.working);
-            let lost = Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?;
-            self.again = Some(lost.into());
+        if let Some(working) = self.working.take() {
+            self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
-        if let Some(lost) = self.again.as_mut().and_then(VecDeque::pop_front) {
-            return Ok(Some(lost));
+        if let Some(taken) = self.taken.pop_front() {
+            return Ok(Some(taken));
         }
         if let Some(turn) = self.joinable.pop() {
             return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
         }
-        let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns())).await?;
+        let most = self.step.min(window.free());
+        let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns(), most)).await?;
+        // One at a time while little comes, and many while much does.
+        let full = received.deliveries.len() == most;
+        self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
         self.joinable = received.joinable;
-        Ok(received.delivery)
+        self.taken.extend(received.deliveries);
+        Ok(self.taken.pop_front())
     }
 }
 

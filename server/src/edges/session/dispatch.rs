@@ -176,8 +176,7 @@ fn the_call(call: &SessionCall<'_>) -> Result<&'static NamedCall, ApiError> {
 
 async fn send(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
     let caller = caller(desk, &call)?;
-    let (draft, wait) =
-        drafted(&call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
+    let (draft, wait) = drafted(&call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
     let sent = sent(messages::send(&desk.ctx, caller, draft, wait).await?);
     Ok(sent.map_or_else(|| nothing(call.id), |body| reply(call.id, 201, &body)))
 }
@@ -217,7 +216,8 @@ async fn next(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
 }
 
 fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
-    let path = call.path.as_deref().ok_or_else(|| ApiError::new(Code::Malformed, "`path` is missing: it is the turn's id"))?;
+    let path =
+        call.path.as_deref().ok_or_else(|| ApiError::new(Code::Malformed, "`path` is missing: it is the turn's id"))?;
     TurnId::parse(path).ok_or_else(|| ApiError::unknown(path))
 }
 
@@ -242,12 +242,16 @@ async fn routed(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> 
     drop(call);
     let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
     let status = response.status();
+    let text = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
     let read = axum::body::to_bytes(response.into_body(), REPLY_BYTES_MAX).await;
     let bytes = read.map_err(|_| ApiError::internal("the reply is too long for a session: ask for less at a time"))?;
     if bytes.is_empty() {
         return Ok(nothing(id));
     }
     let json = std::str::from_utf8(&bytes).map_err(|_| ApiError::internal("the reply is no text"))?;
+    if text {
+        return Ok(reply(id, status.as_u16(), &json));
+    }
     let member = if status >= StatusCode::BAD_REQUEST { "problem" } else { "body" };
     Ok(assembled(id, status.as_u16(), member, json))
 }
@@ -260,7 +264,10 @@ fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiErro
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => {
-                return Err(ApiError::new(Code::Malformed, format!("the query parameter `{name}` is no text or number")));
+                return Err(ApiError::new(
+                    Code::Malformed,
+                    format!("the query parameter `{name}` is no text or number"),
+                ));
             }
         };
         let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
@@ -307,7 +314,10 @@ mod tests {
 
     #[test]
     fn the_open_part_of_a_path_is_one_segment() {
-        assert_eq!(in_path("/conversations/{ref}/pause", Some("T/1 é")).unwrap(), "/conversations/T%2F1%20%C3%A9/pause");
+        assert_eq!(
+            in_path("/conversations/{ref}/pause", Some("T/1 é")).unwrap(),
+            "/conversations/T%2F1%20%C3%A9/pause"
+        );
         assert_eq!(in_path("/messages/{id}", Some("..")).unwrap(), "/messages/%2E%2E");
         assert!(in_path("/messages/{id}", None).is_err() && in_path("/agents", Some("x")).is_err());
         assert_eq!(in_path("/agents", None).unwrap(), "/agents");

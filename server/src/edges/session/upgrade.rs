@@ -23,7 +23,8 @@ pub(super) fn accept(request: &Request) -> Result<Response, ApiError> {
         return Err(needed("A session is a WebSocket: the request has to ask for the upgrade"));
     }
     if request.uri().query().is_some() {
-        let text = "A session has no query parameters; the token goes into the header Authorization, or into the call hello";
+        let text =
+            "A session has no query parameters; the token goes into the header Authorization, or into the call hello";
         return Err(ApiError::new(Code::Malformed, text));
     }
     if !lists(headers, &SEC_WEBSOCKET_VERSION, VERSION) {
