@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lastword_client::plain_http;
+use lastword_client::wire::session::{SessionCall, Watch, WatchDeliveries, WatchEvents};
+use lastword_client::{Endpoint, Pushed, Session, Token, plain_http};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -33,8 +34,15 @@ async fn read_until(stream: &mut Response, wanted: &str) -> String {
     text
 }
 
+/// Returns the open turn of an agent.
+async fn taken_turn(url: &str, token: &str) -> String {
+    let me = plain_http().unwrap().get(format!("{url}/v1/agents/me")).bearer_auth(token).send().await.unwrap();
+    let me: Value = me.json().await.unwrap();
+    me["turns"][0].as_str().unwrap().to_owned()
+}
+
 #[test]
-fn events_mcp_sessions_and_pages_are_served_through_any_node() {
+fn events_sessions_of_mcp_and_of_the_wire_and_pages_are_served_through_any_node() {
     let Some(world) = World::start("edges of a cluster") else { return };
     let human = world.operator();
     let leader = world.led("main");
@@ -66,6 +74,30 @@ fn events_mcp_sessions_and_pages_are_served_through_any_node() {
         let mut taken = mcp(&other, kilo, Some(&session), &take).send().await.unwrap();
         assert_eq!(taken.status(), 200);
         read_until(&mut taken, "look").await;
+        // A session through a node that doesn't lead: its calls, and what is pushed there; another workspace's token opens none.
+        let token = Token::new(kilo).unwrap();
+        let (session, mut pushes) = Session::open(&Endpoint::new(&one), &token).await.unwrap();
+        let working = vec![taken_turn(&other, kilo).await];
+        let deliveries = Some(WatchDeliveries { window: None, working });
+        session.watch(&Watch { deliveries, events: Some(WatchEvents::default()) }).await.unwrap();
+        let me = SessionCall { call: "agent".into(), path: Some("me".into()), ..SessionCall::default() };
+        assert!(session.call(me).await.unwrap().json.contains("kilo"));
+        let info = json!({ "to": "kilo", "type": "info", "ref": "T-1", "body": "by the way" });
+        let sent = client.post(format!("{other}/v1/messages")).bearer_auth(&human).json(&info).send().await.unwrap();
+        assert_eq!(sent.status(), 201);
+        let told = async {
+            while let Some(pushed) = pushes.next().await {
+                if let Pushed::Event(pushed) = pushed
+                    && pushed.event.message.is_some_and(|message| message.body == "by the way")
+                {
+                    return;
+                }
+            }
+            panic!("the session ended");
+        };
+        tokio::time::timeout(Duration::from_secs(20), told).await.expect("the event is pushed");
+        let elsewhere = Endpoint::new(&format!("{one}/w/nowhere"));
+        assert!(Session::open(&elsewhere, &token).await.is_err());
         // The console, by the name of its workspace's host.
         let port = other.rsplit(':').next().unwrap();
         let page = client.get(format!("{other}/sign-in")).header("Host", format!("main.localhost:{port}"));

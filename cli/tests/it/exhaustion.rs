@@ -35,6 +35,8 @@ struct Scale {
     /// Connections without a token: headers that don't end, and nothing at all.
     strangers: usize,
     silent: usize,
+    /// Sessions of each kind: with a long frame that doesn't end, with 256 calls whose replies aren't read, without a token.
+    sessions: usize,
     /// Connections that call as fast as they can.
     floods: usize,
     /// Times that a human stops, resumes and approves while all of that goes on.
@@ -59,6 +61,7 @@ fn scale() -> Scale {
             unread: 300,
             strangers: 1_100,
             silent: 600,
+            sessions: 300,
             floods: 8,
             rounds: 100,
             writes: Duration::from_secs(60),
@@ -73,6 +76,7 @@ fn scale() -> Scale {
         unread: 512,
         strangers: 512,
         silent: 512,
+        sessions: 128,
         floods: 1,
         rounds: 8,
         writes: Duration::from_secs(2),
@@ -94,15 +98,15 @@ fn start(descriptors: u32) -> Server {
 /// A connection that an attacker holds, and what it began with.
 struct Held<'a> {
     stream: Option<TcpStream>,
-    text: &'a str,
+    text: &'a [u8],
 }
 
 impl<'a> Held<'a> {
-    fn open(address: &str, text: &'a str) -> Self {
+    fn open(address: &str, text: &'a [u8]) -> Self {
         let stream = TcpStream::connect(address).ok();
         let stream = stream.filter(|mut stream| {
             // A connection that the server has closed already is what this test is about.
-            let _closed = stream.write_all(text.as_bytes());
+            let _closed = stream.write_all(text);
             stream.set_nonblocking(true).is_ok()
         });
         Self { stream, text }
@@ -124,7 +128,7 @@ struct Attack<'a> {
 
 impl<'a> Attack<'a> {
     /// Opens connections and sends this text on each.
-    fn hold(&mut self, connections: usize, text: &'a str) {
+    fn hold(&mut self, connections: usize, text: &'a [u8]) {
         self.held.extend((0..connections).map(|_| Held::open(&self.address, text)));
     }
 
@@ -181,6 +185,28 @@ fn resident(server: &Server) -> u64 {
 /// The request's end with this JSON.
 fn json_body(text: &str) -> String {
     format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+}
+
+/// Returns the request that opens a session, with these headers.
+fn upgrade(headers: &str) -> String {
+    format!(
+        "GET /v1/session HTTP/1.1\r\n{headers}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Protocol: lastword.v1\r\n\r\n"
+    )
+}
+
+/// Returns a text frame of this length, masked with zeros.
+fn frame(length: u64) -> Vec<u8> {
+    let mut frame = [&[0x81, 0xff][..], &length.to_be_bytes(), &[0; 4]].concat();
+    frame.resize(frame.len() + usize::try_from(length).unwrap(), b'x');
+    frame
+}
+
+fn call_frame(text: &str) -> Vec<u8> {
+    let mut frame = frame(text.len() as u64);
+    let begin = frame.len() - text.len();
+    frame[begin..].copy_from_slice(text.as_bytes());
+    frame
 }
 
 /// Returns the headers with the token in this file.
@@ -252,6 +278,11 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
         "POST /v1/messages HTTP/1.1\r\n{agent}Content-Type: application/json\r\nContent-Length: 600000\r\n\r\n{{"
     );
     let unread = format!("GET /v1/openapi.json HTTP/1.1\r\n{agent}\r\n").repeat(64);
+    let upgrade = upgrade(&agent);
+    let slow_frames = [upgrade.as_bytes(), &frame(600_000)[..100_000]].concat();
+    let reads = call_frame(r#"{"id":1,"call":"messages","query":{"limit":200}}"#).repeat(256);
+    let unread_sessions = [upgrade.as_bytes(), &reads].concat();
+    let no_hello = [self::upgrade("Host: localhost\r\n").as_bytes(), &frame(3_000)[..100]].concat();
     let strangers = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600000\r\n";
     let mut attack = Attack { address: address.clone(), held: Vec::new() };
     let post =
@@ -259,12 +290,15 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
     let (stop, resume) = (post("/v1/workspace/stop", ""), post("/v1/workspace/resume", ""));
     let (before, mut times) = (resident(&server), Times::default());
     for (connections, text) in [
-        (scale.streams, streams.as_str()),
-        (scale.waits, &waits),
-        (scale.bodies, &bodies),
-        (scale.unread, &unread),
-        (scale.strangers, strangers),
-        (scale.silent, ""),
+        (scale.streams, streams.as_bytes()),
+        (scale.waits, waits.as_bytes()),
+        (scale.bodies, bodies.as_bytes()),
+        (scale.unread, unread.as_bytes()),
+        (scale.sessions, &slow_frames),
+        (scale.sessions, &unread_sessions),
+        (scale.sessions, &no_hello),
+        (scale.strangers, strangers.as_bytes()),
+        (scale.silent, b""),
     ] {
         attack.hold(connections, text);
         times.call(&address, &stop, "204");

@@ -57,6 +57,7 @@ mod running;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
+mod session_clients;
 mod sessions;
 #[cfg(test)]
 mod sign_in;

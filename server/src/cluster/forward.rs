@@ -1,15 +1,18 @@
 //! Passes a call on to the node that leads its workspace.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
+use hyper_util::rt::TokioIo;
 use lastword_client::{Endpoint, Pin, Trust};
+use lastword_proto::wire::session::PATH;
 
 use super::members::Leader;
 
@@ -72,6 +75,7 @@ impl Forwarder {
         let client = self.client(leader)?;
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let session = asks_for_session(&parts.uri, &parts.headers);
         let mut headers = parts.headers;
         OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
         let mut add = |name: HeaderName, value: &str| {
@@ -84,8 +88,13 @@ impl Forwarder {
         if let Some(from) = from {
             add(CLIENT, &from.to_string());
         }
+        if session {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        }
         let call = client.request(parts.method, format!("{}{path}", leader.info.url)).headers(headers);
-        let answer = call.body(reqwest::Body::wrap_stream(body.into_data_stream())).send().await;
+        // A request for a session has no body, and the connection is the session's once it is answered.
+        let call = if session { call } else { call.body(reqwest::Body::wrap_stream(body.into_data_stream())) };
+        let answer = call.send().await;
         let answer = answer.map_err(|error| {
             let (node, reason) = (leader.node.clone(), error.to_string());
             if error.is_connect() {
@@ -97,10 +106,39 @@ impl Forwarder {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = answer.status();
         *response.headers_mut() = answer.headers().clone();
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            response.extensions_mut().insert(Tunnel(Arc::new(Mutex::new(Some(answer)))));
+            return Ok(response);
+        }
         OF_CONNECTION.iter().for_each(|name| drop(response.headers_mut().remove(name)));
         *response.body_mut() = Body::from_stream(answer.bytes_stream());
         Ok(response)
     }
+}
+
+/// The far end of a session with the leader, in the response that accepts it.
+#[derive(Clone)]
+pub(crate) struct Tunnel(Arc<Mutex<Option<reqwest::Response>>>);
+
+impl Tunnel {
+    /// Copies between a client's connection and the leader's until one of them ends.
+    pub(crate) async fn run(self, near: hyper::upgrade::OnUpgrade) {
+        let far = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(far) = far else { return };
+        let copied = async {
+            let mut far = far.upgrade().await.map_err(io::Error::other)?;
+            let mut near = TokioIo::new(near.await.map_err(io::Error::other)?);
+            tokio::io::copy_bidirectional(&mut near, &mut far).await
+        };
+        if let Err(error) = copied.await {
+            tracing::debug!(%error, "a session that was passed on ended");
+        }
+    }
+}
+
+/// Returns whether a request asks to become a session.
+pub(crate) fn asks_for_session(uri: &Uri, headers: &HeaderMap) -> bool {
+    uri.path() == PATH && headers.contains_key(UPGRADE)
 }
 
 /// Removes what only nodes may send.

@@ -20,7 +20,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::Code;
 
-use super::forward::{CLIENT, NODE, NotForwarded, PROOF, WORKSPACE, host, strip};
+use super::forward::{CLIENT, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
 use super::holder::{InProgress, Open};
 use super::members::Leader;
 use super::{Shared, WORKSPACE_MAIN};
@@ -248,8 +248,9 @@ async fn there(
     leader: &Leader,
     call: &Call,
     peer: Option<Peer>,
-    request: Request,
+    mut request: Request,
 ) -> Result<Response, NotForwarded> {
+    let session = asks_for_session(request.uri(), request.headers()).then(|| hyper::upgrade::on(&mut request));
     let from = peer.as_ref().map(Peer::address);
     let secret = (shared.secret.as_str(), call.workspace.as_str());
     let answered = async {
@@ -272,10 +273,26 @@ async fn there(
             Err(NotForwarded::Unanswered { node, reason })
         }
     };
-    let mut response = while_led(Arc::clone(shared), call.workspace.clone(), leader.epoch, forwarded?);
+    let forwarded = forwarded?;
+    let tunnel = forwarded.extensions().get::<Tunnel>().cloned();
+    let mut response = match tunnel {
+        Some(_) => forwarded,
+        None => while_led(Arc::clone(shared), call.workspace.clone(), leader.epoch, forwarded),
+    };
     let proof = response.headers_mut().remove(PROOF);
     if let (Some(peer), Some(proof)) = (&peer, proof.as_ref().and_then(|proof| proof.to_str().ok())) {
         peer.prove_by(proof);
+    }
+    if let (Some(tunnel), Some(near), Some(peer)) = (tunnel, session, peer) {
+        let (shared, workspace, epoch, owner) = (Arc::clone(shared), call.workspace.clone(), leader.epoch, peer.clone());
+        owner.own(async move {
+            tokio::select! {
+                () = tunnel.run(near) => {}
+                () = shared.superseded(&workspace, epoch) => {}
+                // Until the session has authenticated, to the leader alone, it makes room as any other connection.
+                () = peer.evicted() => {}
+            }
+        });
     }
     Ok(response)
 }
