@@ -31,6 +31,7 @@ mod permit;
 mod provider;
 mod schedules;
 mod sign_in;
+mod stored_once;
 mod tokens;
 mod watching;
 mod world;
