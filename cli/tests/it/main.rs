@@ -29,6 +29,8 @@ mod lifts;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod no_progress;
 #[cfg(test)]
 mod notify;
