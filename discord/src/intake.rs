@@ -314,7 +314,9 @@ impl Intake {
             turn: turn.as_deref(),
             waiting: waiting.as_deref(),
         };
-        Ok(decide(run, &known))
+        let mut acts = decide(run, &known);
+        shared.channels.name_in(&shared.outbox.broker, &mut acts).await;
+        Ok(acts)
     }
 
     /// Returns the open turn that was shown to the author's bot in the post's channel.

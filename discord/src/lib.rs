@@ -10,6 +10,7 @@ mod bots;
 mod bridge;
 mod calls;
 mod cards;
+mod channels;
 mod check;
 mod commands;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub mod properties;
 mod rest;
 mod runs;
 mod settings;
+mod signs;
 mod text;
 mod threads;
 #[cfg(test)]

@@ -25,6 +25,12 @@ mod program;
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod running;
 #[cfg(test)]
+#[path = "../it/screen.rs"]
+#[allow(dead_code, reason = "the other tests of the program use more of it")]
+mod screen;
+#[cfg(test)]
+mod signs;
+#[cfg(test)]
 mod town;
 #[cfg(test)]
 mod trouble;

@@ -59,6 +59,9 @@ mod running;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
+#[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
+mod screen;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod sign_in;
