@@ -176,6 +176,14 @@ impl BridgeContext {
         self.noted().keyed.remove(&(room.to_owned(), agent.to_owned()))
     }
 
+    /// Returns the channel of a thread; of a channel, itself.
+    pub(crate) async fn home_of(&self, channel: u64) -> u64 {
+        if self.settings.channels.contains(&channel) {
+            return channel;
+        }
+        self.threads.parent(channel).await.ok().flatten().unwrap_or(channel)
+    }
+
     /// Returns whether the bridge takes part in a channel, or in the channel of a thread.
     pub(crate) async fn takes_part(&self, channel: u64) -> bool {
         let channels = &self.settings.channels;

@@ -195,7 +195,8 @@ async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage
         // The post is there already, or is sent when the message's turn opens.
         return Ok(false);
     }
-    let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
+    let style = shared.settings.header_in(shared.home_of(thread).await);
+    let Some(posting) = posting(message, human, &shared.roster, style) else { return Ok(false) };
     let _posted = send(shared, event, message, thread, &posting).await;
     Ok(true)
 }
@@ -287,7 +288,8 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
     // The post must mention the agent that has the turn, even if the broker itself worded the answer.
     let message = StoredMessage { to: agent.to_owned(), ..message };
     let human = shared.is_human(&message.from);
-    let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
+    let style = shared.settings.header_in(shared.home_of(thread).await);
+    let posting = posting(&message, human, &shared.roster, style).unwrap_or_else(|| {
         let text = format!("{}\n{}", header(&message), message.body);
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });

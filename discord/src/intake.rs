@@ -301,12 +301,12 @@ impl Intake {
         };
         // A reply to a waiting request answers that one, so the turn isn't looked up.
         let turn = if waiting.is_none() { self.turn(post).await? } else { None };
-        let trusted = &shared.settings.trusted;
+        let (settings, home) = (&shared.settings, shared.home_of(post.channel).await);
         let known = Known {
             roster: &shared.roster,
-            policy: shared.settings.policy,
-            trusted: trusted.is_empty() || trusted.contains(&post.author.id),
-            human: shared.settings.humans.contains_key(&post.author.id),
+            policy: settings.policy_in(home),
+            trusted: settings.trusts(home, post.author.id),
+            human: settings.hears(home, post.author.id),
             inside: true,
             echo,
             old: self.is_old(post),
@@ -314,7 +314,7 @@ impl Intake {
             turn: turn.as_deref(),
             waiting: waiting.as_deref(),
         };
-        let mut acts = decide(run, &known);
+        let mut acts = settings.within_channel(home, post, decide(run, &known));
         shared.channels.name_in(&shared.outbox.broker, &mut acts).await;
         Ok(acts)
     }

@@ -8,6 +8,7 @@ mod backfill;
 mod book;
 mod bots;
 mod bridge;
+mod by_channel;
 mod calls;
 mod cards;
 mod channels;
@@ -50,6 +51,7 @@ mod unserved;
 mod wording;
 
 pub use crate::bridge::{Bridge, DiscordBridgeError};
+pub use crate::by_channel::{ByChannel, ChannelSettings};
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::event::{Event, EventSink};
 pub use crate::explore::{ExploreError, Explorer, Named};

@@ -7,7 +7,7 @@ use crate::world::{Id, Message};
 
 impl TestGuild {
     /// Gives a command once it is registered; waits for the text of its reply.
-    fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
+    pub(crate) fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
         self.world.wait("the command", |discord| discord.commands.contains_key(&self.broker).then_some(()));
         let given = self.world.commands(user, self.broker, channel, &format!("lastword {command}"), options);
         self.world.wait_answer(given)

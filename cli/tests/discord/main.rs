@@ -5,6 +5,8 @@ mod bridge;
 #[cfg(test)]
 mod cards;
 #[cfg(test)]
+mod channels;
+#[cfg(test)]
 mod check;
 #[cfg(test)]
 mod commands;
