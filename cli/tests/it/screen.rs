@@ -12,15 +12,15 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::program::lastword;
 use crate::running::{comes, wait_for};
 
-const ROWS: u16 = 24;
-const COLUMNS: u16 = 80;
+pub(crate) const ROWS: u16 = 24;
+pub(crate) const COLUMNS: u16 = 80;
 
 /// The program at its own terminal; killed when the test ends.
 pub(crate) struct Terminal {
-    child: Child,
+    pub(crate) child: Child,
     ours: File,
     theirs: File,
-    screen: Arc<Mutex<vt100::Parser>>,
+    pub(crate) screen: Arc<Mutex<vt100::Parser>>,
     /// Everything that was written to the terminal.
     written: Arc<Mutex<Vec<u8>>>,
     /// How much of it [`Terminal::asks`] has read.

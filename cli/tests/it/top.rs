@@ -2,8 +2,7 @@
 
 use crate::lifts::{at_the_cap, escalate};
 use crate::program::Server;
-use crate::running::wait_for;
-use crate::screen::Terminal;
+use crate::screen::{COLUMNS, ROWS, Terminal};
 
 /// Returns a server with a held call and a question, from one agent each.
 fn waiting() -> Server {
