@@ -1,4 +1,5 @@
 // The real program between a real server and discord-digital-twin. It knows one bot: the broker's, which is kilo's, too.
+// It takes every token for that bot's, and has no rate limits.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -12,7 +13,8 @@ import { DigitalDiscord } from 'discord-digital-twin'
 const lastword = process.env.LASTWORD
 const dir = mkdtempSync(join(tmpdir(), 'lastword-twin-'))
 const children = []
-let discord, channel, user, url
+const warnings = []
+let discord, channel, user, stranger, url
 
 /** Runs the program to its end; gives what it printed. */
 async function run(...args) {
@@ -27,7 +29,11 @@ function start(args, fits) {
   const lines = createInterface({ input: child.stdout })
   return new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`${args} ended with ${code}`)))
-    lines.on('line', (line) => fits(JSON.parse(line)) && resolve(JSON.parse(line)))
+    lines.on('line', (line) => {
+      const event = JSON.parse(line)
+      if (event.event === 'warning') warnings.push(event)
+      if (fits(event)) resolve(event)
+    })
   })
 }
 
@@ -51,17 +57,19 @@ function button(card, word) {
 }
 
 before(async () => {
-  discord = new DigitalDiscord({ channels: [{ name: 'den', type: 0 }], users: [{ username: 'ann' }] })
+  discord = new DigitalDiscord({ channels: [{ name: 'den', type: 0 }], users: [{ username: 'ann' }, { username: 'bob' }] })
   await discord.start()
   channel = (await discord.prisma.channel.findMany())[0].id
-  user = await discord.getFirstNonBotUserId()
+  user = (await discord.prisma.user.findFirst({ where: { username: 'ann' } })).id
+  stranger = (await discord.prisma.user.findFirst({ where: { username: 'bob' } })).id
   writeFileSync(join(dir, 'bot.token'), discord.botToken)
   chmodSync(join(dir, 'bot.token'), 0o600)
   writeFileSync(
     join(dir, 'lastword.toml'),
     `[discord]\napi = "http://127.0.0.1:${discord.port}"\ngateway = "${discord.gatewayUrl}"\n` +
       `channels = ["${channel}"]\nhome = "${channel}"\nhumans = ["${user}"]\nbroker = { token_file = "bot.token" }\n` +
-      `[[discord.bot]]\nagent = "kilo"\ntoken_file = "bot.token"\n`,
+      `[[discord.bot]]\nagent = "kilo"\ntoken_file = "bot.token"\n` +
+      `[[discord.bot]]\nagent = "lima"\ntoken_file = "missing.token"\n`,
   )
   url = (await start(['serve', '--json', '--listen', '127.0.0.1:0'], (event) => event.listening)).listening
   for (const agent of ['kilo', 'lima']) writeFileSync(join(dir, `${agent}.token`), await run('agent', 'add', agent))
@@ -86,10 +94,19 @@ let thread
 test('a mention is a request, and its answer is posted in a thread', async () => {
   const ann = discord.channel(channel).user(user)
   await ann.sendMessage({ content: `<@${discord.botUserId}> fix the login form` })
-  thread = (await discord.channel(channel).waitForThread({ timeout: 20000 })).id
+  const named = { timeout: 20000, predicate: (one) => one.name.includes('login form') }
+  thread = (await discord.channel(channel).waitForThread(named)).id
   const answer = await message(thread, (said) => said.content.includes('FIX THE LOGIN FORM'))
   assert.match(answer.content, /^\[FROM:kilo\]\[TO:operator\]\[TYPE:RESPONSE\]\[REF:D-/)
   assert.equal(answer.author.id, discord.botUserId)
+})
+
+test('an agent whose bot has no token is out of service alone', async () => {
+  assert.equal(warnings.filter((one) => one.message.includes('lima')).length, 1, JSON.stringify(warnings))
+  const checked = await run('discord', 'check').catch((failed) => failed)
+  assert.equal(checked.code, 1)
+  assert.match(checked.stdout, /✗ lima .*missing\.token/)
+  assert.match(checked.stdout, /✓ kilo/)
 })
 
 test('a reply in the thread goes on with its conversation', async () => {
@@ -133,9 +150,14 @@ test('a question is answered in a form', async () => {
 })
 
 test('/lastword is known and answers', async () => {
-  const ann = discord.channel(channel).user(user)
-  await ann.runSlashCommand({ name: 'lastword', options: [{ name: 'stop', type: 1, options: [] }] })
+  const [ann, bob] = [user, stranger].map((one) => discord.channel(channel).user(one))
+  const stop = { name: 'lastword', options: [{ name: 'stop', type: 1, options: [] }] }
+  // A crowd that may not: its commands are refused, and the stop doesn't wait behind them.
+  await Promise.all(Array.from({ length: 150 }, () => bob.runSlashCommand(stop)))
+  await ann.runSlashCommand(stop)
   await message(channel, (said) => said.content.includes('Stopped **everything**'))
+  const controls = await run('--json', 'tail', '-n', '10000')
+  assert.equal(controls.split('"controlled"').length, 2, 'one stop, by ann')
   await ann.runSlashCommand({ name: 'lastword', options: [{ name: 'resume', type: 1, options: [] }] })
   await message(channel, (said) => said.content.includes('Resumed **everything**'))
   // What comes after it is dealt with after it.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
-use lastword_discord::{BROKER, Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings, Speaker};
+use lastword_discord::{
+    BROKER, Bot, BotPolicy, ByChannel, ChannelSettings, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings,
+    Speaker,
+};
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
@@ -40,6 +43,19 @@ struct Table {
     enroll: bool,
     #[serde(default)]
     header: HeaderStyle,
+    #[serde(default)]
+    channel: BTreeMap<String, ChannelTable>,
+}
+
+/// The members of `[discord.channel.ID]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelTable {
+    bots: Option<BotPolicy>,
+    trusted: Option<Vec<Snowflake>>,
+    humans: Option<Vec<Snowflake>>,
+    agents: Option<BTreeSet<String>>,
+    header: Option<HeaderStyle>,
 }
 
 /// The source of a token: a file or a variable.
@@ -109,6 +125,7 @@ pub(crate) fn settings(
     let bots: Result<Vec<Bot>, Failure> =
         table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
     let humans = humans(&table, base, &mut unread);
+    let by_channel = by_channel(&table.channel).map_err(failed)?;
     let settings = Settings {
         broker_at,
         token: Secret::new(&token),
@@ -122,6 +139,7 @@ pub(crate) fn settings(
         trusted: ids(&table.trusted),
         humans,
         header: table.header,
+        by_channel,
         book: data.join(FILE_BOOK),
         unread,
     };
@@ -136,6 +154,23 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
         DiscordBridgeError::Broker(error) => error.into(),
         DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("see docs/discord.md"),
     }
+}
+
+/// Reads the settings of single channels.
+fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, String> {
+    let ids = |list: &Option<Vec<Snowflake>>| list.as_ref().map(|list| list.iter().map(|id| id.0).collect());
+    let one = |(channel, own): (&String, &ChannelTable)| {
+        let channel = channel.parse().map_err(|_| format!("channel.{channel} isn't a Discord id"))?;
+        let own = ChannelSettings {
+            policy: own.bots,
+            trusted: ids(&own.trusted),
+            humans: ids(&own.humans),
+            agents: own.agents.clone(),
+            header: own.header,
+        };
+        Ok((channel, own))
+    };
+    tables.iter().map(one).collect()
 }
 
 /// Reads the humans' tokens. A human whose token can't be read is left out: no one else's may stand in for it.

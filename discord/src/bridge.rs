@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::book::BridgeStore;
 use super::bots::{agent_token, restored, returned, sign_in};
 use super::cards::CardQueue;
+use super::channels::ChannelNames;
 use super::commands;
 use super::follow::follow;
 use super::foreign_bots::Taker;
@@ -26,6 +27,7 @@ use super::outbox::Outbox;
 use super::people::enrol;
 use super::rest::Rest;
 use super::settings::{Bot, Identity, Secret, Settings};
+use super::signs::Signs;
 use super::threads::Threads;
 use super::unserved::{self, Asked};
 use crate::event::{Event, EventSink};
@@ -85,6 +87,10 @@ pub(crate) struct BridgeContext {
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// By agent: why its bot could not be signed in.
     pub(crate) out: BTreeMap<String, String>,
+    /// The names of channels that posts link to.
+    pub(crate) channels: ChannelNames,
+    /// The reactions that say how far a request is.
+    pub(crate) signs: Signs,
     /// The cards of held calls and questions.
     pub(crate) desk: CardQueue,
     /// Age beyond which a post asks for nothing: the broker's own limit on a delivery's age.
@@ -170,6 +176,14 @@ impl BridgeContext {
         self.noted().keyed.remove(&(room.to_owned(), agent.to_owned()))
     }
 
+    /// Returns the channel of a thread; of a channel, itself.
+    pub(crate) async fn home_of(&self, channel: u64) -> u64 {
+        if self.settings.channels.contains(&channel) {
+            return channel;
+        }
+        self.threads.parent(channel).await.ok().flatten().unwrap_or(channel)
+    }
+
     /// Returns whether the bridge takes part in a channel, or in the channel of a thread.
     pub(crate) async fn takes_part(&self, channel: u64) -> bool {
         let channels = &self.settings.channels;
@@ -249,6 +263,8 @@ impl Bridge {
             guest,
             takers: signed.takers,
             desk,
+            channels: ChannelNames::default(),
+            signs: Signs::default(),
             age_max,
             began,
             following: watch::Sender::new(Following::Not),

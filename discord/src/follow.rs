@@ -16,6 +16,7 @@ use super::early;
 use super::inbound::turn_place;
 use super::names::{GUEST, lineage, post_of};
 use super::outbound::{Posting, header, posting, warning, warns};
+use super::signs::{self, origin};
 use super::text::title;
 use super::unserved::Asked;
 use lastword_client::Backoff;
@@ -31,9 +32,6 @@ const TAKEN: &str = "another bridge has started on this workspace, or the token 
                      bridge. Stop the other one, then restart this one if it is to stay";
 /// A floor above every post, so that no post answers the turn yet.
 const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
-const SIGN_TAKEN: &str = "👀";
-const SIGN_DONE: &str = "✅";
-const SIGN_FAILED: &str = "❌";
 
 /// Follows the log and reconnects after every loss. Returns only if the broker refuses or another bridge takes over.
 pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
@@ -183,20 +181,22 @@ async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage
         shared.book.settle_early(request).map_err(lost)?;
     }
     let Some(thread) = place(shared, message).await? else { return Ok(false) };
-    settle(shared, message).await;
+    signs::answered(shared, message).await;
     if let Some(request) = message.request_id.as_ref().filter(|_| message.kind == MessageType::Request)
         && shared.roster.user_of(&message.to).is_some()
         && shared.roster.foreign(&message.to).is_none()
     {
         let (request, agent) = (request.clone(), message.to.clone());
         // The receiver lives as long as the bridge runs.
-        let _watched = shared.asked.send(Asked { seq: event.seq, request, agent, thread }).is_ok();
+        let spot = origin(shared, message);
+        let _watched = shared.asked.send(Asked { seq: event.seq, request, agent, thread, spot }).is_ok();
     }
     if from_discord.is_some() || waits {
         // The post is there already, or is sent when the message's turn opens.
         return Ok(false);
     }
-    let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
+    let style = shared.settings.header_in(shared.home_of(thread).await);
+    let Some(posting) = posting(message, human, &shared.roster, style) else { return Ok(false) };
     let _posted = send(shared, event, message, thread, &posting).await;
     Ok(true)
 }
@@ -208,8 +208,8 @@ async fn send(
     thread: u64,
     posting: &Posting,
 ) -> Option<u64> {
-    let reply = origin(shared, message).filter(|_| message.kind == MessageType::Response);
-    let reply = reply.filter(|(channel, _)| *channel == thread).map(|(_, post)| post);
+    let origin = origin(shared, message).filter(|_| message.kind == MessageType::Response);
+    let reply = origin.and_then(|spot| spot.within(thread));
     shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await
 }
 
@@ -266,7 +266,7 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
     }
     let Some(thread) = place(shared, &message).await? else { return Ok(false) };
     if !foreign {
-        at_work(shared, agent, &message, thread).await;
+        signs::at_work(shared, agent, &message, thread).await;
         return Ok(false);
     }
     let asked_in =
@@ -288,7 +288,8 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
     // The post must mention the agent that has the turn, even if the broker itself worded the answer.
     let message = StoredMessage { to: agent.to_owned(), ..message };
     let human = shared.is_human(&message.from);
-    let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
+    let style = shared.settings.header_in(shared.home_of(thread).await);
+    let posting = posting(&message, human, &shared.roster, style).unwrap_or_else(|| {
         let text = format!("{}\n{}", header(&message), message.body);
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });
@@ -296,32 +297,6 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
     // If Discord refused the post, any post of the bot in the thread may answer the turn.
     shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
     Ok(true)
-}
-
-/// Shows typing and a reaction; losing them doesn't matter.
-async fn at_work(shared: &BridgeContext, agent: &str, message: &StoredMessage, thread: u64) {
-    let Some(rest) = shared.outbox.agents.get(agent) else { return };
-    let _typing = rest.typing(thread).await.is_ok();
-    if let Some((channel, post)) = origin(shared, message) {
-        let _sign = rest.react(channel, post, SIGN_TAKEN).await.is_ok();
-    }
-}
-
-/// Reacts to the post that asked with the request's outcome.
-async fn settle(shared: &BridgeContext, message: &StoredMessage) {
-    let (Some(rest), Some(status)) = (shared.outbox.agents.get(&message.from), message.status) else { return };
-    if let Some((channel, post)) = origin(shared, message) {
-        let good = status == lastword_proto::AnswerStatus::Completed;
-        let _sign = rest.react(channel, post, if good { SIGN_DONE } else { SIGN_FAILED }).await.is_ok();
-    }
-}
-
-/// Returns the human's post that a message's request came from, and its channel.
-fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)> {
-    let post = message.request_id.as_deref().and_then(post_of)?;
-    let place = shared.book.placed(&message.reference).ok()??;
-    // The post that started the thread is in the channel; later ones are in the thread.
-    if place.origin == post { Some((place.channel, post)) } else { Some((place.thread?, post)) }
 }
 
 async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {

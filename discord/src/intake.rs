@@ -1,39 +1,32 @@
 //! Processes posts one after another: decides each, stores the decision, and only then acts on it.
 
+mod perform;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_client::wire::{NewRoom, Post as RoomPost, Problem};
-use lastword_proto::refusal::Refusal;
+use lastword_proto::Time;
 use lastword_proto::wire::rfc3339;
-use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::backfill::Behind;
-use super::book::{Place, lost};
+use super::book::lost;
 use super::bridge::BridgeContext;
-use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
+use super::calls::{self, Done, NextStep, doubles};
 use super::early;
-use super::inbound::{Act, Known, Voice, decide, outdated, turn_place};
-use super::kept;
+use super::inbound::{Act, Known, decide, outdated, turn_place};
 use super::model::{Post, first_id, moment};
-use super::names::{GUEST, hint_name, key, lineage, message_key, room, short};
+use super::names::short;
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
-use lastword_client::{Backoff, RetryingClient};
 
-/// Pause before a call is retried, first and longest.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Longest wait until the log's head has been shown.
 const SHOWN: Duration = Duration::from_secs(5);
-/// Most tries of a call while the broker is saturated.
-const SATURATED_TRIES_MAX: u32 = 5;
 
 /// Reads posts and turns them into calls to the broker.
 pub(crate) struct Intake {
@@ -206,7 +199,7 @@ impl Intake {
         shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
     }
 
-    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    /// Carries out acts in order, and what follows from them.
     async fn carry_out(&self, post: &Post, mut acts: VecDeque<Act>, tried: Option<u64>) -> Result<(), ClientError> {
         while let Some(act) = acts.pop_front() {
             match self.perform(post, &act, tried).await? {
@@ -241,6 +234,7 @@ impl Intake {
         Ok(())
     }
 
+    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
     /// done.
     async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
         let broker = &self.shared.broker;
@@ -307,12 +301,12 @@ impl Intake {
         };
         // A reply to a waiting request answers that one, so the turn isn't looked up.
         let turn = if waiting.is_none() { self.turn(post).await? } else { None };
-        let trusted = &shared.settings.trusted;
+        let (settings, home) = (&shared.settings, shared.home_of(post.channel).await);
         let known = Known {
             roster: &shared.roster,
-            policy: shared.settings.policy,
-            trusted: trusted.is_empty() || trusted.contains(&post.author.id),
-            human: shared.settings.humans.contains_key(&post.author.id),
+            policy: settings.policy_in(home),
+            trusted: settings.trusts(home, post.author.id),
+            human: settings.hears(home, post.author.id),
             inside: true,
             echo,
             old: self.is_old(post),
@@ -320,7 +314,9 @@ impl Intake {
             turn: turn.as_deref(),
             waiting: waiting.as_deref(),
         };
-        Ok(decide(run, &known))
+        let mut acts = settings.within_channel(home, post, decide(run, &known));
+        shared.channels.name_in(&shared.outbox.broker, &mut acts).await;
+        Ok(acts)
     }
 
     /// Returns the open turn that was shown to the author's bot in the post's channel.
@@ -349,259 +345,6 @@ impl Intake {
         let mut shown = self.shared.shown.subscribe();
         let _in_time = timeout(SHOWN, shown.wait_for(|shown| *shown >= head)).await.is_ok();
         Ok(())
-    }
-
-    /// Carries out an act and returns what to do next. `tried` is the log's head before an earlier try, 0 if unknown.
-    async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<NextStep, ClientError> {
-        let Some(call) = call(act) else {
-            match act {
-                Act::Hint { about, text } => self.hint(post, about, text).await,
-                Act::Late => {
-                    self.shared.book.miss(post.id, post.channel).map_err(lost)?;
-                    self.late.store(true, Ordering::Relaxed);
-                }
-                Act::Early { agent, request, answer } => return self.answer_early(post, agent, request, answer).await,
-                Act::Post { .. } | Act::Submit { .. } | Act::Finish { .. } | Act::Say { .. } => {}
-            }
-            return Ok(NextStep::GoOn);
-        };
-        let before = match tried.filter(|head| *head > 0 && doubles(act)) {
-            Some(head) => self.done(act, head).await?,
-            None => None,
-        };
-        let sent = match (before, &call) {
-            (Some(Done::All), _) => return Ok(NextStep::GoOn),
-            (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
-            (None, Call::Post { voice, said }) => {
-                if let Act::Say { mentions, about, opens, .. } = act {
-                    self.prepare(post, mentions, about.as_deref(), *opens).await?;
-                }
-                self.post(post, voice, said).await?
-            }
-            (None, Call::Send { voice, text }) => self.submit(post, voice, text).await?,
-            (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
-        };
-        let problem = sent.as_ref().err().and_then(ClientError::problem);
-        if let Some(problem) = problem
-            && let Some(hint) = kept::keep(&self.shared.book, post, act, problem)?
-        {
-            return Ok(NextStep::Also(vec![hint]));
-        }
-        Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
-    }
-
-    async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<NextStep, ClientError> {
-        let Some(taker) = self.shared.takers.get(agent) else { return Ok(NextStep::GoOn) };
-        let ended = taker.finish(turn, answer).await;
-        self.shared.book.end_turn(turn).map_err(lost)?;
-        Ok(match ended {
-            Ok(()) => NextStep::GoOn,
-            Err(reason) => {
-                let (about, text) = (format!("{agent}:late"), format!("{agent}: {reason}"));
-                NextStep::Also(vec![Act::Hint { about, text }])
-            }
-        })
-    }
-
-    /// Stores an early answer, or finishes the turn if it has opened meanwhile.
-    async fn answer_early(
-        &self,
-        post: &Post,
-        agent: &str,
-        request: &str,
-        answer: &str,
-    ) -> Result<NextStep, ClientError> {
-        let shared = &self.shared;
-        shared.book.answer_early(request, answer).map_err(lost)?;
-        if early::waits(shared, request).await? {
-            return Ok(NextStep::GoOn);
-        }
-        // `follow.rs` may have passed the turn's opening before the answer was stored.
-        self.catch_up_with_log().await?;
-        let Some(turn) = self.turn(post).await? else { return Ok(NextStep::GoOn) };
-        let (agent, answer) = (agent.to_owned(), answer.to_owned());
-        Ok(NextStep::Also(vec![Act::Finish { agent, turn, answer }]))
-    }
-
-    /// Stores what a human's post is about before it is sent.
-    async fn prepare(
-        &self,
-        post: &Post,
-        mentions: &[String],
-        about: Option<&str>,
-        opens: bool,
-    ) -> Result<(), ClientError> {
-        let book = &self.shared.book;
-        // First, because the message's event can arrive before the call returns, and `follow.rs` looks up its place.
-        if let Some(reference) = about.filter(|_| opens) {
-            book.place(&self.place(post, reference).await).map_err(lost)?;
-        }
-        if let (Some(reference), Some(agent)) = (about, mentions.first()) {
-            book.involve(reference, agent).map_err(lost)?;
-        }
-        let named = self.shared.roster.mentioned(post);
-        for (number, agent) in mentions.iter().enumerate() {
-            // A foreign bot that the human's own post mentions has read it, so it isn't posted again.
-            if self.shared.roster.foreign(agent).is_some() && named.contains(agent) {
-                book.ask(&format!("{}.{}", key(post.id), number + 1), post.channel).map_err(lost)?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
-        let room = match self.room(post.channel).await {
-            Ok(room) => room,
-            Err(error) => return refused_or_fatal(Err(error)),
-        };
-        let key = key(post.id);
-        loop {
-            let broker = self.broker(voice);
-            let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
-            // What a bot without a token posts counts as a guest's.
-            if !self.signed_out(voice, &sent) {
-                return if self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) };
-            }
-        }
-    }
-
-    async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
-        if let Some(problem) = self.claimed(voice, text) {
-            return Ok(Err(ClientError::Refused(Box::new(problem))));
-        }
-        let book = &self.shared.book;
-        let reference = header::parse(text).ok().map(|(header, _)| header.reference.to_string());
-        let mut fresh = None;
-        if let Some(reference) = reference
-            && self.shared.threads.place(&reference, None).map_err(lost)?.is_none()
-        {
-            // Noted before the call, because the message's event may come before the call returns; taken back if the
-            // call fails.
-            book.place(&self.place(post, &reference).await).map_err(lost)?;
-            fresh = Some(reference);
-        }
-        let broker = self.broker(voice);
-        let key = if matches!(voice, Voice::Human(_)) { key(post.id) } else { message_key(post.id) };
-        let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
-        if let (Some(reference), Err(_)) = (&fresh, &sent) {
-            let root = lineage(reference).last().unwrap_or(reference);
-            book.unplace(root, post.id).map_err(lost)?;
-        }
-        // The text of a bot without a token isn't a message, and counts as a guest's post.
-        if self.signed_out(voice, &sent) || self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) }
-    }
-
-    /// Returns the refusal of a human's text that claims another sender or depth: it is never rewritten (E3). A human's
-    /// message adds no depth, so 0 is due.
-    fn claimed(&self, voice: &Voice, text: &str) -> Option<Problem> {
-        let Voice::Human(user) = voice else { return None };
-        let (header, _) = header::parse(text).ok()?;
-        let claim = header.from.as_str();
-        if claim != self.shared.name_of(*user) {
-            return Some(Problem::new(&Refusal::new(Code::FromMismatch).about(claim)));
-        }
-        let depth = u64::from(header.depth);
-        (depth != 0).then(|| Problem::new(&Refusal::new(Code::DepthMismatch).numbers(0, depth)))
-    }
-
-    /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.
-    fn signed_out(&self, voice: &Voice, sent: &Result<(), ClientError>) -> bool {
-        let refused = sent.as_ref().err().and_then(ClientError::problem);
-        let Some(_) = refused.filter(|problem| problem.code == Code::Unauthenticated) else { return false };
-        let Voice::Agent(agent) = voice else { return false };
-        let until_now = !self.shared.is_lost(agent);
-        self.shared.lose(agent);
-        until_now
-    }
-
-    /// Returns whether a human has a token of their own, whose end isn't the bridge's.
-    fn speaks_alone(&self, voice: &Voice) -> bool {
-        matches!(voice, Voice::Human(user) if self.shared.humans.contains_key(user))
-    }
-
-    /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
-    async fn place(&self, post: &Post, reference: &str) -> Place {
-        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
-        let thread = parent.is_some().then_some(post.channel);
-        let reference = lineage(reference).last().unwrap_or(reference).to_owned();
-        Place { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
-    }
-
-    /// Returns a channel's room, opened if the bridge hasn't done so since its start.
-    async fn room(&self, channel: u64) -> Result<String, ClientError> {
-        let name = room(channel);
-        if !self.shared.has_room(channel) {
-            let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
-            let room = NewRoom { name: name.clone(), members, key: None };
-            let broker = &self.shared.broker;
-            deliver(broker, || broker.client().open_room(&room)).await?;
-            self.shared.note_room(channel);
-        }
-        Ok(name)
-    }
-
-    fn broker(&self, voice: &Voice) -> &RetryingClient {
-        match voice {
-            Voice::Agent(agent) if self.shared.is_lost(agent) => &self.shared.guest,
-            Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
-            Voice::Guest => &self.shared.guest,
-            Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),
-        }
-    }
-
-    async fn hint(&self, post: &Post, about: &str, text: &str) {
-        let book = &self.shared.book;
-        if book.hinted(about).unwrap_or(true) {
-            return;
-        }
-        let posting = Posting::of_broker(text.to_owned());
-        let name = hint_name(post.id, about);
-        self.shared.outbox.send(&name, post.channel, &posting, Some(post.id)).await;
-        if let Err(error) = book.hint(about) {
-            self.shared.outbox.warn(&lost(error).to_string());
-        }
-    }
-}
-
-/// Repeats a call until it is answered. A refusal is an answer, even if a later try could succeed: the posts behind
-/// this one would wait with it. Only a saturated broker is retried, a few times.
-async fn deliver<T, F>(broker: &RetryingClient, mut call: impl FnMut() -> F) -> Result<T, ClientError>
-where
-    F: Future<Output = Result<T, ClientError>>,
-{
-    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-    let mut tries = 0;
-    loop {
-        let error = match call().await {
-            Ok(answer) => {
-                broker.works();
-                return Ok(answer);
-            }
-            Err(error) => error,
-        };
-        tries += 1;
-        let again = match &error {
-            ClientError::Refused(problem) => problem.code == Code::Saturated && tries < SATURATED_TRIES_MAX,
-            ClientError::Unusable(_) => false,
-            ClientError::Unreachable { .. } | ClientError::Untrusted { .. } | ClientError::Unexpected { .. } => true,
-        };
-        if !again {
-            return Err(error);
-        }
-        broker.fails(&error);
-        sleep(backoff.grow()).await;
-    }
-}
-
-/// Separates refusals, which concern only the post's author, from errors that end the bridge.
-fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientError>, ClientError> {
-    match sent {
-        Err(ClientError::Refused(problem)) if problem.code == Code::Unauthenticated => {
-            Err(ClientError::Refused(problem))
-        }
-        Err(error @ ClientError::Refused(_)) => Ok(Err(error)),
-        Err(error) => Err(error),
-        Ok(()) => Ok(Ok(())),
     }
 }
 

@@ -162,9 +162,9 @@ async fn one(shared: &BridgeContext, interaction: &Interaction) {
         Deed::Other => Ok(()),
         Deed::Click(Button::Envelope { id }) => envelope(shared, interaction, id).await,
         Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. }
-            if !shared.settings.humans.contains_key(&interaction.user) =>
+            if !shared.settings.hears(shared.home_of(interaction.channel).await, interaction.user) =>
         {
-            let text = "Only the people listed as `humans` under `[discord]` in `lastword.toml` can do that.";
+            let text = "Only the people listed as `humans` of this channel in `lastword.toml` can do that.";
             interaction.say(shared, text, FOR_ONE).await
         }
         Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,

@@ -8,8 +8,10 @@ mod backfill;
 mod book;
 mod bots;
 mod bridge;
+mod by_channel;
 mod calls;
 mod cards;
+mod channels;
 mod check;
 mod commands;
 #[cfg(test)]
@@ -40,6 +42,7 @@ pub mod properties;
 mod rest;
 mod runs;
 mod settings;
+mod signs;
 mod text;
 mod threads;
 #[cfg(test)]
@@ -48,6 +51,7 @@ mod unserved;
 mod wording;
 
 pub use crate::bridge::{Bridge, DiscordBridgeError};
+pub use crate::by_channel::{ByChannel, ChannelSettings};
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::event::{Event, EventSink};
 pub use crate::explore::{ExploreError, Explorer, Named};

@@ -69,6 +69,8 @@ pub(crate) struct Channel {
     #[serde(default)]
     guild_id: Option<String>,
     #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
     parent_id: Option<String>,
     #[serde(rename = "type", default)]
     kind: u16,

@@ -165,10 +165,18 @@ impl Rest {
 
     /// Adds a reaction to a post.
     pub(crate) async fn react(&self, channel: u64, post: u64, emoji: &str) -> Result<(), RestError> {
-        let emoji: String = emoji.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let path = format!("channels/{channel}/messages/{post}/reactions/{emoji}/@me");
-        self.call(Method::Put, &path, None).await.map(|_| ())
+        self.call(Method::Put, &reaction(channel, post, emoji), None).await.map(|_| ())
     }
+
+    /// Takes this bot's reaction to a post back.
+    pub(crate) async fn unreact(&self, channel: u64, post: u64, emoji: &str) -> Result<(), RestError> {
+        self.call(Method::Delete, &reaction(channel, post, emoji), None).await.map(|_| ())
+    }
+}
+
+fn reaction(channel: u64, post: u64, emoji: &str) -> String {
+    let emoji: String = emoji.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("channels/{channel}/messages/{post}/reactions/{emoji}/@me")
 }
 
 fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, RestError> {

@@ -8,6 +8,8 @@ use lastword_client::Endpoint;
 use lastword_proto::fact::Role;
 use serde::Deserialize;
 
+use super::by_channel::ByChannel;
+
 /// The name of the broker's bot in reports.
 pub const BROKER: &str = "broker";
 
@@ -133,6 +135,8 @@ pub struct Settings {
     pub humans: BTreeMap<u64, Speaker>,
     /// How headers are shown.
     pub header: HeaderStyle,
+    /// What single channels have of their own.
+    pub by_channel: ByChannel,
     /// The path of the bridge's own file.
     pub book: PathBuf,
     /// The tokens that can't be read: the agent or Discord user, and why. Those bots and humans are out of service.
@@ -166,6 +170,7 @@ impl Settings {
         if self.bots.is_empty() {
             return Err("no [[discord.bot]]: add one for each agent's bot".into());
         }
+        self.check_channels()?;
         let mut users = BTreeSet::new();
         let mut agents = BTreeSet::new();
         for bot in &self.bots {
@@ -203,6 +208,7 @@ pub(crate) mod tests {
             trusted: BTreeSet::new(),
             humans: [(7, Speaker::Own(Secret::new("canary")))].into(),
             header: HeaderStyle::Text,
+            by_channel: ByChannel::new(),
             book: "discord.sqlite".into(),
             unread: Vec::new(),
         }

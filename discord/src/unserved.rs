@@ -1,4 +1,4 @@
-//! Tells whoever asks an agent that no runner serves it: its request waits, and nothing else would show that.
+//! Shows that a request waits for its agent and, if no runner serves the agent, tells whoever asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::book::{BridgeStore, Kept};
 use super::bridge::BridgeContext;
 use super::outbound::Posting;
+use super::signs::{self, Spot};
 
 /// How long an agent has to take a request: a runner that reconnects takes it within that.
 const GRACE: Duration = Duration::from_secs(3);
@@ -26,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) request: String,
     pub(crate) agent: String,
     pub(crate) thread: u64,
+    /// The post that asked, if it is on Discord.
+    pub(crate) spot: Option<Spot>,
 }
 
 /// Watches each request for a moment. Returns when the bridge ends.
@@ -45,6 +48,15 @@ pub(crate) async fn serve(shared: Arc<BridgeContext>, mut asked: UnboundedReceiv
 
 async fn watch(shared: &BridgeContext, asked: &Asked) {
     sleep(GRACE).await;
+    if let Some(spot) = asked.spot
+        && waits(shared, asked).await.unwrap_or_default()
+    {
+        signs::queued(shared, &asked.agent, spot).await;
+        // It may have been taken, and its sign taken back, before there was one.
+        if !waits(shared, asked).await.unwrap_or(true) {
+            signs::unqueued(shared, spot).await;
+        }
+    }
     let Ok(Some(waiting)) = unserved(shared, asked).await else { return };
     let agent = &asked.agent;
     let seen = match shared.book.seen(agent).ok().flatten() {
@@ -59,10 +71,15 @@ async fn watch(shared: &BridgeContext, asked: &Asked) {
     shared.outbox.send(&format!("u{}", asked.seq), asked.thread, &Posting::of_broker(text), None).await;
 }
 
+/// Returns whether nobody has taken the request.
+async fn waits(shared: &BridgeContext, asked: &Asked) -> Result<bool, ClientError> {
+    Ok(shared.broker.client().request_state(&asked.request).await?.state == RequestState::RequestSent)
+}
+
 /// Returns how many deliveries wait for the agent, if nobody serves it and the request waits.
 async fn unserved(shared: &BridgeContext, asked: &Asked) -> Result<Option<u64>, ClientError> {
     let client = shared.broker.client();
-    let waits = client.request_state(&asked.request).await?.state == RequestState::RequestSent;
+    let waits = waits(shared, asked).await?;
     let agent = client.agent(&asked.agent).await?;
     let served = agent.connected || !agent.turns.is_empty();
     Ok((waits && !served).then_some(agent.queued))

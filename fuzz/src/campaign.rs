@@ -4,6 +4,7 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The mutations of a run, unless `LASTWORD_FUZZ_MUTATIONS` says otherwise.
 const MUTATIONS: u64 = 4_000;
@@ -12,25 +13,43 @@ const CHANGES_MAX: u64 = 4;
 /// The longest mutation, in bytes.
 const BYTES_MAX: usize = 4_096;
 
-/// Checks the corpus of `target` in `fuzz/corpus`, then mutations of it, the same ones in each run.
+/// Checks the corpus of `target` in `fuzz/corpus`, then mutations of it: the same ones in each run or, if
+/// `LASTWORD_FUZZ_SECONDS` is set, others in each run for that long.
 ///
 /// # Panics
 /// Panics if the corpus is empty or the property is broken; prints the input that breaks it.
 pub(crate) fn run(target: &str, check: impl Fn(&[u8])) {
     let corpus = corpus(target);
-    let mutations = variable("LASTWORD_FUZZ_MUTATIONS").and_then(|text| text.parse().ok()).unwrap_or(MUTATIONS);
-    let mut random = Random(target.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte)) | 1);
     for input in &corpus {
         one(target, input, &check);
     }
-    for _ in 0..mutations {
+    let seed = target.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
+    if let Some(seconds) = number("LASTWORD_FUZZ_SECONDS") {
+        return for_seconds(target, seconds, &corpus, seed, &check);
+    }
+    let mut random = Random(seed | 1);
+    for _ in 0..number("LASTWORD_FUZZ_MUTATIONS").unwrap_or(MUTATIONS) {
         one(target, &mutated(&corpus, &mut random), &check);
     }
 }
 
+/// Checks mutations for this long; prints how many.
+#[expect(clippy::disallowed_methods, reason = "a test measures its own time, and begins elsewhere in each run")]
+fn for_seconds(target: &str, seconds: u64, corpus: &[Vec<u8>], seed: u64, check: &impl Fn(&[u8])) {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut random = Random((seed ^ u64::from(since_epoch.subsec_nanos()) << 20 ^ since_epoch.as_secs()) | 1);
+    let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
+    let mut executions = 0_u64;
+    while begin.elapsed() < time {
+        one(target, &mutated(corpus, &mut random), check);
+        executions += 1;
+    }
+    eprintln!("{target:10} {executions:>9} executions in {seconds} s");
+}
+
 #[expect(clippy::disallowed_methods, reason = "a test reads the length of its run")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} isn't a number: {text:?}")))
 }
 
 fn one(target: &str, input: &[u8], check: &impl Fn(&[u8])) {

@@ -58,10 +58,6 @@ pub(super) async fn init(args: InitArgs, cx: &Context) -> Result<(), Failure> {
     let table = plan.table(&args);
     let new = replaced(&old, &table)?;
     let pasted: Vec<(&Bot, &String)> = plan.bots.iter().filter_map(|bot| Some((bot, bot.pasted.as_ref()?))).collect();
-    if let Some((bot, _)) = pasted.iter().find(|(bot, _)| !args.replace && base.join(&bot.file).exists()) {
-        return Err(Failure::refused(format!("{} already exists", base.join(&bot.file).display()))
-            .hint("name it as the token's file, or write it anew with --replace"));
-    }
     say(&format!("\n{}:\n\n{table}", path.display()))?;
     for (bot, _) in &pasted {
         say(&format!("{}: the token of {}, for its owner alone (0600)", base.join(&bot.file).display(), bot.name))?;
@@ -128,7 +124,10 @@ async fn bots(args: &InitArgs, base: &Path) -> Result<Vec<Bot>, Failure> {
     let mut bots = Vec::new();
     bots.push(match &args.bot_token_file {
         Some(file) => from_file(BROKER, file, args, base).await?,
-        None if terminal => pasted(BROKER, ask_hidden("token of the broker's bot")?, args).await?,
+        None if terminal => {
+            unwritten(BROKER, args, base)?;
+            pasted(BROKER, ask_hidden("token of the broker's bot")?, args).await?
+        }
         None => {
             return Err(Failure::usage("the token of the broker's bot is missing")
                 .hint("name its file with --bot-token-file, or run this command at a terminal"));
@@ -152,7 +151,10 @@ async fn bots(args: &InitArgs, base: &Path) -> Result<Vec<Bot>, Failure> {
         }
         match AgentName::new(&name) {
             Ok(_) if bots.iter().any(|bot| bot.name == name) => say(&format!("{name} has a bot already"))?,
-            Ok(_) => bots.push(pasted(&name, ask_hidden(&format!("token of {name}'s bot"))?, args).await?),
+            Ok(_) => match unwritten(&name, args, base) {
+                Ok(()) => bots.push(pasted(&name, ask_hidden(&format!("token of {name}'s bot"))?, args).await?),
+                Err(failure) => say(&failure.message)?,
+            },
             Err(error) => say(&format!("{name:?} {error}"))?,
         }
     }
@@ -161,6 +163,7 @@ async fn bots(args: &InitArgs, base: &Path) -> Result<Vec<Bot>, Failure> {
 
 async fn from_file(name: &str, file: &Path, args: &InitArgs, base: &Path) -> Result<Bot, Failure> {
     if file == Path::new(STDIN) {
+        unwritten(name, args, base)?;
         let token = std::io::read_to_string(stdin())?.trim().to_owned();
         return pasted(name, token, args).await;
     }
@@ -172,9 +175,25 @@ async fn from_file(name: &str, file: &Path, args: &InitArgs, base: &Path) -> Res
     Ok(Bot { name: name.to_owned(), explorer, file, pasted: None })
 }
 
+/// Returns the file of a token that is pasted.
+fn file_of(name: &str) -> PathBuf {
+    PathBuf::from(format!("discord-{name}.token"))
+}
+
+/// Refuses to write over the file of a token, before anybody pastes one.
+fn unwritten(name: &str, args: &InitArgs, base: &Path) -> Result<(), Failure> {
+    let file = base.join(file_of(name));
+    if args.replace || !file.exists() {
+        return Ok(());
+    }
+    let flag = if name == BROKER { "--bot-token-file".to_owned() } else { format!("--agent {name}=FILE") };
+    Err(Failure::refused(format!("{} already exists", file.display()))
+        .hint(format!("name it with {flag}, or write it anew with --replace")))
+}
+
 async fn pasted(name: &str, token: String, args: &InitArgs) -> Result<Bot, Failure> {
     let explorer = connect(name, &token, args).await?;
-    let file = PathBuf::from(format!("discord-{name}.token"));
+    let file = file_of(name);
     Ok(Bot { name: name.to_owned(), explorer, file, pasted: Some(token) })
 }
 

@@ -27,7 +27,7 @@ impl TestGuild {
     }
 
     /// Holds a call for kilo; returns its card.
-    fn held(&self, thread: Id) -> Message {
+    pub(crate) fn held(&self, thread: Id) -> Message {
         let call = json!({"tool": "deploy", "arguments": {"to": "eu"}, "reason": "asked to"});
         assert_eq!(self.call("kilo", "/approvals", &call)["state"], "pending");
         self.world.wait_message(thread, self.broker, "asks to call `deploy`")

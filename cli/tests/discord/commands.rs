@@ -7,7 +7,7 @@ use crate::world::{Id, Message};
 
 impl TestGuild {
     /// Gives a command once it is registered; waits for the text of its reply.
-    fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
+    pub(crate) fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
         self.world.wait("the command", |discord| discord.commands.contains_key(&self.broker).then_some(()));
         let given = self.world.commands(user, self.broker, channel, &format!("lastword {command}"), options);
         self.world.wait_answer(given)
@@ -31,7 +31,7 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
     let one = town.gives(town.ann, thread, "status", &[]);
     assert!(one.content.starts_with(&format!("**{reference}** is running")), "{}", one.content);
     let tree = town.gives(town.ann, thread, "tree", &[]);
-    assert!(tree.content.contains("└ operator → kilo REQUEST: @kilo ship 'it'"), "{}", tree.content);
+    assert!(tree.content.contains("└ operator → kilo REQUEST\n  @kilo ship 'it'\n"), "{}", tree.content);
     let named = town.gives(town.ann, town.channel, "tree", &[("ref", &reference)]);
     assert_eq!(named.content, tree.content);
     let none = town.gives(town.ann, town.channel, "tree", &[]);
@@ -41,7 +41,14 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
     let left = town.gives(town.ann, thread, "limits", &[]);
     assert!(left.content.contains("can still cause 6") && left.content.contains("grant_messages"), "{}", left.content);
     let table = town.gives(town.ann, town.channel, "limits", &[]);
-    assert!(table.content.contains("can cause at most") && table.content.contains("turns_soft_max"));
+    assert!(table.content.contains("can cause at most") && table.content.contains("limits have their defaults"));
+    for shown in [&all, &one, &tree, &left, &table] {
+        assert!(shown.content.chars().count() < 2_000 && shown.content.lines().count() < 40, "{}", shown.content);
+        // Odd parts are code blocks, which a phone wraps badly.
+        let blocks = shown.content.split("```").skip(1).step_by(2);
+        let wide = blocks.flat_map(str::lines).find(|line| line.chars().count() > 40);
+        assert_eq!(wide, None, "{}", shown.content);
+    }
     assert_eq!(town.world.messages(town.channel).len(), 1, "nobody else saw any of it");
 }
 

@@ -9,8 +9,11 @@ use crate::running::Running;
 use crate::town::TestGuild;
 use crate::world::{Id, Message};
 
-/// How often the bridge is killed.
-const KILLS: usize = 100;
+/// How often the bridge is killed: `LASTWORD_BRIDGE_KILLS`, else 100.
+fn kills() -> usize {
+    std::env::var_os("LASTWORD_BRIDGE_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(100)
+}
+
 /// Posts of a foreign bot in its own channel: more than the soft limit, fewer than the hard one.
 const PLAIN: usize = 60;
 /// Most calls to Discord after which the bridge is killed.
@@ -28,7 +31,8 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
     town.bridge();
     town.kill();
     let mut asked = Vec::new();
-    for round in 0..KILLS {
+    let kills = kills();
+    for round in 0..kills {
         town.spawn();
         asked.push(town.world.posts(town.ann, town.channel, &format!("<@{}> question {round}.", town.kilo)));
         if round < PLAIN {
@@ -51,16 +55,16 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
             *answers.entry(answer.to_owned()).or_default() += 1;
         }
     }
-    assert_eq!(answers.len(), KILLS);
+    assert_eq!(answers.len(), kills);
     assert!(answers.values().all(|count| *count == 1), "{answers:?}");
     let requests = town.events("accepted").into_iter().filter(|event| event["message"]["type"] == "request").count();
-    assert_eq!(requests, KILLS, "each question was asked once");
+    assert_eq!(requests, kills, "each question was asked once");
     let counted = town.events("heard").into_iter().filter(|event| event["data"]["room"].is_string()).count();
     assert_eq!(counted, PLAIN + 1, "each plain post counted once");
     let warnings = town.world.messages(other).into_iter().filter(|m| m.author.id == town.broker).count();
     assert_eq!(warnings, 1);
     let threads: Vec<_> = asked.iter().map(|question| town.world.wait_thread(*question).id).collect();
-    assert_eq!(threads.len(), KILLS);
+    assert_eq!(threads.len(), kills);
 }
 
 /// Requests to a foreign bot: fewer than an agent may send another in a minute.

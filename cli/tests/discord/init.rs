@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::program::{Ended, finish, lastword};
+use crate::screen::Terminal;
 use crate::town::TestGuild;
 
 impl TestGuild {
@@ -96,4 +97,46 @@ fn an_existing_table_is_replaced_only_on_demand() {
     let text = town.config();
     assert!(text.contains("# #attic") && !text.contains("# #den") && !text.contains("kilo"), "{text}");
     assert!(text.starts_with("# mine\n[limits]\n") && text.matches("[discord]").count() == 1, "{text}");
+}
+
+#[test]
+fn at_a_terminal_it_asks_again_until_it_knows_and_shows_no_token() {
+    let mut town = TestGuild::plain();
+    fs::remove_file(town.server.path().join("discord-kilo.token")).unwrap();
+    let (api, gateway) = (town.world.http(), town.world.gateway());
+    let args =
+        ["--token-file", ".lastword/operator.token", "discord", "init", "--api", api.as_str(), "--gateway", &gateway];
+    let mut terminal = Terminal::run(town.server.path(), &args, &[]);
+    let dialogue = [
+        ("token of the broker's bot (not shown)", "token-broxx\u{7f}\u{7f}ker"),
+        ("agent for which a bot of yours posts (empty: no more):", "no agent!"),
+        ("agent for which a bot of yours posts (empty: no more):", "lima"),
+        ("agent for which a bot of yours posts (empty: no more):", "kilo"),
+        ("token of kilo's bot (not shown)", "token-kilo"),
+        ("agent for which a bot of yours posts (empty: no more):", ""),
+        ("channel (empty: no more):", ""),
+        ("the bridge needs a channel", "cellar"),
+        ("no channel \"cellar\"", "#den"),
+        ("channel (empty: no more):", ""),
+        ("human who may speak to agents, by Discord name (empty: no more):", "zoe"),
+        ("no human \"zoe\"", "ann"),
+        ("human who may speak to agents, by Discord name (empty: no more):", ""),
+        ("write this?", "y"),
+    ];
+    for (question, answer) in dialogue {
+        terminal.asks(question);
+        terminal.keys(&format!("{answer}\r"));
+    }
+    terminal.shows(&["All checks passed"]);
+    let written = terminal.written();
+    assert!(written.contains("discord-lima.token already exists"), "{written}");
+    assert!(!written.contains("token-") && written.matches("client_id=").count() >= 2, "{written}");
+    assert_eq!(terminal.ended(), 0);
+    for name in ["broker", "kilo"] {
+        let file = town.server.path().join(format!("discord-{name}.token"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("token-{name}\n"));
+    }
+    town.bridge();
+    town.world.posts(town.ann, town.channel, "hello");
+    town.until("posted", |event| event["data"]["body"] == "hello");
 }

@@ -5,6 +5,8 @@ mod bridge;
 #[cfg(test)]
 mod cards;
 #[cfg(test)]
+mod channels;
+#[cfg(test)]
 mod check;
 #[cfg(test)]
 mod commands;
@@ -24,6 +26,12 @@ mod program;
 #[path = "../it/running.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod running;
+#[cfg(test)]
+#[path = "../it/screen.rs"]
+#[allow(dead_code, reason = "the other tests of the program use more of it")]
+mod screen;
+#[cfg(test)]
+mod signs;
 #[cfg(test)]
 mod town;
 #[cfg(test)]

@@ -29,6 +29,8 @@ mod lifts;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod no_progress;
 #[cfg(test)]
 mod notify;
@@ -56,8 +58,11 @@ mod runner_usage;
 mod running;
 #[cfg(test)]
 mod schedules;
+#[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
+mod screen;
 #[cfg(test)]
 mod session_clients;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod sign_in;

@@ -1,6 +1,6 @@
 //! Runs the binary.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -45,7 +45,11 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> Ended {
 /// Runs a command to its end with this standard input.
 pub(crate) fn finish(command: &mut Command, input: &str) -> Ended {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    match child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        // A program that is refused ends without reading its input.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
     let output = child.wait_with_output().unwrap();
     Ended {
         code: output.status.code().unwrap_or(-1),

@@ -141,15 +141,20 @@ pub(crate) fn answer(server: &Server) -> Value {
 }
 
 /// Waits for a condition that another process brings about.
-pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(comes(condition), "{what} never came");
+}
+
+/// Waits for a condition that another process brings about; returns whether it did.
+pub(crate) fn comes(mut condition: impl FnMut() -> bool) -> bool {
     let pause = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
         if condition() {
-            return;
+            return true;
         }
         std::thread::sleep(pause);
     }
-    panic!("{what} never came")
+    false
 }
 
 /// Returns the process id in this file, once it was written.

@@ -151,7 +151,9 @@ async fn ask(human: Client, asked: Vec<(String, String)>, known: Arc<Mutex<Known
         match human.send(&envelope(&to, &key), &SendTerms::default()).await {
             Ok(Sent::One { message, .. }) => drop(known.lock().unwrap().sent.insert(key, message.id)),
             Ok(other) => panic!("{key}: {other:?}"),
-            Err(ClientError::Refused(problem)) if problem.retry_after_ms.is_none() => panic!("{key}: {}", problem.detail),
+            Err(ClientError::Refused(problem)) if problem.retry_after_ms.is_none() => {
+                panic!("{key}: {}", problem.detail)
+            }
             Err(_) => unknown.push((to, key)),
         }
     }
@@ -203,7 +205,10 @@ async fn killed_again_and_again(agents: usize, kills: usize, known: &Arc<Mutex<K
             assert!(open.is_empty(), "{open:?}");
             all_answered(&server, known).await;
             let connected = human(&server).agents().await.unwrap().items.iter().filter(|agent| agent.connected).count();
-            println!("{agents} sessions, {kills} kills, {} deliveries, {connected} connected", seen.lock().unwrap().len());
+            println!(
+                "{agents} sessions, {kills} kills, {} deliveries, {connected} connected",
+                seen.lock().unwrap().len()
+            );
             let (code, last) = server.terminate();
             assert_eq!(code, 0);
             dir = Some(last);

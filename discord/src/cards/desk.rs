@@ -21,6 +21,7 @@ use crate::book::{BridgeStore, lost};
 use crate::bridge::BridgeContext;
 use crate::outbox::{Part, message};
 use crate::rest::{Method, RestError};
+use crate::signs;
 
 /// Pause after each pass, so that a busy workspace isn't queried at each event.
 const PACE: Duration = Duration::from_millis(200);
@@ -115,12 +116,12 @@ async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
     let posted = shared.book.card(id).map_err(lost)?;
     let user = posted.and_then(|posted| posted.user);
     let broker = &shared.broker;
-    let (card, reference) = if id.starts_with("apr-") {
+    let (card, reference, agent) = if id.starts_with("apr-") {
         let view = broker.persist(|| broker.client().approval(id, None)).await?;
-        (held_call(&view, user), view.reference)
+        (held_call(&view, user), view.reference, view.agent)
     } else {
         let view = broker.persist(|| broker.client().escalation(id)).await?;
-        (question(&view, user), Some(view.reference))
+        (question(&view, user), Some(view.reference), view.agent)
     };
     drop(settling);
     let posted = match posted {
@@ -133,6 +134,9 @@ async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
             None => None,
         },
     };
+    if let (Some(_), Some(reference)) = (posted, &reference) {
+        signs::waits(shared, (id, &agent, reference), card.settled).await?;
+    }
     match posted {
         Some((channel, post)) if card.settled => {
             settle(shared, id, &format!("channels/{channel}/messages/{post}"), &card).await

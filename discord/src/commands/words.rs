@@ -1,7 +1,7 @@
 //! Words the output of `/lastword`.
 
 use lastword_client::ClientError;
-use lastword_client::wire::{ConversationView, Distance, TreeNode};
+use lastword_client::wire::{ConversationView, Distance, LimitView, TreeNode};
 use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
@@ -11,11 +11,13 @@ use crate::text::title;
 use lastword_client::RetryingClient;
 
 /// Most lines of a list.
-const LINES_MAX: usize = 15;
-/// Longest excerpt of a message in a tree.
-const BODY_CHARS_MAX: usize = 70;
-/// Longest tree, so that it fits into a few messages.
-const TREE_CHARS_MAX: usize = 5_000;
+const LINES_MAX: usize = 12;
+/// Longest excerpt in a list.
+const BODY_CHARS_MAX: usize = 60;
+/// Columns of a code block that a phone shows without wrapping.
+const COLUMNS_MAX: usize = 40;
+/// Longest tree: one message.
+const TREE_CHARS_MAX: usize = 1_800;
 const NO_REF: &str = "Give a `ref`, or ask in the thread of a conversation.";
 
 /// Shows the state of a conversation, or of the workspace.
@@ -125,37 +127,78 @@ fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
     let branch = if last { "└ " } else { "├ " };
     let how = message.status.map(|status| format!(" {status}")).unwrap_or_default();
     let route = format!("{} → {} {}{how}", message.from, message.to, message.kind.keyword());
-    lines.push(format!("{indent}{branch}{route}: {}", title(&message.body, BODY_CHARS_MAX)));
+    lines.push(column(&format!("{indent}{branch}{route}")));
     let indent = format!("{indent}{}", if last { "  " } else { "│ " });
+    let body = title(&message.body, BODY_CHARS_MAX);
+    if !body.is_empty() {
+        lines.push(column(&format!("{indent}{body}")));
+    }
     for refused in &node.refusals {
         let to = refused.to.as_deref().unwrap_or("?");
-        lines.push(format!("{indent}✗ {} → {to}: {}", refused.from, refused.problem.code));
+        lines.push(column(&format!("{indent}✗ {} → {to}: {}", refused.from, refused.problem.code)));
     }
     for (place, child) in node.children.iter().enumerate() {
         draw(lines, child, &indent, place + 1 == node.children.len());
     }
 }
 
+/// Cuts a line to the columns of a phone.
+fn column(line: &str) -> String {
+    // Not `title`, which takes the indentation away.
+    if line.chars().count() <= COLUMNS_MAX {
+        return line.to_owned();
+    }
+    line.chars().take(COLUMNS_MAX - 1).chain(['…']).collect()
+}
+
+/// Shortens a number from a million on.
+fn brief(number: u64) -> String {
+    match number {
+        0..1_000_000 => number.to_string(),
+        1_000_000..10_000_000_000 => format!("{}M", number / 1_000_000),
+        _ => format!("{}G", number / 1_000_000_000),
+    }
+}
+
+/// Shows limits, the nearest first.
+fn rows(limits: &[Distance]) -> Vec<String> {
+    let mut limits: Vec<&Distance> = limits.iter().collect();
+    limits.sort_by_key(|to| std::cmp::Reverse(u128::from(to.current) * 1_000 / u128::from(to.limit.max(1))));
+    let row = |to: &&Distance| {
+        let used = format!("{}/{}", brief(to.current), brief(to.limit));
+        column(&format!("{:<24} {used:>14}", to.name))
+    };
+    limits.iter().map(row).collect()
+}
+
 /// Shows a conversation's and its grants' distance to each limit; without a conversation, the limits in force.
 pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
-    let rows = |limits: &[Distance]| -> Vec<String> {
-        limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()
-    };
     let Some(reference) = about else {
         let view = within(broker, broker.client().limits()).await?;
-        let lines = view.items.iter().map(|limit| format!("{:<28}{:>10}", limit.name, limit.value));
-        let table = lines.collect::<Vec<_>>().join("\n");
-        return Ok(format!(
-            "A grant can cause at most {} waking messages. In a thread, `/{NAME} limits` shows what is left.\n```\n{table}\n```",
+        let (set, usual): (Vec<_>, Vec<_>) = view.items.iter().partition(|limit| limit.value != limit.default);
+        let mut text = format!(
+            "A grant can cause at most {} waking messages. In a thread, `/{NAME} limits` shows what is left.\n",
             view.bound_messages
-        ));
+        );
+        if !set.is_empty() {
+            let mut lines = Vec::new();
+            let row = |limit: &&LimitView| column(&format!("{:<28} {:>11}", limit.name, limit.value));
+            list(&mut lines, set.iter().map(row).collect());
+            text.push_str(&format!("```\n{}\n```", lines.join("\n")));
+        }
+        let others = if set.is_empty() { "limits have" } else { "others have" };
+        return Ok(format!("{text}{} {others} their defaults: `lastword limits`.", usual.len()));
     };
     let view = within(broker, broker.client().conversation(reference)).await?;
     let mut lines = rows(&view.limits);
     for grant in &view.grants {
-        let open =
-            if grant.open { format!("can still cause {} messages", grant.can_still_cause) } else { "is over".into() };
-        lines.push(format!("\n{}, of {}, {open}", grant.id, grant.giver));
+        let open = if grant.open {
+            format!("can still cause {} messages", brief(grant.can_still_cause))
+        } else {
+            "is over".into()
+        };
+        lines.push(format!("\n{}", column(&format!("{} of {}", grant.id, grant.giver))));
+        lines.push(column(&open));
         lines.extend(rows(&grant.limits));
     }
     Ok(format!("**{reference}**\n```\n{}\n```", lines.join("\n")))

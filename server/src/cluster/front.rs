@@ -284,7 +284,8 @@ async fn there(
         peer.prove_by(proof);
     }
     if let (Some(tunnel), Some(near), Some(peer)) = (tunnel, session, peer) {
-        let (shared, workspace, epoch, owner) = (Arc::clone(shared), call.workspace.clone(), leader.epoch, peer.clone());
+        let (shared, workspace, epoch, owner) =
+            (Arc::clone(shared), call.workspace.clone(), leader.epoch, peer.clone());
         owner.own(async move {
             tokio::select! {
                 () = tunnel.run(near) => {}

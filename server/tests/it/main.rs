@@ -32,6 +32,7 @@ mod provider;
 mod schedules;
 mod session;
 mod sign_in;
+mod stored_once;
 mod tokens;
 mod watching;
 mod world;
