@@ -33,7 +33,7 @@ use crate::load::{Load, Measured, exchange_http, in_process, send_http};
 use crate::peers::Connected;
 use crate::program::Program;
 use crate::soak::{Sample, Soak};
-use crate::standing::Figure;
+use crate::standing::{Figure, Wait};
 use crate::systems::{PeerRow, Peers, Work};
 
 /// The allocator of `lastword`, so that the same one is measured.
@@ -101,7 +101,7 @@ enum What {
     Lag,
     /// Memory of an idle server, and of open conversations
     Memory,
-    /// Agents waiting in a long poll
+    /// Agents waiting in long polls, and in sessions
     Idle,
     /// Audits of a long log, and starts on it
     Long,
@@ -212,7 +212,9 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
         report.figures.extend(standing::memory(&program, dir.path(), args.conversations).await?);
     }
     if wanted(What::Idle) {
-        report.figures.extend(standing::idle(&program, dir.path(), args.agents).await?);
+        for wait in [Wait::Poll, Wait::Session] {
+            report.figures.extend(standing::idle(&program, dir.path(), args.agents, wait).await?);
+        }
     }
     if wanted(What::Long) {
         bar.set_length(args.messages as u64);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_proto::Seq;
+use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
 use lastword_server::{Config, Server};
 use lastword_store::Store;
 use serde_json::json;
@@ -118,22 +119,64 @@ pub(crate) async fn memory(program: &Program, dir: &Path, conversations: usize) 
     ])
 }
 
-/// Measures agents that wait in a long poll, each on its own connection: memory for each, processor time, and how soon
-/// one gets a message.
-pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize) -> Result<Vec<Figure>, Failure> {
+/// How an idle agent waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// In a long poll.
+    Poll,
+    /// In a session that watches deliveries.
+    Session,
+}
+
+impl Wait {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Poll => "a long poll",
+            Self::Session => "a session",
+        }
+    }
+
+    /// Begins to wait on a new connection.
+    async fn begin(self, stream: &mut TcpStream, (host, token): (&str, &str)) -> Result<(), Failure> {
+        let head = |line: &str, more: &str| {
+            format!("GET {line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+        };
+        match self {
+            Self::Poll => {
+                let head = head("/v1/inbox?wait=600s", "Accept: */*\r\n");
+                stream.write_all(head.as_bytes()).await.map_err(Failure::unavailable)
+            }
+            Self::Session => {
+                let upgrade = format!(
+                    "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n"
+                );
+                let watch = br#"{"id":1,"call":"watch","body":{"deliveries":{}}}"#;
+                // One text frame, masked with zeros.
+                let begin = [0x81, 0x80 | u8::try_from(watch.len()).unwrap_or_default(), 0, 0, 0, 0];
+                let all = [head(PATH, &upgrade).as_bytes(), &begin, watch].concat();
+                stream.write_all(&all).await.map_err(Failure::unavailable)?;
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"}}") {
+                    answer.push(stream.read_u8().await.map_err(Failure::unavailable)?);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Measures agents that wait, each on its own connection: memory for each, processor time, and how soon one gets a message.
+pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize, wait: Wait) -> Result<Vec<Figure>, Failure> {
     let files = files(agents)?;
-    let child = program.serve(&dir.join("idle"), agents).await?;
+    let child = program.serve(&dir.join(format!("idle-{wait:?}")), agents).await?;
     let tokens = child.agents(agents).await?;
     let before = child.resident()?;
     let mut polls = Vec::new();
     for (_, token) in &tokens {
         let mut poll =
             TcpStream::connect(&child.addr).await.map_err(|error| Failure::unavailable(error).hint(&files))?;
-        let head = format!(
-            "GET /v1/inbox?wait=600s HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nAccept: */*\r\n\r\n",
-            child.addr
-        );
-        poll.write_all(head.as_bytes()).await.map_err(Failure::unavailable)?;
+        wait.begin(&mut poll, (&child.addr, token)).await?;
         polls.push(poll);
     }
     child.attached(agents).await?;
@@ -154,7 +197,11 @@ pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize) -> Result
     child.end().await?;
     let [woken, _] = Figure::percentiles("one of them is sent something and hears", &times);
     Ok(vec![
-        Figure::new(format!("{agents} agents in a long poll, resident, each"), grown / agents as f64 / 1024.0, "KiB"),
+        Figure::new(
+            format!("{agents} agents in {}, resident, each", wait.words()),
+            grown / agents as f64 / 1024.0,
+            "KiB",
+        ),
         Figure::new("the same, processor", spent / pause.as_millis() as f64 * 100.0, "%"),
         woken,
     ])
