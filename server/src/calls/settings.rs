@@ -30,11 +30,13 @@ pub(crate) struct Bound {
     pub(crate) messages: u64,
     /// Turns.
     pub(crate) turns: u64,
+    /// Waking messages that its structure allows, before the total of a grant cuts it.
+    pub(crate) structure: u64,
 }
 
 impl Bound {
     pub(crate) fn of(limits: &Limits) -> Self {
-        Self { messages: limits.bound_messages(), turns: limits.bound_turns() }
+        Self { messages: limits.bound_messages(), turns: limits.bound_turns(), structure: limits.potential(0) }
     }
 }
 

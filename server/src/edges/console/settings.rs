@@ -103,7 +103,13 @@ fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<
 }
 
 fn can_cause(bound: Bound) -> String {
-    format!("One grant can cause at most {} waking messages and {} turns.", number(bound.messages), number(bound.turns))
+    let Bound { messages, turns, structure } = bound;
+    let by = if structure > messages {
+        format!("grant_messages_max; hops_max and task_requests_max alone would allow {}", number(structure))
+    } else {
+        "hops_max and task_requests_max".to_owned()
+    };
+    format!("One grant can cause at most {} waking messages and {} turns, by {by}.", number(messages), number(turns))
 }
 
 /// Says what `serve` does with limits that bound so much.
