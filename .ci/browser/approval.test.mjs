@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
 import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
 
@@ -6,7 +7,7 @@ let browser, broker, page;
 
 before(async () => {
   browser = await launch();
-  broker = await Broker.start();
+  broker = await Broker.start('# The rules of this house\n[limits]\ntask_questions_max = 100 # many\n');
   await broker.agent('coder');
   await broker.ask('coder', 'CALL-1', 'Make calls');
   await broker.take('coder');
@@ -159,6 +160,37 @@ test('the rule that would always allow a call is shown, where one can', async ()
   assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(cargo test\)'\nagents = \['coder'\]\ndecision = "allow"/);
   assert.equal(await page.locator(`#${two.id} .rule`).count(), 0);
   for (const { id } of [one, two]) await ignore(id);
+});
+
+test('an owner allows a call for good after seeing the rule and what it matches, and takes that back', async () => {
+  const held = await hold('Bash', { command: 'cargo fmt' });
+  await page.locator(`#${held.id}`).getByText('Respond, edit, ignore or always allow').click();
+  await page.locator(`#${held.id}`).getByRole('link', { name: 'Write this rule…' }).click();
+  await page.waitForURL(new RegExp(`/approvals/${held.id}/always$`));
+  assert.match(await page.locator('.rule').textContent(), /tool = 'Bash\(cargo fmt\)'/);
+  await page.getByText(/It matches 1 of the \d+ calls held in the last 7 days/).waitFor();
+  await page.getByText(broker.config).waitFor();
+  await accessible(page, 'always allow');
+  await page.getByRole('button', { name: 'Allow from now on' }).click();
+  await page.locator('#flash').getByText('The rule is in force').waitFor();
+  // It decides at once, and the call that was held before still waits.
+  assert.equal(await state((await hold('Bash', { command: 'cargo fmt', timeout: 1 })).id), 'approved');
+  assert.equal(await state(held.id), 'pending');
+  const text = await readFile(broker.config, 'utf8');
+  assert.match(text, /^# The rules of this house\n\[limits\]\ntask_questions_max = 100 # many\n\n# Allowed by operator on .* UTC, after apr-\d+\.\n\[\[approval\]\]\ntool = 'Bash\(cargo fmt\)'/);
+  // It is in force after a restart, too.
+  await broker.down();
+  await broker.up(new URL(broker.url).host);
+  assert.equal(await state((await hold('Bash', { command: 'cargo fmt', timeout: 2 })).id), 'approved');
+  await page.goto(`${broker.url}/limits`);
+  const row = page.locator('tr', { hasText: 'Bash(cargo fmt)' });
+  await row.getByText(/Allowed by operator on/).waitFor();
+  await row.getByRole('button', { name: 'Take back' }).click();
+  await page.locator('#flash').getByText('The rule is taken back').waitFor();
+  const again = await hold('Bash', { command: 'cargo fmt', timeout: 3 });
+  assert.equal(await state(again.id), 'pending');
+  assert.equal((await readFile(broker.config, 'utf8')).trim(), '# The rules of this house\n[limits]\ntask_questions_max = 100 # many');
+  for (const { id } of [held, again]) await ignore(id);
 });
 
 test('Markdown of a question is shown as such, its raw text on demand, and nothing of it leads away', async () => {

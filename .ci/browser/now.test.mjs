@@ -60,7 +60,11 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   assert.doesNotMatch(await runs.innerText(), /second line/);
   assert.match(await runs.innerText(), /coder works/);
   assert.match(await runs.innerText(), /\$0\.25/);
-  await page.locator('#wrong').getByText('message was refused by rule D8').waitFor();
+  await page.locator('#wrong').getByText(/Rules refused \d+ messages?; the agents were told and went on/).waitFor();
+  // What an agent went on from is a count, and nothing that went wrong.
+  const wrongs = await page.locator('#wrong li').count();
+  assert.equal(await page.locator('.tile[href="#wrong"] b').textContent(), `${wrongs}`);
+  assert.doesNotMatch(await page.locator('#wrong ul').innerText(), /refused/);
   assert.match(await page.locator('#cost').innerText(), /\$0\.25/);
   await page.getByRole('link', { name: `Decide ${call.id}` }).click();
   await page.waitForURL(new RegExp(`/approvals/${call.id}$`));

@@ -127,6 +127,26 @@ test('the palette finds parents before children, words in messages, and every id
   }
 });
 
+test('a conversation opens beside the list where there is room, and on its own page otherwise', async () => {
+  await page.setViewportSize({ width: 1500, height: 900 });
+  await page.goto(`${broker.url}/conversations`);
+  await connected(page);
+  await page.locator('.row').getByRole('link', { name: 'PIC-1', exact: true }).first().click();
+  const beside = page.getByRole('complementary', { name: 'PIC-1' });
+  await beside.getByRole('link', { name: 'Waterfall', exact: true }).waitFor();
+  await page.waitForURL(/\/conversations\?open=PIC-1$/);
+  await page.locator('.row.chosen', { hasText: 'PIC-1' }).waitFor();
+  const [list, detail] = [await page.locator('[data-beside]').boundingBox(), await beside.boundingBox()];
+  assert.ok(detail.x >= list.x + list.width, JSON.stringify({ list, detail }));
+  await accessible(page, 'a list beside a conversation');
+  await page.reload();
+  await beside.waitFor();
+  await page.setViewportSize({ width: 1200, height: 900 });
+  await beside.waitFor({ state: 'hidden' });
+  await page.locator('.row').getByRole('link', { name: 'PIC-1', exact: true }).first().click();
+  await page.waitForURL(/\/conversations\/PIC-1$/);
+});
+
 test('each of these pages fits its window and has nothing serious that axe finds, light and dark', async () => {
   const paths = ['/graph', '/spend', '/rooms', '/conversations/PIC-1?view=waterfall', '/conversations/PIC-1?view=timeline', '/conversations/PIC-1?view=graph', '/conversations/PIC-1', '/approvals/apr-1'];
   for (const colorScheme of ['light', 'dark']) {

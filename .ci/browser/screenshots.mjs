@@ -1,9 +1,9 @@
-// Pictures of every page of the console, light and dark, wide and narrow, of what `lastword demo --keep` leaves. To be run
-// by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER [light-1280]
+// Pictures of every page of the console, light and dark, wide and narrow, of what `lastword demo --keep` leaves, and what
+// axe finds on each. To be run by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER [light-1280]
 import { spawn } from 'node:child_process';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { launch, signedIn } from './world.mjs';
+import { accessible, fits, launch, signedIn } from './world.mjs';
 
 const [folder, only = ''] = process.argv.slice(2);
 if (!folder) throw new Error('say into which folder the pictures go: node screenshots.mjs FOLDER');
@@ -27,6 +27,7 @@ const pages = {
   now: '/',
   inbox: '/inbox',
   conversations: '/conversations',
+  beside: '/conversations?open=I14-1',
   tree: '/conversations/I08-1',
   waterfall: '/conversations/I08-1?view=waterfall',
   timeline: '/conversations/I08-1?view=timeline',
@@ -39,6 +40,8 @@ const pages = {
   spend: '/spend',
   'waterfall-of-many': '/conversations/I14-1?view=waterfall',
   decision: '/approvals/apr-2',
+  always: '/approvals/apr-2/always',
+  settings: '/settings?hops_max=4',
   question: '/questions/esc-1',
   agent: '/agents/coder',
   human: '/agents/operator',
@@ -52,6 +55,7 @@ const pages = {
   'no-page': '/nowhere',
 };
 
+const faults = [];
 const browser = await launch();
 const page = await signedIn(browser, { url, tokens: { operator } });
 await page.goto(`${url}/limits`);
@@ -66,6 +70,7 @@ for (const colorScheme of ['light', 'dark']) {
     for (const [name, path] of Object.entries(pages)) {
       await page.goto(url + path, { waitUntil: 'load' });
       await shot(named(name));
+      for (const check of [accessible, fits]) await check(page, named(name)).catch((fault) => faults.push(fault.message));
     }
     await page.goto(`${url}/`);
     await page.keyboard.press('?');
@@ -90,3 +95,5 @@ await browser.close();
 const ended = new Promise((resolve) => demo.once('exit', resolve));
 demo.kill('SIGINT');
 await ended;
+for (const fault of faults) console.error(fault);
+process.exitCode = faults.length ? 1 : 0;

@@ -6,7 +6,7 @@ let browser, broker, page, viewer;
 
 before(async () => {
   browser = await launch();
-  broker = await Broker.start('[[schedule]]\nname = "weekly"\ncron = "0 9 * * MON"\ntime_zone = "Europe/Berlin"\nto = "#report"\nbody = "Report <b>what</b> was done."\n');
+  broker = await Broker.start('[[notify]]\nname = "desk"\ncommand = ["true"]\n[[schedule]]\nname = "weekly"\ncron = "0 9 * * MON"\ntime_zone = "Europe/Berlin"\nto = "#report"\nbody = "Report <b>what</b> was done."\n');
   for (const name of ['coder', 'tester']) await broker.agent(name);
   for (const [name, role] of [['vera', 'viewer'], ['anna', 'approver']]) {
     broker.tokens[name] = (await broker.call('operator', 'POST', '/humans', { name, role })).token;
@@ -132,12 +132,37 @@ test('an owner gives a human another role, whose pages then have what it may do'
   await broker.call('operator', 'PATCH', '/humans/vera', { role: 'viewer' });
 });
 
+test('one page gathers what humans set, and tells what a change would bound', async () => {
+  await page.goto(`${broker.url}/settings`);
+  await page.locator('#bound').getByText(/One grant can cause at most/).waitFor();
+  await page.getByLabel('hops_max').fill('1');
+  await page.getByLabel('grant_messages_max').fill('20');
+  await page.getByRole('button', { name: 'Show what that means' }).click();
+  const after = page.locator('#after');
+  await after.getByText('Then: One grant can cause at most 20 waking messages').waitFor();
+  await after.getByText(broker.config).waitFor();
+  assert.equal(await after.locator('.rule').textContent(), 'hops_max = 1\ngrant_messages_max = 20\n');
+  await page.getByLabel('hops_max').evaluate((field) => { field.type = 'text'; });
+  await page.getByLabel('hops_max').fill('<b>');
+  await page.getByRole('button', { name: 'Show what that means' }).click();
+  await page.getByRole('alert').getByText('hops_max is a whole number, not "<b>"').waitFor();
+  await connected(page);
+  await page.getByRole('button', { name: 'Send a test through desk' }).click();
+  await flash().getByText('Sent a test through desk').waitFor();
+  await page.locator('#roles').getByRole('link', { name: 'vera' }).waitFor();
+  await page.locator('#own-limits').getByText('roots_per_hour_max').waitFor();
+  await page.locator('#tokens').getByText("coder: doesn't expire").waitFor();
+  await viewer.goto(`${broker.url}/settings`);
+  await viewer.locator('#notifications').getByText('desk').waitFor();
+  assert.equal(await viewer.locator('main').getByRole('button', { name: 'Send a test' }).count(), 0);
+});
+
 test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   await broker.call('operator', 'POST', '/schedules/other/run', {});
   for (const [who, on] of [['operator', page], ['vera', viewer]]) {
     for (const colorScheme of ['light', 'dark']) {
       await on.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      for (const path of ['/schedules', '/agents', '/agents/coder', '/agents/vera', '/']) {
+      for (const path of ['/schedules', '/settings', '/agents', '/agents/coder', '/agents/vera', '/']) {
         await on.setViewportSize({ width: 375, height: 760 });
         await on.goto(broker.url + path);
         await on.evaluate(() => { for (const fold of document.querySelectorAll('main details')) fold.open = true; });

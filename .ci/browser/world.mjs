@@ -1,5 +1,5 @@
 // A broker of one's own with its agents, and a browser in which its human has signed in.
-import AxeBuilder from '@axe-core/playwright';
+import axe from 'axe-core';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -106,9 +106,14 @@ export function watch(page) {
 /** Waits for the stream of hints: what happens from now on is heard of. */
 export const connected = (page) => page.locator('#live[data-state=live]').waitFor({ state: 'attached' });
 
-/** Nothing serious that axe finds. */
+/** Nothing serious that axe finds. A dark page has the elements of the light one, so only its colours are looked at. */
 export async function accessible(page, where) {
-  const { violations } = await new AxeBuilder({ page }).analyze();
+  await page.evaluate(axe.source);
+  const violations = await page.evaluate(async () => {
+    const isDark = matchMedia('(prefers-color-scheme: dark)').matches;
+    const only = isDark ? { runOnly: ['color-contrast', 'link-in-text-block'] } : {};
+    return (await window.axe.run({ resultTypes: ['violations'], ...only })).violations;
+  });
   const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
   const told = serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
   assert.deepEqual(told, [], where);
@@ -127,7 +132,8 @@ export async function until(look, wanted) {
   while (Date.now() < end) {
     seen = await look();
     if (seen === wanted) return;
-    await new Promise((resolve) => setImmediate(resolve));
+    // Polling without a break would take the processor from the pages.
+    await new Promise((resolve) => setTimeout(resolve, 10));
   }
   assert.equal(seen, wanted);
 }

@@ -18,7 +18,8 @@ use crate::load::{self, WORDS, now};
 use crate::program::Program;
 use crate::standing::{Figure, ms};
 
-const TEAM: usize = 20;
+/// Agents of a grown log.
+pub(crate) const TEAM: usize = 20;
 /// The age of the log in weeks: ten times the default retention.
 const WEEKS: u64 = 10;
 const WEEK_MS: u64 = 7 * 24 * 3_600_000;
@@ -36,11 +37,7 @@ pub(crate) async fn start(
 ) -> Result<Vec<Figure>, Failure> {
     let data = dir.join("aged");
     let server = Server::start(Config::local(&data)).await?;
-    let human = load::human(&server)?;
-    for name in (0..TEAM).map(member) {
-        let agent: NewAgent = serde_json::from_value(json!({ "name": name })).map_err(Failure::bug)?;
-        human.register(&agent).await?;
-    }
+    team(&server).await?;
     server.shutdown().await;
     grow(&data, facts, progress)?;
     // Builds the read model; the graceful end saves the snapshot.
@@ -64,7 +61,18 @@ pub(crate) async fn start(
     Ok(figures)
 }
 
-fn member(n: usize) -> String {
+/// Registers the agents of a grown log.
+pub(crate) async fn team(server: &Server) -> Result<(), Failure> {
+    let human = load::human(server)?;
+    for name in (0..TEAM).map(member) {
+        let agent: NewAgent = serde_json::from_value(json!({ "name": name })).map_err(Failure::bug)?;
+        human.register(&agent).await?;
+    }
+    Ok(())
+}
+
+/// Returns the name of an agent of a grown log.
+pub(crate) fn member(n: usize) -> String {
     format!("{}{n}", load::MEMBER)
 }
 
@@ -86,19 +94,28 @@ fn grow(data: &Path, facts: u64, progress: impl Fn(u64)) -> Result<(), Failure> 
     growing.append()
 }
 
-struct Growing {
-    core: Core,
+/// A log that grows without a server, from its last moment on.
+pub(crate) struct Growing {
+    /// The core whose facts are appended.
+    pub(crate) core: Core,
     log: Box<dyn Log>,
     epoch: u64,
     behind: Seq,
     at: Time,
+    /// The time that passes before each input, in ms.
+    pub(crate) step: u64,
+    /// The messages that were appended.
+    pub(crate) messages: usize,
     out: Out,
-    human: Principal,
-    team: Vec<Principal>,
+    /// The first human.
+    pub(crate) human: Principal,
+    /// The agents.
+    pub(crate) team: Vec<Principal>,
 }
 
 impl Growing {
-    fn open(data: &Path) -> Result<Self, Failure> {
+    /// Opens the log of a data directory that no server uses.
+    pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
         let mut log = Store::sqlite(data).open().map_err(Failure::unavailable)?;
         let epoch = log.begin_epoch().map_err(Failure::unavailable)?;
         let mut core = Core::default();
@@ -115,7 +132,7 @@ impl Growing {
         let human = proof(OPERATOR).ok_or_else(gone)?;
         let team: Option<Vec<_>> = (0..TEAM).map(|n| proof(&member(n))).collect();
         let (team, behind, at) = (team.ok_or_else(gone)?, state.seq, state.at);
-        Ok(Self { core, log, epoch, behind, at, out: Out::default(), human, team })
+        Ok(Self { core, log, epoch, behind, at, step: 0, messages: 0, out: Out::default(), human, team })
     }
 
     fn exchange(&mut self, n: usize) -> Result<(), Failure> {
@@ -136,7 +153,9 @@ impl Growing {
         self.give(Input::Collect(self.human, request))
     }
 
-    fn give(&mut self, input: Input) -> Result<(), Failure> {
+    /// Lets the core handle an input; a refusal is an error.
+    pub(crate) fn give(&mut self, input: Input) -> Result<(), Failure> {
+        self.at = self.at.plus(self.step);
         self.core.handle(self.at, input, &mut self.out);
         let refused = self.out.effects.drain(..).find_map(|effect| match effect {
             Effect::Reply(reply) => {
@@ -151,7 +170,10 @@ impl Growing {
         refused.map_or(Ok(()), |refusal| Err(Failure::refused(refusal)))
     }
 
-    fn append(&mut self) -> Result<(), Failure> {
+    /// Appends the new facts to the log.
+    pub(crate) fn append(&mut self) -> Result<(), Failure> {
+        let accepted = self.out.entries.iter().filter(|entry| matches!(entry.fact, Fact::Accepted { .. }));
+        self.messages += accepted.count();
         let entries: Vec<Arc<Entry>> = self.out.entries.drain(..).map(Arc::new).collect();
         if !entries.is_empty() {
             self.behind = self.log.append(self.epoch, self.behind, &entries).map_err(Failure::unavailable)?;

@@ -5,6 +5,7 @@ mod bare;
 mod cluster;
 mod failure;
 mod load;
+mod pages;
 #[cfg(feature = "peers")]
 mod peers;
 #[cfg(not(feature = "peers"))]
@@ -62,6 +63,9 @@ struct Args {
     /// Number of messages in the long log
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
+    /// Number of conversations behind the console's pages
+    #[arg(long, default_value_t = 5_000)]
+    talks: usize,
     /// Number of facts in a log that grew over ten weeks
     #[arg(long, default_value_t = 1_000_000)]
     facts: u64,
@@ -109,6 +113,8 @@ enum What {
     Start,
     /// `lastword send`, from its start to its exit
     Command,
+    /// The console's pages on a large workspace, of `--messages` in `--talks`; not part of `all`
+    Pages,
     /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
     /// `--cluster`, and is not part of `all`
     Cluster,
@@ -228,6 +234,11 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     }
     if wanted(What::Command) {
         report.figures.extend(standing::command(&program, dir.path()).await?);
+    }
+    if args.what == What::Pages {
+        bar.set_length(args.talks as u64);
+        let size = (args.talks, args.messages);
+        report.figures.extend(pages::pages(&program, dir.path(), size, |done| bar.set_position(done)).await?);
     }
     if args.what == What::Cluster {
         report.cluster = cluster::loads(args, dir.path()).await?;

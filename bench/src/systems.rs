@@ -12,9 +12,6 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Both operations.
-    pub(crate) const ALL: [Self; 2] = [Self::Message, Self::Exchange];
-
     /// Returns the operation's name in rows and streams.
     pub(crate) const fn word(self) -> &'static str {
         match self {

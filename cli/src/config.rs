@@ -390,6 +390,12 @@ fn parse(path: &Path, text: &str) -> Result<File, Failure> {
     toml::from_str(text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
+/// Returns the policy of held calls that a configuration has.
+pub(crate) fn policy_of(path: &Path, text: &str) -> Result<Policy, Failure> {
+    let file = parse(path, text)?;
+    policy::policy(&file.approval, &file.tier, &limits_of(&file)?)
+}
+
 /// Returns `FILE:LINE` of a byte of the file.
 fn place(path: &Path, text: &str, at: usize) -> String {
     format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)

@@ -17,6 +17,7 @@ mod policy;
 mod quantity;
 mod render;
 mod replay;
+mod rule_book;
 mod session;
 mod story;
 mod team;

@@ -757,4 +757,11 @@ pub enum Fact {
         /// The task that it works on.
         task: TaskId,
     },
+    /// A human changed the rules for held calls while the broker runs; they take effect from this fact on (H2).
+    PolicyChanged {
+        /// The complete policy; replaces the one before.
+        policy: Box<Policy>,
+        /// The human who changed it.
+        by: AgentId,
+    },
 }

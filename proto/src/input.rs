@@ -23,6 +23,8 @@ pub enum Input {
     Configure(Box<Limits>),
     /// Puts this policy of held calls into force. From the shell, at its start.
     ConfigurePolicy(Box<Policy>),
+    /// Replaces the policy of held calls while the broker runs.
+    ChangePolicy(Principal, Box<Policy>),
     /// Registers the workspace's first human. From the shell; refused while a human is registered.
     Bootstrap(Registration),
     /// Registers an agent or a human.

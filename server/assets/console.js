@@ -291,6 +291,19 @@
   document.addEventListener('htmx:error', unasked);
   document.addEventListener('htmx:response:error', unasked);
 
+  // --- A conversation opens beside the list where there is room, and on its own page otherwise.
+  const roomy = matchMedia('(min-width: 1400px)');
+  document.addEventListener('click', (event) => {
+    const link = event.target.closest('[data-beside] .row a[href^="/conversations/"]');
+    const elsewhere = event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
+    if (!link || elsewhere || !roomy.matches) return;
+    event.preventDefault();
+    const list = link.closest('[data-beside]').dataset.beside;
+    const open = `open=${link.getAttribute('href').slice('/conversations/'.length)}`;
+    const url = `${list}${list.endsWith('?') ? '' : '&'}${open}`;
+    htmx.ajax('GET', url, { target: '#main', swap: 'outerMorph' }).then(() => history.replaceState(null, '', url));
+  });
+
   // --- The lines of a held call that are folded: the button that approves it says how many.
   const folds = (card) => $$('.call details.rest:not([open])', card);
   const count = () => {

@@ -18,7 +18,7 @@ pub(crate) mod conversations;
 pub(crate) mod decisions;
 pub(crate) mod epochs;
 pub(crate) mod escalations;
-mod exchanges;
+pub(crate) mod exchanges;
 pub(crate) mod explanations;
 pub(crate) mod figures;
 pub(crate) mod finding;
@@ -32,10 +32,12 @@ pub(crate) mod messages;
 pub(crate) mod now;
 pub(crate) mod permission;
 pub(crate) mod places;
+pub(crate) mod policy;
 mod read_model;
 pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
+pub(crate) mod settings;
 pub(crate) mod shown;
 pub(crate) mod sign_in;
 pub(crate) mod spend;
@@ -64,6 +66,7 @@ use crate::broker::{Handle, Unserved};
 use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
+use crate::notify::Channel;
 use crate::origins::Origins;
 use crate::tls::Transport;
 use crate::views::Nodes;
@@ -92,6 +95,10 @@ pub struct Context {
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.
     pub(crate) set_at: Arc<BTreeMap<String, String>>,
+    /// What changes the policy of held calls.
+    pub(crate) policies: policy::Policies,
+    /// The channels through which humans are notified.
+    pub(crate) channels: Arc<[Channel]>,
     /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.

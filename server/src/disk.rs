@@ -43,6 +43,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::Remove(..)
         | Input::Rekey(..) => !matches!(space, DiskSpace::Full),
         Input::Configure(_)
+        | Input::ChangePolicy(..)
         | Input::Bootstrap(_)
         | Input::Register(..)
         | Input::Amend(..)

@@ -37,6 +37,7 @@ pub use crate::archive::{ArchivePolicy, archives_of};
 pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;
+pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
 pub use crate::files::{Copies, Files};

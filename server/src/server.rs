@@ -18,6 +18,7 @@ use crate::archive::ArchivePolicy;
 use crate::attempts::AUTH_FAILURES_MAX;
 use crate::broker::{BrokerFailure, Handle};
 use crate::calls::Context;
+use crate::calls::policy::RuleBook;
 use crate::calls::schedules::ConfiguredSchedule;
 use crate::checkpoint::PublicKey;
 use crate::clock::Source;
@@ -64,6 +65,8 @@ pub struct Config {
     /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
     /// for all guards.
     pub set_at: BTreeMap<String, String>,
+    /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
+    pub rules: Option<Arc<dyn RuleBook>>,
     /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
     pub anonymous_mcp: Option<AnonymousMcp>,
     /// The channels through which humans are notified of pending decisions.
@@ -94,6 +97,7 @@ impl Config {
             renew_operator_token: false,
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
+            rules: None,
             anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
@@ -116,6 +120,7 @@ impl Config {
             renew_operator_token: self.renew_operator_token,
             seats: self.seats,
             set_at: self.set_at,
+            rules: self.rules,
             notify: self.notify,
             schedules: self.schedules,
             oidc: self.oidc,

@@ -23,6 +23,7 @@ use crate::archive::{self, ArchivePolicy};
 use crate::attempts::Attempts;
 use crate::broker::{self, BootError, Handle, Unserved};
 use crate::calls::Context;
+use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::checkpoint::{self, CheckpointError, LogSigner};
@@ -137,6 +138,8 @@ pub(crate) struct Settings {
     pub(crate) seats: BTreeMap<String, String>,
     /// The place where each limit and guard is set.
     pub(crate) set_at: BTreeMap<String, String>,
+    /// The file to which humans add rules of held calls.
+    pub(crate) rules: Option<Arc<dyn RuleBook>>,
     /// The channels through which humans are notified of pending decisions.
     pub(crate) notify: Vec<Channel>,
     /// The schedules of the configuration.
@@ -225,6 +228,8 @@ impl Workspace {
             transport,
             seats: Arc::new(settings.seats),
             set_at: Arc::new(settings.set_at),
+            policies: Policies::new(settings.rules),
+            channels: settings.notify.clone().into(),
             scheduled: Arc::default(),
             shown: Arc::default(),
             data_dir: files.dir().into(),

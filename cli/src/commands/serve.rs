@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::Endpoint;
@@ -17,11 +18,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
-use crate::config::{Settings, TlsMode, TokenSource, certificate};
+use crate::config::{CONFIG_FILE, Settings, TlsMode, TokenSource, certificate};
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
 use crate::out::Out;
+use crate::rule_book::ConfigFile;
 use crate::session::{FILE_SERVER, kept_trust, read_token};
 use crate::team::{Member, Team};
 
@@ -71,6 +73,8 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     if node.servers.is_empty() {
+        let file = cx.settings.file.as_deref().unwrap_or(Path::new(CONFIG_FILE));
+        let config = Config { rules: Some(Arc::new(ConfigFile::at(file)?)), ..config };
         return runtime.block_on(serve(config, team, cx));
     }
     let served = runtime.block_on(cluster::serve(config, node, cx));

@@ -1,6 +1,7 @@
 //! What an agent or a stranger holds or writes never keeps a human out, nor fills the disk (H4, L4, G2).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -264,6 +265,14 @@ impl Times {
     }
 }
 
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, again) = (self.each.len(), self.again);
+        let [p50, p99, max] = [50, 99, 100].map(|percent| self.at(percent));
+        write!(f, "{count} calls of a human: p50 {p50:?}, p99 {p99:?}, max {max:?}, {again} of them made again")
+    }
+}
+
 #[test]
 fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
     let scale = scale();
@@ -326,13 +335,8 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
         (keeping.join().unwrap(), most)
     });
     println!(
-        "{} calls of a human: p50 {:?}, p99 {:?}, max {:?}, {} of them made again; {held} connections held, {again} opened \
-         again, {} calls of the flood answered; resident {before} MiB before, {most} MiB at most",
-        times.each.len(),
-        times.at(50),
-        times.at(99),
-        times.at(100),
-        times.again,
+        "{times}; {held} connections held, {again} opened again, {} calls of the flood answered; resident {before} MiB before, \
+         {most} MiB at most",
         answered.load(Ordering::Relaxed),
     );
     assert!(!is_campaign() || times.at(99) < Duration::from_secs(1), "a human's calls take too long");

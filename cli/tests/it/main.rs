@@ -58,6 +58,7 @@ mod runner_usage;
 mod running;
 #[cfg(test)]
 mod schedules;
+#[cfg(test)]
 #[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
 mod screen;
 #[cfg(test)]

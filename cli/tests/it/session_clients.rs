@@ -42,15 +42,19 @@ fn a_client_makes_its_calls_in_a_session_and_learns_what_http_would_tell() {
     runtime().block_on(async {
         let human = human(&server);
         let kilo = client(&server, &added(&human, "kilo").await).over_session();
-        let sending = {
+        let mut sending = {
             let human = human.clone().over_session();
             let terms = SendTerms { wait: Some(Duration::from_secs(20)), ..SendTerms::default() };
-            tokio::spawn(async move { human.send(&envelope("kilo", "a/b#c"), &terms).await })
+            let mut sending = JoinSet::new();
+            sending.spawn(async move { human.send(&envelope("kilo", "a/b#c"), &terms).await });
+            sending
         };
         let delivery = kilo.inbox(LATE).await.unwrap().unwrap();
         let finish = Finish { answer: "done".into(), ..Finish::default() };
         kilo.finish(&delivery.turn.unwrap().id, &finish).await.unwrap();
-        let Ok(Sent::One { response: Some(response), .. }) = sending.await.unwrap() else { panic!("no answer") };
+        let Ok(Sent::One { response: Some(response), .. }) = sending.join_next().await.unwrap().unwrap() else {
+            panic!("no answer")
+        };
         assert_eq!(response.body, "done");
         assert_eq!(kilo.request_state("a/b#c").await.unwrap().attempts, 1);
         assert!(kilo.inbox(Duration::ZERO).await.unwrap().is_none());

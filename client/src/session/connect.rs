@@ -38,7 +38,7 @@ pub(super) enum Wire {
 
 /// Opens the WebSocket.
 pub(super) async fn connect(endpoint: &Endpoint, token: &Token) -> Result<WebSocketStream<Wire>, ClientError> {
-    let late = |_| unreachable(endpoint, format!("no answer within {} s", CONNECT.as_secs()));
+    let late = |_| unreachable(endpoint, &format_args!("no answer within {} s", CONNECT.as_secs()));
     timeout(CONNECT, opened(endpoint, token)).await.map_err(late)?
 }
 
@@ -48,8 +48,8 @@ async fn opened(endpoint: &Endpoint, token: &Token) -> Result<WebSocketStream<Wi
         return Err(ClientError::Unusable(format!("{:?} names no host", endpoint.url())));
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let tcp = TcpStream::connect((bare, port)).await.map_err(|error| unreachable(endpoint, error))?;
-    tcp.set_nodelay(true).map_err(|error| unreachable(endpoint, error))?;
+    let tcp = TcpStream::connect((bare, port)).await.map_err(|error| unreachable(endpoint, &error))?;
+    tcp.set_nodelay(true).map_err(|error| unreachable(endpoint, &error))?;
     let secure = url.scheme() == "https";
     let wire = if secure {
         let name = ServerName::try_from(bare.to_owned()).map_err(|error| ClientError::Unusable(error.to_string()))?;
@@ -73,6 +73,7 @@ async fn opened(endpoint: &Endpoint, token: &Token) -> Result<WebSocketStream<Wi
 }
 
 /// Returns the server's refusal of a session, or why there is none.
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other error of the library is one of the connection")]
 fn refused(endpoint: &Endpoint, error: Error) -> ClientError {
     match error {
         Error::Http(response) => {
@@ -91,7 +92,7 @@ fn refused(endpoint: &Endpoint, error: Error) -> ClientError {
             status: 0,
             detail: format!("the server opens no session: {error}"),
         },
-        other => unreachable(endpoint, other),
+        other => unreachable(endpoint, &other),
     }
 }
 
@@ -104,7 +105,7 @@ fn untrusted(endpoint: &Endpoint, error: &std::io::Error) -> ClientError {
     }
 }
 
-fn unreachable(endpoint: &Endpoint, reason: impl ToString) -> ClientError {
+fn unreachable(endpoint: &Endpoint, reason: &dyn std::fmt::Display) -> ClientError {
     ClientError::Unreachable { url: endpoint.url().to_owned(), reason: reason.to_string() }
 }
 

@@ -29,6 +29,14 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
+    pub(super) fn change_policy(&mut self, by: Principal, policy: Box<Policy>) -> Outcome {
+        self.human(by, Role::Owner)?;
+        if *policy != self.state().policy {
+            self.record(Fact::PolicyChanged { policy, by: by.agent() });
+        }
+        Ok(Reply::Done)
+    }
+
     pub(super) fn control(&mut self, by: Principal, scope: Scope, control: Control) -> Outcome {
         self.human(by, Role::Operator)?;
         self.exists(scope)?;

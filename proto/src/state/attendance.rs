@@ -108,6 +108,7 @@ impl State {
             | Fact::LiftChosen { by, .. }
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }
+            | Fact::PolicyChanged { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

@@ -99,7 +99,7 @@ impl State {
             Fact::EscalationExpired { escalation } => {
                 self.end_escalation(at, *escalation, EscalationState::Expired, None);
             }
-            Fact::PolicyConfigured { policy } => self.policy.clone_from(policy),
+            Fact::PolicyConfigured { policy } | Fact::PolicyChanged { policy, .. } => self.policy.clone_from(policy),
             Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at } => {
                 let (tool, arguments, reason) = (tool.clone(), arguments.clone(), reason.clone());
                 let call = AskedCall { tool, arguments, reason, digest: *digest };
@@ -196,6 +196,7 @@ impl State {
             | Fact::RoomOpened { .. }
             | Fact::Posted { .. }
             | Fact::PolicyConfigured { .. }
+            | Fact::PolicyChanged { .. }
             | Fact::EscalationKeyed { .. }
             | Fact::NoticeRead { .. }
             | Fact::PostKeyed { .. }

@@ -450,6 +450,7 @@ impl World {
             }
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
+            Fact::PolicyChanged { policy, .. } => format!("policy of {} rules", policy.rules.len()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
             _ => return None,

@@ -49,6 +49,9 @@ pub(crate) struct ListParams {
     /// The cursor that the previous page returned.
     #[serde(default)]
     pub(crate) cursor: String,
+    /// The REF of the conversation that the page shows beside the list.
+    #[serde(default)]
+    pub(crate) open: String,
 }
 
 /// A conversation of the list.

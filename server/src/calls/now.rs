@@ -6,7 +6,7 @@ use lastword_proto::fact::EndReason;
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId};
 use lastword_proto::state::{Asker, Grant, Phase, Running, Task};
 use lastword_proto::wire::Distance;
-use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
+use lastword_proto::{AnswerStatus, Seq, State, Time};
 
 use super::decisions::{self, Decision};
 use super::read_model::ask_fresh;
@@ -17,7 +17,7 @@ use crate::views;
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
-/// The most requests that ended badly, and the most rules that refused.
+/// The most requests that ended badly.
 const WRONG_MAX: usize = 6;
 
 /// The state of the workspace at a glance.
@@ -30,8 +30,10 @@ pub(crate) struct Now {
     pub(crate) running: Vec<RunningWork>,
     /// The number of open grants that aren't listed.
     pub(crate) running_more: usize,
-    /// What went wrong in the last 24 hours.
+    /// What went wrong in the last 24 hours, and needs a human.
     pub(crate) wrong: Vec<Wrong>,
+    /// The messages that rules refused in the last 24 hours.
+    pub(crate) refused: u64,
     /// The spending since midnight UTC.
     pub(crate) today: Today,
 }
@@ -86,15 +88,6 @@ pub(crate) enum Wrong {
         at: Time,
         /// The position of the request.
         request: Seq,
-    },
-    /// Messages that a rule refused.
-    Refused {
-        /// The code.
-        code: Code,
-        /// The number of refusals in the last 24 hours.
-        count: u64,
-        /// The position of the last one.
-        last: Seq,
     },
     /// An agent that isn't connected while requests are queued for it.
     Away {
@@ -171,9 +164,9 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
         at: ended.at,
         request: ended.request,
     }));
-    let refused = refused.into_iter().filter(|code| code.count.since > 0).take(WRONG_MAX);
-    wrong.extend(refused.map(|code| Wrong::Refused { code: code.code, count: code.count.since, last: code.last }));
-    Ok(Now { waiting, unread: look.unread, running, running_more: look.more, wrong, today: look.today })
+    // The agents heard of these and went on. What came of it is above.
+    let refused = refused.into_iter().map(|code| code.count.since).sum();
+    Ok(Now { waiting, unread: look.unread, running, running_more: look.more, wrong, refused, today: look.today })
 }
 
 fn look(live: &Live<'_>, human: AgentId) -> Look {

@@ -7,6 +7,7 @@
 
 mod agent_forms;
 mod agents;
+mod always;
 mod assets;
 mod call;
 mod callback;
@@ -36,6 +37,7 @@ mod parts;
 mod rooms;
 mod schedules;
 mod session;
+mod settings;
 mod sign_in;
 mod spend;
 mod timeline;
@@ -65,6 +67,7 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/escalations/{id}/again", post(inbox::again))
         .route("/escalations/{id}/dismiss", post(inbox::dismiss))
         .route("/approvals/{id}", get(decision::page))
+        .route("/approvals/{id}/always", get(always::page).post(always::allow))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))
         .route("/inbox/reject", post(inbox::reject_many))
@@ -87,6 +90,9 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/rooms", get(rooms::page))
         .route("/rooms/{name}", get(rooms::one))
         .route("/limits", get(limits::page))
+        .route("/limits/rules/withdraw", post(always::withdraw))
+        .route("/settings", get(settings::page))
+        .route("/settings/channels/{name}/test", post(settings::test))
         .route("/overview", get(overview::page))
         .route("/nodes", get(nodes::page))
         .route("/spend", get(spend::page))

@@ -79,11 +79,12 @@ pub(crate) fn route(ctx: &Context, calls: impl FnOnce(Context) -> Router) -> Met
     let ctx = Context { places: Some(Places::new(PLACES_MAX)), ..ctx.clone() };
     let routes = calls(ctx.clone());
     get(move |State(_): State<Context>, peer: Option<Extension<Peer>>, request: Request| {
-        open(ctx.clone(), routes.clone(), peer, request)
+        let opened = open(ctx.clone(), routes.clone(), peer, request);
+        async { opened }
     })
 }
 
-async fn open(
+fn open(
     ctx: Context,
     routes: Router,
     peer: Option<Extension<Peer>>,
@@ -209,6 +210,7 @@ impl End {
         Self::Protocol("frames are text".to_owned())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other error of the library is a fault of the client")]
     fn of(error: &Error) -> Self {
         match error {
             Error::ConnectionClosed | Error::AlreadyClosed | Error::Io(_) => Self::Left,

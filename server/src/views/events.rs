@@ -196,6 +196,10 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
             about.with("key", key.id.as_str()).with("admitted", *admitted)
         }
         Fact::Rearmed { conv, by } => About::new("rearmed").conv(*conv).with("by", state.name_of(*by)),
+        Fact::PolicyChanged { policy, by } => {
+            let about = About::new("policy_changed").with("by", state.name_of(*by));
+            about.with("rules", policy.rules.len() as u64)
+        }
         Fact::Idled { ms, by } => {
             let about = About::new("idled").with("ms", *ms);
             match by {
@@ -459,7 +463,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::ScheduleRemoved { .. }
         | Fact::ScheduleTicked { .. }
         | Fact::ScheduleSkipped { .. } => Subject::Settings,
-        Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
+        Fact::Configured { .. } | Fact::PolicyConfigured { .. } | Fact::PolicyChanged { .. } => Subject::Settings,
         Fact::Upgraded { .. } | Fact::EpochBegan { .. } | Fact::Forgot { .. } => Subject::Settings,
         Fact::Registered { .. }
         | Fact::Amended { .. }

@@ -189,3 +189,25 @@ async fn the_console_shows_what_was_said_again_and_again() {
     }
     browser.get("/escalations/esc-7").await.is(404);
 }
+
+#[tokio::test]
+async fn the_waterfall_has_the_curve_of_an_exchange_that_makes_no_progress() {
+    let world = World::within(enforced(), &["kilo", "hive"]).await;
+    begin(&world).await;
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/conversations/T-1?view=waterfall").await.is(200).text;
+    assert!(!page.contains("No progress with"), "{page}");
+    hold(&world).await;
+    let page = browser.get("/conversations/T-1?view=waterfall").await.is(200).text;
+    let parts = [
+        "No progress with <b>hive</b>",
+        "R5 warns",
+        "R5 holds",
+        "<polyline points=",
+        "class=\"verdict\"",
+        "dry, 0 new",
+    ];
+    for part in parts {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}

@@ -7,6 +7,7 @@ use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -282,10 +283,11 @@ async fn a_restart_of_the_server_gives_every_open_turn_again() {
     for _ in 0..3 {
         before.push(alice.delivery().await["delivery"]["delivery"].clone());
     }
-    let stopping = tokio::spawn(world.restart());
+    let mut stopping = JoinSet::new();
+    stopping.spawn(world.restart());
     assert!(alice.ended().await.contains("connect again"));
     drop(alice);
-    let world = stopping.await.unwrap();
+    let world = stopping.join_next().await.unwrap().unwrap();
     let mut alice = Raw::of(&world, "alice").await;
     alice.watch(8).await;
     let mut after = Vec::new();
@@ -468,9 +470,10 @@ async fn a_shutdown_answers_the_calls_in_progress() {
     let waiting = alice.start(json!({ "call": "next", "query": { "wait": "60s" } })).await;
     // The wait has begun once a later call is answered.
     alice.ok(json!({ "call": "agent", "path": "me" })).await;
-    let stopping = tokio::spawn(world.server.shutdown());
+    let mut stopping = JoinSet::new();
+    stopping.spawn(world.server.shutdown());
     assert_eq!(alice.reply(waiting).await["status"], 204);
     assert!(alice.ended().await.contains("connect again"));
     drop(alice);
-    stopping.await.unwrap();
+    stopping.join_all().await;
 }

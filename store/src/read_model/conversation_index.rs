@@ -251,6 +251,7 @@ const fn is_no_history(fact: &Fact) -> bool {
         Fact::Accepted { .. }
             | Fact::Configured { .. }
             | Fact::PolicyConfigured { .. }
+            | Fact::PolicyChanged { .. }
             | Fact::Registered { .. }
             | Fact::Amended { .. }
             | Fact::Rekeyed { .. }

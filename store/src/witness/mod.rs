@@ -247,7 +247,7 @@ impl Witness {
             | Fact::ApprovalDecided { .. }
             | Fact::ApprovalUsed { .. } => self.see_asked(fact),
             Fact::Claimed { agent, .. } => self.see_write(*agent),
-            Fact::AgentGranted { by, .. } => self.human_may(*by, fact),
+            Fact::AgentGranted { by, .. } | Fact::PolicyChanged { by, .. } => self.human_may(*by, fact),
             Fact::Idled { ms, .. } => self.see_idled(*ms),
             // The other facts change nothing that is recounted.
             _ => {}

@@ -168,6 +168,7 @@ impl Witness {
             | Fact::LiftChosen { by, .. }
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }
+            | Fact::PolicyChanged { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

@@ -340,13 +340,14 @@ fn epochs() -> [(&'static str, Fact); 1] {
     [("EpochBegan", Fact::EpochBegan { first: Seq(59_760_451_000_001) })]
 }
 
-fn exchanges() -> [(&'static str, Fact); 2] {
+fn exchanges() -> [(&'static str, Fact); 3] {
     let curve = Curve { messages: 9, dry: 5_000, units: 73, context: 564, read_again: 2_792 };
     let (task, agent, conv) = (TaskId(6), AgentId(7), ConvId(300));
     let (level, stall, escalation) = (Level::Held, Stall::Dry, Some(EscalationId(2)));
     [
         ("Stalled", Fact::Stalled { task, agent, conv, level, stall, enforced: true, curve, escalation }),
         ("SessionBegan", Fact::SessionBegan { task }),
+        ("PolicyChanged", Fact::PolicyChanged { policy: Box::new(Policy::default()), by: AgentId(1) }),
     ]
 }
 

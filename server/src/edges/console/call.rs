@@ -1,7 +1,8 @@
 //! The card of a held call in the inbox, with everything that an approval would allow.
 
 use lastword_proto::fact::Role;
-use lastword_proto::policy::CallPattern;
+use lastword_proto::names::AgentName;
+use lastword_proto::policy::{ApprovalRule, CallPattern, Ruling};
 use lastword_proto::visible::escape;
 use lastword_proto::wire::ApprovalView;
 use lastword_proto::wire::call::{self, Argument, ArgumentKind, arguments, json};
@@ -12,6 +13,7 @@ use super::layout::Moment;
 use super::parts::{Fold, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::Decision;
+use crate::calls::policy::written;
 
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
@@ -101,12 +103,12 @@ fn subject(held: &ApprovalView) -> Option<&str> {
     subjects.next().is_none().then_some(first)
 }
 
-fn subject_word(held: &ApprovalView) -> &'static str {
+pub(super) fn subject_word(held: &ApprovalView) -> &'static str {
     if subject(held).is_some() { "call" } else { "tool, with whatever arguments," }
 }
 
-/// Returns the rule that allows this call without a human, as `lastword.toml` has it; `None` if no rule could.
-fn rule(held: &ApprovalView) -> Option<String> {
+/// Returns the rule that allows this call without a human; `None` if no rule could.
+pub(super) fn rule(held: &ApprovalView) -> Option<ApprovalRule> {
     let plain = |text: &str| !text.contains(['\'', '\n', '\r', '*']) && escape(text) == text;
     let pattern = match subject(held) {
         Some(subject) => format!("{}({subject})", held.tool),
@@ -117,9 +119,11 @@ fn rule(held: &ApprovalView) -> Option<String> {
     let leads_out = subject(held).is_some_and(|text| {
         text.contains([';', '&', '|', '<', '>', '$', '(', ')', '{', '}', '`']) || text.contains("..")
     });
-    let is_pattern = CallPattern::parse(&pattern).is_some_and(|parsed| parsed.to_string() == pattern);
-    (plain(&pattern) && plain(&held.agent) && is_pattern && !leads_out)
-        .then(|| format!("[[approval]]\ntool = '{pattern}'\nagents = ['{}']\ndecision = \"allow\"\n", held.agent))
+    let call = CallPattern::parse(&pattern).filter(|parsed| parsed.to_string() == pattern)?;
+    let agent = AgentName::new(&held.agent).ok()?;
+    let allow =
+        ApprovalRule { call, agents: vec![agent], ruling: Ruling::Allow, tier: None, who: None, timeout_ms: None };
+    (plain(&pattern) && plain(&held.agent) && !leads_out).then_some(allow)
 }
 
 fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
@@ -143,9 +147,10 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
             }))
             @if let Some(rule) = rule(held) {
                 h3 { "Always allow this" }
-                p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows it from the next server start on:" }
-                pre.rule { (rule) }
-                p.faint { "It allows exactly this " (subject_word(held)) " of " (foreign_line(&held.agent)) ". Widen it with " code { "*" } ", which stays within one command. " code { "lastword limits" } " shows the policy in force." }
+                p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows it:" }
+                pre.rule { (written(&rule)) }
+                p.faint { "It allows exactly this " (subject_word(held)) " of " (foreign_line(&held.agent)) "." }
+                p { a.button href={ "/approvals/" (id) "/always" } { "Write this rule…" } }
             }
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
                 button type="submit" { "Ignore" } " " span.faint { "The agent is told that the call was not decided." }
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_rule_allows_exactly_the_call_or_is_not_offered() {
-        let of = |tool: &str, arguments: Value| rule(&held(tool, &arguments));
+        let of = |tool: &str, arguments: Value| rule(&held(tool, &arguments)).map(|rule| written(&rule));
         let wanted = "[[approval]]\ntool = 'Bash(cargo test -p core)'\nagents = ['coder']\ndecision = \"allow\"\n";
         assert_eq!(of("Bash", json!({"command": "cargo test -p core", "timeout": 5})).as_deref(), Some(wanted));
         assert!(of("mcp__deploy__status", json!({})).unwrap().contains("tool = 'mcp__deploy__status'\n"));

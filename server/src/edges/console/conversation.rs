@@ -4,7 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
-use lastword_proto::ids::HOUR_MS;
+use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
 use lastword_proto::wire::{ConversationView, Extend, GrantView};
 use maud::{Markup, html};
@@ -20,7 +20,7 @@ use super::session::Viewer;
 use super::{decision, graph, log, now, timeline, tree, waterfall};
 use crate::calls::graph as calls;
 use crate::calls::history::{self, History};
-use crate::calls::{Context, control, conversations, grants};
+use crate::calls::{Context, control, conversations, exchanges, grants};
 use crate::error::ApiError;
 
 /// The view of the history.
@@ -61,40 +61,56 @@ pub(super) async fn page(
     Query(params): Query<ViewParams>,
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let history = history::of(&ctx, viewer.caller, &reference).await?;
+    let (conv, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
+    let topics = [Topic::Conversation(conv), Topic::Inbox];
+    let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows a conversation, as a page or beside the list of all.
+pub(super) async fn detail(
+    ctx: &Context,
+    viewer: &Viewer,
+    moment: &Moment,
+    reference: &str,
+    params: &ViewParams,
+) -> Result<(ConvId, Markup), ApiError> {
+    let history = history::of(ctx, viewer.caller, reference).await?;
     let graph = match params.view {
-        View::Graph => Some(calls::graph(&ctx, viewer.caller, Some(&reference)).await?),
+        View::Graph => Some(calls::graph(ctx, viewer.caller, Some(reference)).await?),
         View::Tree | View::Waterfall | View::Timeline | View::Log => None,
+    };
+    let stalled = match params.view {
+        View::Waterfall => exchanges::in_history(ctx, viewer.caller, &history.lines).await?,
+        View::Tree | View::Timeline | View::Graph | View::Log => Vec::new(),
     };
     let main = html! {
         div.split {
         div.side {
-        (heading(&reference, &standing(&history.view)))
+        (heading(reference, &standing(&history.view)))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
-        (facts(&moment, &history))
-        (waiting(&moment, &history))
-        (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(&viewer, &history.view)))
+        (facts(moment, &history))
+        (waiting(moment, &history))
+        (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(viewer, &history.view)))
         }
         div.content {
         nav.views aria-label="Views" {
             @for (view, word, name) in VIEWS {
-                a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
+                a href={ "/conversations/" (encoded(reference)) "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
             }
         }
         @if history.cut { p.faint { "Only the latest part is shown; " code { "lastword audit" } " finds earlier messages." } }
         @match params.view {
-            View::Tree => (tree::view(&moment, &history)),
-            View::Waterfall => (waterfall::view(&moment, &history, params.zoom)),
+            View::Tree => (tree::view(moment, &history)),
+            View::Waterfall => (waterfall::view(moment, &history, &stalled, params.zoom)),
             View::Timeline => (timeline::view(&history)),
             View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
-            View::Log => (log::view(&moment, &history)),
+            View::Log => (log::view(moment, &history)),
         }
         }
         }
     };
-    let topics = [Topic::Conversation(history.conv), Topic::Inbox];
-    let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
-    viewer.page(&ctx, &moment, page).await
+    Ok((history.conv, main))
 }
 
 fn facts(moment: &Moment, history: &History) -> Markup {

@@ -6,10 +6,11 @@ use lastword_proto::MessageType;
 use lastword_proto::wire::{ConversationStatus, ConversationView};
 use maud::{Markup, html};
 
+use super::conversation::{self, ViewParams};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, spent, time};
+use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::conversation_list::{self, ListParams, ListedConversation};
@@ -22,25 +23,42 @@ pub(super) async fn page(
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let listed = conversation_list::list(&ctx, viewer.caller, params.clone()).await?;
-    let filtered = query(&ListParams { cursor: String::new(), ..params.clone() });
-    let main = html! {
+    let filtered = query(&ListParams { cursor: String::new(), open: String::new(), ..params.clone() });
+    let (conv, detail) = if params.open.is_empty() {
+        (None, None)
+    } else {
+        let view = ViewParams::default();
+        let (conv, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
+        (Some(conv), Some(detail))
+    };
+    let list = html! {
         (heading("Conversations", &html! {}))
         (filters(&params, !filtered.is_empty()))
         @if listed.items.is_empty() {
             (nothing(!filtered.is_empty()))
         } @else {
             div.list role="list" {
-                @for one in &listed.items { (row(&moment, one)) }
+                @for one in &listed.items { (row(&moment, one, &params.open)) }
             }
         }
         p.paging {
             @if !params.cursor.is_empty() { a.button href={ "/conversations?" (filtered) } { "Newest" } }
             @if let Some(next) = &listed.next {
-                a.button href={ "/conversations?" (query(&ListParams { cursor: next.clone(), ..params.clone() })) } { "Older" }
+                a.button href={ "/conversations?" (query(&ListParams { cursor: next.clone(), open: String::new(), ..params.clone() })) } { "Older" }
             }
         }
     };
-    let page = Page { title: "Conversations", place: Place::Conversations, topics: &[Topic::Conversations], main };
+    let main = html! {
+        div.beside[detail.is_some()] {
+            // Where there is room, the script opens a conversation beside the list.
+            div data-beside={ "/conversations?" (query(&ListParams { open: String::new(), ..params.clone() })) } { (list) }
+            @if let Some(detail) = &detail {
+                aside aria-label=(params.open) { (detail) }
+            }
+        }
+    };
+    let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
+    let page = Page { title: "Conversations", place: Place::Conversations, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 
@@ -99,17 +117,18 @@ fn query(params: &ListParams) -> String {
         ("state", &params.state),
         ("q", &params.q),
         ("cursor", &params.cursor),
+        ("open", &params.open),
     ];
     let filled = pairs.into_iter().filter(|(_, value)| !value.trim().is_empty());
     filled.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
 }
 
-fn row(moment: &Moment, listed: &ListedConversation) -> Markup {
+fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
     let (view, summary) = (&listed.view, &listed.view.summary);
     html! {
-        div.row.talk role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
+        div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
             div.what {
-                (conversation(&summary.reference)) " " (standing(view))
+                (link(&summary.reference)) " " (standing(view))
                 @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
@@ -135,7 +154,7 @@ fn row(moment: &Moment, listed: &ListedConversation) -> Markup {
 fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
     let summary = &listed.view.summary;
     html! {
-        (conversation(&summary.reference)) " " (standing(&listed.view)) " " (foreign_line(&listed.subject))
+        (link(&summary.reference)) " " (standing(&listed.view)) " " (foreign_line(&listed.subject))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
             @if listed.spent.tokens > 0 { " · " (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) }

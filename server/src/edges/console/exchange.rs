@@ -74,6 +74,7 @@ const fn word(verdict: ExchangeVerdict) -> &'static str {
     }
 }
 
-fn tenths(millis: u64) -> String {
+/// Formats thousandths with one place.
+pub(super) fn tenths(millis: u64) -> String {
     format!("{}.{}", millis / 1_000, millis % 1_000 / 100)
 }

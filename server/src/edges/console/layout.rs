@@ -35,6 +35,8 @@ pub(super) enum Place {
     Limits,
     /// The figures of the whole workspace.
     Overview,
+    /// Everything that humans set.
+    Settings,
 }
 
 /// Each place: its path, its name, and the key that leads there after `g`.
@@ -48,6 +50,7 @@ pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
     (Place::Incidents, "/incidents", "Incidents", 'n'),
     (Place::Limits, "/limits", "Limits", 'l'),
     (Place::Overview, "/overview", "Overview", 'o'),
+    (Place::Settings, "/settings", "Settings", 't'),
 ];
 
 /// The parts of a page that differ between pages.

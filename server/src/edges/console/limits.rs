@@ -1,9 +1,11 @@
 //! The limits in force: where each was set, its recent peak, and what it refused.
 
+use std::iter;
 use std::path::Path;
 
 use axum::extract::State;
 use axum::response::Response;
+use lastword_proto::fact::Role;
 use lastword_proto::policy::Ruling;
 use lastword_proto::wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
 use maud::{Markup, html};
@@ -15,12 +17,13 @@ use super::live::Topic;
 use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
 use super::session::Viewer;
 use crate::calls::figures::{self, Reached, Week};
-use crate::calls::{Context, limits};
+use crate::calls::{Context, limits, policy};
 
 /// `GET /limits`: all limits with last week's peaks and refusals.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let limits = limits::in_force(&ctx).await?;
+    let written = policy::comments(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {
@@ -40,7 +43,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             }
         }
         (guards(&ctx, &limits))
-        (policy(&limits))
+        (held_calls(&viewer, &limits, &written))
     };
     let page = Page { title: "Limits", place: Place::Limits, topics: &[Topic::Limits], main };
     viewer.page(&ctx, &moment, page).await
@@ -101,7 +104,7 @@ fn permille(reached: &Reached) -> u64 {
 fn refused(week: &Week) -> Markup {
     let recent = week.refused.iter().filter(|code| code.count.since > 0);
     html! {
-        h3 { "Refused" }
+        h3 #refused { "Refused" }
         @if recent.clone().next().is_none() { p.faint { "No message was refused." } }
         ul.lines {
             @for code in recent {
@@ -127,26 +130,35 @@ fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
     }
 }
 
-fn policy(limits: &LimitsView) -> Markup {
+/// Shows the policy; `written` has the text and the comment of each rule that a human's click wrote.
+fn held_calls(viewer: &Viewer, limits: &LimitsView, written: &[Option<(String, String)>]) -> Markup {
+    let rules = limits.approvals.iter().zip(written.iter().map(Option::as_ref).chain(iter::repeat(None)));
     html! {
-        h2 { "Held calls" }
+        h2 #held-calls { "Held calls" }
         p.faint { "The first rule that matches a call applies." }
         div.table tabindex="0" role="region" aria-label="The policy of held calls" {
             table {
                 thead { tr { th scope="col" { "Call" } th scope="col" { "Agents" } th scope="col" { "Decision" } th scope="col" { "Who decides" } th scope="col" { "Time" } } }
-                tbody { @for rule in &limits.approvals { (held(rule)) } }
+                tbody { @for (index, (rule, written)) in rules.enumerate() { (held(viewer, index, rule, written)) } }
             }
         }
     }
 }
 
-fn held(rule: &ApprovalRuleView) -> Markup {
+fn held(viewer: &Viewer, index: usize, rule: &ApprovalRuleView, written: Option<&(String, String)>) -> Markup {
     let asks = rule.decision == Ruling::Ask;
     html! {
         tr {
-            th scope="row" { code { (foreign_line(&rule.call)) } }
+            th scope="row" { code { (foreign_line(&rule.call)) }
+                @if let Some((_, comment)) = written { div.faint { (foreign_line(comment)) } } }
             td { @if rule.agents.is_empty() { "everybody's" } @else { (foreign_line(&rule.agents.join(", "))) } }
-            td { (ruled(rule.decision)) @if let Some(tier) = &rule.tier { " " span.badge.plain { (foreign_line(tier)) } } }
+            td { (ruled(rule.decision)) @if let Some(tier) = &rule.tier { " " span.badge.plain { (foreign_line(tier)) } }
+                @if let Some((text, _)) = written.filter(|_| viewer.role == Role::Owner) {
+                    (viewer.confirmed(&format!("withdraw-{index}"), "/limits/rules/withdraw", "Take back this rule? Such a call is held again.", &html! {
+                        input type="hidden" name="rule" value=(text);
+                        button type="submit" { "Take back" }
+                    }))
+                } }
             td { @if asks { (foreign_line(&rule.who.join(", "))) } @else { "–" } }
             td { @if asks { (quantity("approval_ms", rule.timeout_ms)) } @else { "–" } }
         }

@@ -43,7 +43,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 (work(&moment, &now))
             }
             div {
-                (wrong(&moment, &now.wrong))
+                (wrong(&moment, &now.wrong, now.refused))
                 (today(&now.today))
             }
         }
@@ -190,12 +190,13 @@ fn who(work: &RunningWork) -> Markup {
     }
 }
 
-fn wrong(moment: &Moment, wrong: &[Wrong]) -> Markup {
+fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
             @if wrong.is_empty() { p.faint { "Nothing in the last 24 hours." } }
             ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
+            @if refused > 0 { p.faint { "Rules refused " a href="/limits#refused" { (plural(refused, "message", "messages")) } "; the agents were told and went on." } }
         }
     }
 }
@@ -210,10 +211,6 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
                 " " (time(&rfc3339(*at), moment.now))
             }
             p { a.step data-open-row href={ "/compose?to=" (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
-        },
-        Wrong::Refused { code, count, last } => html! {
-            p { (plural(*count, "message was", "messages were")) " refused by rule " (code.rule()) ": " (code.title()) "." }
-            p { a.step data-open-row href={ "/messages/" (last) } { "Show the last one" } }
         },
         Wrong::Away { agent, queued } => html! {
             p { (name_link(agent)) " is not connected, and " (plural(*queued, "request is", "requests are")) " queued for it." }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use lastword_proto::ids::TaskId;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::rfc3339;
-use lastword_proto::{AnswerStatus, Time};
+use lastword_proto::wire::{ExchangeLine, ExchangeView, rfc3339};
+use lastword_proto::{AnswerStatus, Seq, Time};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::exchange;
 use super::layout::{Moment, empty};
 use super::parts::{badge, excerpt, foreign_line, plural, spent};
 use super::work::{Mark, Span, Work, Works, duration};
@@ -19,6 +20,8 @@ use crate::calls::subjects::first_line;
 const WIDTH: u64 = 640;
 /// The height of a row, in pixels; the style sheet has the same.
 const ROW: u64 = 30;
+/// The height of a curve below a row, in pixels; the style sheet has the same.
+const CURVE: u64 = 60;
 /// The height of the axis, in pixels; the style sheet has the same.
 const AXIS: u64 = 26;
 /// The most requests drawn.
@@ -107,17 +110,27 @@ fn label(at: Time, step: u64) -> String {
     text.get(range).unwrap_or_default().to_owned()
 }
 
-/// One row: a request, and how deep it is below the first.
+/// One row: a request, how deep it is below the first, and the exchanges of its task that R5 warned of, which are drawn
+/// below it.
 struct Row<'a> {
     depth: usize,
     task: TaskId,
     work: &'a Work,
+    stalled: Vec<&'a ExchangeView>,
+    /// Its distance from the top, in pixels.
+    y: u64,
+}
+
+impl Row<'_> {
+    const fn height(&self) -> u64 {
+        ROW + CURVE * self.stalled.len() as u64
+    }
 }
 
 /// Shows the waterfall.
-pub(super) fn view(moment: &Moment, history: &History, zoom: Zoom) -> Markup {
+pub(super) fn view(moment: &Moment, history: &History, stalled: &[(TaskId, ExchangeView)], zoom: Zoom) -> Markup {
     let works = Works::of(&history.lines);
-    let mut rows = rows(&works);
+    let mut rows = rows(&works, stalled);
     if rows.is_empty() {
         return empty("No requests yet.", &html! {});
     }
@@ -136,12 +149,12 @@ pub(super) fn view(moment: &Moment, history: &History, zoom: Zoom) -> Markup {
         div.waterfall tabindex="0" role="region" aria-label="Waterfall" {
             div.names {
                 div.axis { "Request" }
-                @for row in &rows { (name(row, &messages)) }
+                @for row in &rows { (name(row, &messages)) @for told in &row.stalled { (stalled_name(told)) } }
             }
             div.bars-area { (drawing(&scale, zoom, &rows, history)) }
             div.sums {
                 div.axis { "Spent" }
-                @for row in &rows { (sums(row.work)) }
+                @for row in &rows { (sums(row.work)) @for told in &row.stalled { div.sum.curve { (exchange::tenths(told.dry_millis)) " of " (exchange::tenths(told.hold_at_millis)) " dry" } } }
             }
         }
     }
@@ -167,18 +180,20 @@ fn legend(scale: &Scale, zoom: Zoom) -> Markup {
 }
 
 /// Returns the requests in the order of a tree: each below the one in whose turn it was sent.
-fn rows(works: &Works) -> Vec<Row<'_>> {
+fn rows<'a>(works: &'a Works, stalled: &'a [(TaskId, ExchangeView)]) -> Vec<Row<'a>> {
     let mut below: BTreeMap<Option<TaskId>, Vec<TaskId>> = BTreeMap::new();
     for (task, work) in &works.tasks {
         let parent = work.parent.filter(|parent| works.tasks.contains_key(parent) && parent != task);
         below.entry(parent).or_default().push(*task);
     }
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row<'_>> = Vec::new();
     let mut stack: Vec<(usize, TaskId)> =
         below.remove(&None).into_iter().flatten().rev().map(|task| (0, task)).collect();
     while let Some((depth, task)) = stack.pop() {
         if let Some(work) = works.tasks.get(&task) {
-            rows.push(Row { depth, task, work });
+            let y = rows.last().map_or(0, |above| above.y + above.height());
+            let stalled = stalled.iter().filter(|(of, _)| *of == task).map(|(_, told)| told).collect();
+            rows.push(Row { depth, task, work, stalled, y });
         }
         stack.extend(below.remove(&Some(task)).into_iter().flatten().rev().map(|task| (depth + 1, task)));
     }
@@ -209,7 +224,7 @@ fn sums(work: &Work) -> Markup {
 }
 
 fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Markup {
-    let height = AXIS + ROW * rows.len() as u64;
+    let height = AXIS + rows.last().map_or(0, |last| last.y + last.height());
     let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
     html! {
         svg.axis width=(scale.width) height=(AXIS) viewBox={ "0 0 " (scale.width) " " (AXIS) } aria-hidden="true" {
@@ -223,7 +238,10 @@ fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Ma
                 rect.hatch-back width="6" height="6" {} line.hatch-line x1="0" y1="0" x2="0" y2="6" {}
             } }
             @for (x, _) in scale.ticks(zoom) { line.tick x1=(x) y1="0" x2=(x) y2=(height) {} }
-            @for (index, row) in rows.iter().enumerate() { (bars(scale, row, index as u64 * ROW, history)) }
+            @for row in rows {
+                (bars(scale, row, row.y, history))
+                @for (index, told) in row.stalled.iter().enumerate() { (curve(scale, told, row.y + ROW + CURVE * index as u64, history)) }
+            }
             line.cursor x1=(scale.width) y1="0" x2=(scale.width) y2=(height) {}
         }
     }
@@ -258,6 +276,44 @@ fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
                     title { (escape(line.refusal.as_ref().map_or("refused", |problem| problem.detail.as_str()))) }
                     circle.cut data-x=(x) cx=(x + 6) cy=(y + ROW / 2) r="8" {}
                     text.cut data-x=(x) x=(x + 6) y=(y + ROW / 2 + 4) text-anchor="middle" { "✕" }
+                }
+            }
+        }
+    }
+}
+
+fn stalled_name(told: &ExchangeView) -> Markup {
+    let last = told.lines.last().map(|line| line.id.as_str()).unwrap_or_default();
+    html! {
+        div.name.curve {
+            a href={ "/messages/" (last) } title=(told.summary) { "No progress with " b { (foreign_line(&told.delegate)) } }
+        }
+    }
+}
+
+/// Draws how many messages of an exchange brought nothing, message by message, up to the line at which R5 holds it.
+fn curve(scale: &Scale, told: &ExchangeView, y: u64, history: &History) -> Markup {
+    let at = |id: &str| {
+        let seq = Seq::parse(id)?.0;
+        let place = history.lines.binary_search_by_key(&seq, |line| line.event.seq).ok()?;
+        Some(history.lines[place].entry.at)
+    };
+    let top = told.hold_at_millis.max(1);
+    let height = |millis: u64| y + CURVE - 6 - millis.min(top) * (CURVE - 16) / top;
+    let points: Vec<(u64, u64, &ExchangeLine)> =
+        told.lines.iter().filter_map(|line| Some((scale.x(at(&line.id)?), height(line.dry_millis), line))).collect();
+    let path = points.iter().map(|(x, y, _)| format!("{x},{y}")).collect::<Vec<_>>().join(" ");
+    let words = format!("Messages of {} and {} that brought nothing. {}", told.asker, told.delegate, told.summary);
+    html! {
+        g.dry role="img" aria-label=(escape(&words)) {
+            @for (millis, word) in [(told.warn_at_millis, "warns"), (told.hold_at_millis, "holds")] {
+                line.threshold x1="0" y1=(height(millis)) x2=(scale.width) y2=(height(millis)) {}
+                text x="3" y=(height(millis) - 2) { "R5 " (word) }
+            }
+            polyline points=(path) {}
+            @for (x, y, line) in &points {
+                circle.verdict[line.verdict.is_some()] data-x=(x) cx=(x) cy=(y) r="3" {
+                    title { (line.id) ": " (exchange::tenths(line.dry_millis)) " dry, " (line.new_units) " new, " (line.context_tokens) " tokens read" }
                 }
             }
         }

@@ -82,10 +82,6 @@ fn asyncapi() -> String {
             json!({ "action": "send", "summary": summary, "channel": channel, "messages": [of_channel(key)] });
         operations.insert(format!("push_{key}"), operation);
     }
-    let mut all = schemas();
-    grammar::extend(&mut all);
-    let own = serde_json::to_value(Components::openapi()).unwrap_or_default();
-    all.extend(own["components"]["schemas"].as_object().cloned().unwrap_or_default());
     pretty(&json!({
         "asyncapi": "3.0.0",
         "info": {
@@ -112,7 +108,7 @@ fn asyncapi() -> String {
         "operations": operations,
         "components": {
             "messages": messages,
-            "schemas": all,
+            "schemas": all_schemas(),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -122,6 +118,14 @@ fn asyncapi() -> String {
             },
         },
     }))
+}
+
+fn all_schemas() -> Map<String, Value> {
+    let mut all = schemas();
+    grammar::extend(&mut all);
+    let own = serde_json::to_value(Components::openapi()).unwrap_or_default();
+    all.extend(own["components"]["schemas"].as_object().cloned().unwrap_or_default());
+    all
 }
 
 /// Returns the schema of a call's frame.

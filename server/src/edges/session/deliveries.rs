@@ -132,7 +132,7 @@ pub(super) struct Watched {
 /// Starts the pushes that a client asks for.
 pub(super) async fn watch(desk: &Arc<Desk>, watch: Watch) -> Result<Watched, ApiError> {
     let position = *desk.ctx.handle.committed().borrow();
-    let deliveries = watch.deliveries.map(|asked| deliveries(desk, asked)).transpose()?;
+    let deliveries = watch.deliveries.as_ref().map(|asked| deliveries(desk, asked)).transpose()?;
     let events = match watch.events {
         Some(asked) => Some(events(desk, &asked, position).await?),
         None => None,
@@ -140,7 +140,7 @@ pub(super) async fn watch(desk: &Arc<Desk>, watch: Watch) -> Result<Watched, Api
     Ok(Watched { deliveries, events, reply: Watching { position: position.0 } })
 }
 
-fn deliveries(desk: &Arc<Desk>, asked: WatchDeliveries) -> Result<BoxStream<'static, Push>, ApiError> {
+fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'static, Push>, ApiError> {
     desk.caller.may(Some(Scope::Work))?;
     let window = asked.window.unwrap_or(WINDOW_MAX);
     if window == 0 {
