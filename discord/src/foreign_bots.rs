@@ -153,6 +153,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serve = async {
+            // It has no sessions.
+            let (mut line, _) = listener.accept().await.unwrap();
+            let mut upgrade = Vec::new();
+            while !upgrade.ends_with(b"\r\n\r\n") {
+                line.read_buf(&mut upgrade).await.unwrap();
+            }
+            line.write_all(b"HTTP/1.1 404 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await.unwrap();
             let (mut line, _) = listener.accept().await.unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"}") {

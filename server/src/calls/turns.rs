@@ -245,8 +245,10 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
 pub(crate) struct Received {
     /// The deliveries, in order. Each is given again unless its parcel is accepted.
     pub(crate) deliveries: Vec<(Parcel, Delivery)>,
-    /// Which of the caller's turns have an answer that can join them.
+    /// Which of the named turns have an answer that can join them.
     pub(crate) joinable: Vec<TurnId>,
+    /// Which of the named turns have ended.
+    pub(crate) ended: Vec<TurnId>,
 }
 
 /// Takes up to `most` deliveries that open turns, or a human's messages, in one step of the broker. Looks at `turns` for
@@ -257,7 +259,7 @@ pub(crate) async fn receive(
     turns: Vec<TurnId>,
     most: usize,
 ) -> Result<Received, ApiError> {
-    let mut received = Received { deliveries: Vec::new(), joinable: Vec::new() };
+    let mut received = Received { deliveries: Vec::new(), joinable: Vec::new(), ended: Vec::new() };
     if let Some(parcel) = unread(ctx, caller).await? {
         received.deliveries.extend(packed(ctx, caller, parcel, None).await?);
         return Ok(received);
@@ -267,8 +269,9 @@ pub(crate) async fn receive(
     let all = std::iter::once(received_one(ctx, caller, turns)).chain(others);
     for one in join_all(all).await {
         match one {
-            Ok((taken, joinable)) => {
+            Ok((taken, (joinable, ended))) => {
                 received.joinable.extend(joinable);
+                received.ended.extend(ended);
                 if let Some((parcel, shown)) = taken {
                     received.deliveries.extend(packed(ctx, caller, parcel, shown).await?);
                 }
@@ -285,17 +288,20 @@ async fn received_one(
     ctx: &Context,
     caller: Caller,
     turns: Vec<TurnId>,
-) -> Result<(Option<Taken>, Vec<TurnId>), ApiError> {
+) -> Result<(Option<Taken>, (Vec<TurnId>, Vec<TurnId>)), ApiError> {
     let (handle, agent) = (ctx.handle.clone(), caller.principal.agent());
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(delivery) => {
             let shown = delivery.as_ref().and_then(|delivery| views::shown(live, &[delivery.message]));
+            let is_open = |turn: &TurnId| live.state.turns.get(turn).is_some_and(|turn| turn.open);
             let joins = |turn: &TurnId| {
-                let open = live.state.turns.get(turn).filter(|turn| turn.open);
-                open.and_then(|turn| live.state.tasks.get(&turn.task)).is_some_and(|task| !task.ready.is_empty())
+                let task = live.state.turns.get(turn).and_then(|turn| live.state.tasks.get(&turn.task));
+                task.is_some_and(|task| !task.ready.is_empty())
             };
+            let (mut open, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
+            open.retain(joins);
             let taken = delivery.map(|delivery| (handle.parcel(agent, delivery), shown));
-            Ok((taken, turns.into_iter().filter(joins).collect()))
+            Ok((taken, (open, ended)))
         }
         other => Err(other),
     };

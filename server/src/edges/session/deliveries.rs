@@ -117,6 +117,13 @@ impl Window {
         state.max.saturating_sub(state.waiting.len()).max(1)
     }
 
+    /// Forgets turns that ended elsewhere.
+    fn forget(&self, ended: &[TurnId]) {
+        if !ended.is_empty() {
+            self.lock().turns.retain(|turn| !ended.contains(turn));
+        }
+    }
+
     fn turns(&self) -> Vec<TurnId> {
         self.lock().turns.iter().copied().collect()
     }
@@ -149,7 +156,9 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
     let working = asked.working.iter().map(|turn| {
         TurnId::parse(turn).ok_or_else(|| FieldError::new("deliveries.working", format!("{turn:?} isn't a turn")))
     });
-    let working = working.collect::<Result<Vec<_>, _>>()?;
+    let mut working = working.collect::<Result<Vec<_>, _>>()?;
+    // What this session pushed before isn't lost.
+    working.extend(desk.window.turns());
     {
         let mut state = desk.window.lock();
         state.max = usize::try_from(window.min(WINDOW_MAX)).unwrap_or(usize::MAX);
@@ -240,6 +249,7 @@ impl Inbox {
         // One at a time while little comes, and many while much does.
         let full = received.deliveries.len() == most;
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
+        window.forget(&received.ended);
         self.joinable = received.joinable;
         self.taken.extend(received.deliveries);
         Ok(self.taken.pop_front())
