@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
@@ -30,6 +32,8 @@ use crate::http::Token;
 const OUTGOING_MAX: usize = 1_024;
 /// The most pushes that wait to be read. The session ends if its owner lets more wait: it begins again where it was.
 const PUSHED_MAX: usize = 4_096;
+/// The longest silence of a server that is there: it pings a client that has been silent for a minute.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
 /// The call that takes a delivery.
 const NEXT: &str = "next";
 /// The most bytes of calls that are written at once.
@@ -129,11 +133,6 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.calls.lock().ended.is_some()
-    }
-
-    /// Returns whether the other one is the same session.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Makes a call; its number is set here.
@@ -289,7 +288,10 @@ async fn write(mut sink: SplitSink<WebSocketStream<Wire>, Message>, mut outgoing
 
 async fn read(mut stream: SplitStream<WebSocketStream<Wire>>, calls: &Calls, push: &mpsc::Sender<Pushed>) -> String {
     loop {
-        match stream.next().await {
+        let Ok(next) = timeout(SILENCE_MAX, stream.next()).await else {
+            return format!("nothing came for {} s", SILENCE_MAX.as_secs());
+        };
+        match next {
             Some(Ok(Message::Text(text))) => {
                 if let Err(reason) = take(&text, calls, push) {
                     return reason;

@@ -117,7 +117,7 @@ pub struct Context {
     pub(crate) archives: Archives,
     /// The nodes that serve the workspace, in a cluster.
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
-    /// The places of calls in the broker's queue, for calls that sessions make.
+    /// The places of calls in the broker's queue, for calls that agents' sessions make.
     pub(crate) places: Option<Arc<places::Places>>,
 }
 
@@ -258,12 +258,16 @@ pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
 /// Waits for `ring`, at most for `wait` or until the server shuts down; `true` if it rang.
 pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
     let mut stopping = ctx.stopping.clone();
-    let _away = ctx.places.as_deref().map(places::Places::leave_a_while);
-    tokio::select! {
+    let away = ctx.places.as_deref().map(places::Places::leave_a_while);
+    let rang = tokio::select! {
         () = ring => true,
         () = tokio::time::sleep(wait) => false,
         () = ended(&mut stopping) => false,
+    };
+    if let Some(away) = away {
+        away.end().await;
     }
+    rang
 }
 
 /// Checks the texts of a call that sends no message: none may exceed a body's limit (L4).

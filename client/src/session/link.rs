@@ -20,8 +20,7 @@ pub(crate) struct Link(Mutex<State>);
 enum State {
     #[default]
     Closed,
-    /// The session, and what is pushed there until somebody watches.
-    Open(Session, Option<Pushes>),
+    Open(Session),
     /// The server, or a proxy before it, has no sessions.
     Unsupported,
 }
@@ -39,18 +38,18 @@ impl Link {
         Some(call.over(&session).await)
     }
 
-    /// Watches the events after a position in the session; `None` if that has to be done over HTTP.
+    /// Watches the events after a position, in a session of their own: a reader that is slow with events holds up no call.
+    /// `None` if that has to be done over HTTP.
     pub(crate) async fn events(
         &self,
         endpoint: &Endpoint,
         token: Option<&Token>,
         after: Option<u64>,
     ) -> Option<Result<(Session, Pushes, u64), ClientError>> {
-        let session = self.session(endpoint, token?).await?;
-        let pushes = match &mut *self.0.lock().await {
-            State::Open(open, pushes) if open.is(&session) => pushes.take()?,
-            State::Open(..) | State::Closed | State::Unsupported => return None,
-        };
+        if matches!(*self.0.lock().await, State::Unsupported) {
+            return None;
+        }
+        let (session, pushes) = Session::open(endpoint, token?).await.ok()?;
         let watch = Watch { deliveries: None, events: Some(WatchEvents { after }) };
         Some(session.watch(&watch).await.map(|watching| (session, pushes, watching.position)))
     }
@@ -59,13 +58,13 @@ impl Link {
     async fn session(&self, endpoint: &Endpoint, token: &Token) -> Option<Session> {
         let mut state = self.0.lock().await;
         match &*state {
-            State::Open(session, _) if !session.has_ended() => return Some(session.clone()),
+            State::Open(session) if !session.has_ended() => return Some(session.clone()),
             State::Unsupported => return None,
-            State::Open(..) | State::Closed => {}
+            State::Open(_) | State::Closed => {}
         }
         match Session::open(endpoint, token).await {
-            Ok((session, pushes)) => {
-                *state = State::Open(session.clone(), Some(pushes));
+            Ok((session, _pushes)) => {
+                *state = State::Open(session.clone());
                 Some(session)
             }
             // Over HTTP the call fails with the better error, or works, if the server has no sessions.

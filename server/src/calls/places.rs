@@ -22,9 +22,12 @@ pub(crate) struct Places {
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Places>);
 
-/// A pause of a call that has a place. The place is taken again when the pause ends, if need be beyond the maximum.
+/// A pause of a call that has a place.
 #[derive(Debug)]
-pub(crate) struct Away<'a>(&'a Places);
+pub(crate) struct Away<'a> {
+    places: &'a Places,
+    back: bool,
+}
 
 impl Places {
     pub(crate) fn new(max: isize) -> Arc<Self> {
@@ -33,13 +36,18 @@ impl Places {
 
     /// Takes a place as soon as one is free.
     pub(crate) async fn enter(self: &Arc<Self>) -> Place {
+        self.take().await;
+        Place(Arc::clone(self))
+    }
+
+    async fn take(&self) {
         loop {
             let mut freed = pin!(self.freed.notified());
             // Listen before looking: a place that is freed between the two still wakes.
             freed.as_mut().enable();
             let free = |taken| (taken < self.max).then_some(taken + 1);
             if self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok() {
-                return Place(Arc::clone(self));
+                return;
             }
             freed.await;
         }
@@ -48,7 +56,7 @@ impl Places {
     /// Gives the caller's place back for as long as the returned pause lasts.
     pub(crate) fn leave_a_while(&self) -> Away<'_> {
         self.leave();
-        Away(self)
+        Away { places: self, back: false }
     }
 
     fn leave(&self) {
@@ -63,9 +71,20 @@ impl Drop for Place {
     }
 }
 
+impl Away<'_> {
+    /// Ends the pause as soon as a place is free.
+    pub(crate) async fn end(mut self) {
+        self.places.take().await;
+        self.back = true;
+    }
+}
+
 impl Drop for Away<'_> {
     fn drop(&mut self) {
-        self.0.taken.fetch_add(1, Ordering::AcqRel);
+        if !self.back {
+            // The call was given up: its place is about to be given back, which has to be one that counts.
+            self.places.taken.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -82,10 +101,15 @@ mod tests {
         assert!(places.enter().now_or_never().is_none());
         let away = places.leave_a_while();
         let second = places.enter().now_or_never().unwrap();
-        drop(away);
-        assert!(places.enter().now_or_never().is_none(), "both are back");
-        drop((first, second));
-        assert!(places.enter().now_or_never().is_some());
+        let mut back = Box::pin(away.end());
+        assert!(back.as_mut().now_or_never().is_none(), "a call comes back only where there is a place");
+        drop(second);
+        back.await;
+        assert!(places.enter().now_or_never().is_none());
+        // A call that is given up in a pause gives back what it took.
+        let away = places.leave_a_while();
+        drop((away, first));
+        assert_eq!(places.taken.load(Ordering::Acquire), 0);
     }
 
     #[tokio::test]

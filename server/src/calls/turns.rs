@@ -293,15 +293,8 @@ async fn received_one(
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(delivery) => {
             let shown = delivery.as_ref().and_then(|delivery| views::shown(live, &[delivery.message]));
-            let is_open = |turn: &TurnId| live.state.turns.get(turn).is_some_and(|turn| turn.open);
-            let joins = |turn: &TurnId| {
-                let task = live.state.turns.get(turn).and_then(|turn| live.state.tasks.get(&turn.task));
-                task.is_some_and(|task| !task.ready.is_empty())
-            };
-            let (mut open, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
-            open.retain(joins);
             let taken = delivery.map(|delivery| (handle.parcel(agent, delivery), shown));
-            Ok((taken, (open, ended)))
+            Ok((taken, sorted(live, turns)))
         }
         other => Err(other),
     };
@@ -314,6 +307,23 @@ async fn received_one(
     }
 }
 
+/// Returns which of these turns have an answer that can join them, and which have ended.
+pub(crate) async fn look(ctx: &Context, turns: Vec<TurnId>) -> Result<(Vec<TurnId>, Vec<TurnId>), ApiError> {
+    Ok(ctx.handle.query(move |live: &Live<'_>| sorted(live, turns)).await?)
+}
+
+/// Sorts turns into those that an answer can join and those that have ended; leaves out the others.
+fn sorted(live: &Live<'_>, turns: Vec<TurnId>) -> (Vec<TurnId>, Vec<TurnId>) {
+    let is_open = |turn: &TurnId| live.state.turns.get(turn).is_some_and(|turn| turn.open);
+    let joins = |turn: &TurnId| {
+        let task = live.state.turns.get(turn).and_then(|turn| live.state.tasks.get(&turn.task));
+        task.is_some_and(|task| !task.ready.is_empty())
+    };
+    let (mut open, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
+    open.retain(joins);
+    (open, ended)
+}
+
 /// Takes the next answer that joins this turn.
 pub(crate) async fn join(ctx: &Context, caller: Caller, turn: TurnId) -> Result<Option<(Parcel, Delivery)>, ApiError> {
     let caller = caller.in_turn(turn);
@@ -321,7 +331,7 @@ pub(crate) async fn join(ctx: &Context, caller: Caller, turn: TurnId) -> Result<
     packed(ctx, caller, parcel, shown).await
 }
 
-/// Returns the last deliveries of the agent's open turns that it doesn't work on, once more.
+/// Returns the deliveries of the agent's open turns that it doesn't work on, once more.
 pub(crate) async fn again_all(
     ctx: &Context,
     caller: Caller,
@@ -334,17 +344,21 @@ pub(crate) async fn again_all(
             let open = live.state.turns.get(&turn)?;
             let (task, attempt, lease_until) = (open.task, open.attempt, open.lease_until);
             let view = input::OpenTurn { turn, task, attempt, lease_until };
-            let message = open.delivered.last()?.message;
-            Some(input::Delivery { turn: Some(view), message, notices: Vec::new() })
+            let one = move |message| input::Delivery { turn: Some(view), message, notices: Vec::new() };
+            Some(open.delivered.iter().map(|ready| ready.message).map(one).collect::<Vec<_>>())
         });
-        lost.collect()
+        lost.flatten().collect()
     };
-    let mut all = Vec::new();
+    let (mut all, mut kept) = (Vec::new(), Vec::new());
     for delivery in ctx.handle.query(open).await? {
         // What an earlier session was not handed is kept with its notices.
         let turn = delivery.turn.map(|turn| turn.turn);
-        let kept = ctx.handle.unread(agent, turn);
-        let parcel = kept.unwrap_or_else(|| ctx.handle.parcel(agent, delivery));
+        kept.extend(std::iter::from_fn(|| ctx.handle.unread(agent, turn)));
+        let same = |parcel: &Parcel| parcel.delivery().is_some_and(|kept| kept.message == delivery.message);
+        let parcel = match kept.iter().position(same) {
+            Some(at) => kept.swap_remove(at),
+            None => ctx.handle.parcel(agent, delivery),
+        };
         all.extend(packed(ctx, caller, parcel, None).await?);
     }
     Ok(all)

@@ -33,7 +33,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use self::dispatch::Desk;
+use self::dispatch::{Desk, WaitingBytes};
 use self::socket::Socket;
 use crate::broker::Parcel;
 use crate::calls::places::{PLACES_MAX, Places};
@@ -44,6 +44,8 @@ use crate::error::ApiError;
 
 /// The most calls of a session that wait for their replies. The session reads no further ones.
 const CALLS_MAX: usize = 256;
+/// The most bytes of calls that have no place in the broker's queue yet. The session reads no further ones.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of replies and pushes that are written at once.
 const WRITE_BYTES_MAX: usize = 256 << 10;
 /// The time after which a silent client is pinged. The session ends if another such time passes in silence.
@@ -74,27 +76,36 @@ enum End {
     Protocol(String),
 }
 
+/// What the calls of sessions work with: those of humans, and those of agents, which have places in the broker's queue.
+#[derive(Clone)]
+struct Edge {
+    humans: (Context, Router),
+    agents: (Context, Router),
+}
+
+impl Edge {
+    fn of(&self, caller: &Caller) -> (Context, Router) {
+        if caller.principal.is_human() { self.humans.clone() } else { self.agents.clone() }
+    }
+}
+
 /// Returns the route of sessions, whose calls these routes serve.
-pub(crate) fn route(ctx: &Context, calls: impl FnOnce(Context) -> Router) -> MethodRouter<Context> {
-    let ctx = Context { places: Some(Places::new(PLACES_MAX)), ..ctx.clone() };
-    let routes = calls(ctx.clone());
+pub(crate) fn route(ctx: &Context, calls: impl Fn(Context) -> Router) -> MethodRouter<Context> {
+    let with = |ctx: Context| (ctx.clone(), calls(ctx));
+    let places = Some(Places::new(PLACES_MAX));
+    let edge = Edge { humans: with(ctx.clone()), agents: with(Context { places, ..ctx.clone() }) };
     get(move |State(_): State<Context>, peer: Option<Extension<Peer>>, request: Request| {
-        let opened = open(ctx.clone(), routes.clone(), peer, request);
+        let opened = open(edge.clone(), peer, request);
         async { opened }
     })
 }
 
-fn open(
-    ctx: Context,
-    routes: Router,
-    peer: Option<Extension<Peer>>,
-    mut request: Request,
-) -> Result<Response, ApiError> {
+fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Result<Response, ApiError> {
     let response = upgrade::accept(&request)?;
     let Some(Extension(peer)) = peer else { return Err(upgrade::needed("The connection can't be upgraded")) };
     let caller = match bearer_header(request.headers()) {
         Some(authorization) => {
-            let caller = authenticate_bearer(&ctx, &authorization, &peer)?;
+            let caller = authenticate_bearer(&edge.humans.0, &authorization, &peer)?;
             Some((caller, authorization, peer.session()?))
         }
         None => None,
@@ -103,7 +114,7 @@ fn open(
     let owner = peer.clone();
     owner.own(async move {
         match upgrade.await {
-            Ok(upgraded) => serve(ctx, routes, peer, Socket::open(upgraded).await, caller).await,
+            Ok(upgraded) => serve(edge, peer, Socket::open(upgraded).await, caller).await,
             Err(error) => tracing::debug!(%error, "a session was not begun"),
         }
     });
@@ -112,14 +123,16 @@ fn open(
 
 type Proven = (Caller, HeaderValue, SessionPermit);
 
-async fn serve(ctx: Context, routes: Router, peer: Peer, mut socket: Socket, proven: Option<Proven>) {
+async fn serve(edge: Edge, peer: Peer, mut socket: Socket, proven: Option<Proven>) {
     let proven = match proven {
         Some(proven) => Ok(proven),
-        None => greet(&ctx, &peer, &mut socket).await,
+        None => greet(&edge.humans.0, &peer, &mut socket).await,
     };
     socket.prove(&peer);
     let end = match proven {
         Ok((caller, authorization, permit)) => {
+            let (ctx, routes) = edge.of(&caller);
+            drop(edge);
             let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default() });
             let mut session = Session::new(desk, socket, permit);
             let end = Box::pin(session.run()).await;
@@ -251,6 +264,7 @@ struct Session {
     events: Option<BoxStream<'static, Push>>,
     heard: Instant,
     pinged: bool,
+    waiting: WaitingBytes,
     _permit: SessionPermit,
 }
 
@@ -258,7 +272,17 @@ impl Session {
     fn new(desk: Arc<Desk>, socket: Socket, permit: SessionPermit) -> Self {
         let calls = FuturesUnordered::new();
         let (deliveries, events, heard) = (None, None, Instant::now());
-        Self { desk, socket, calls, deliveries, events, heard, pinged: false, _permit: permit }
+        Self {
+            desk,
+            socket,
+            calls,
+            deliveries,
+            events,
+            heard,
+            pinged: false,
+            waiting: WaitingBytes::default(),
+            _permit: permit,
+        }
     }
 
     async fn run(&mut self) -> End {
@@ -278,7 +302,9 @@ impl Session {
                 () = ended(stopping) => break,
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.answer(reply).await,
                 push = next_of(&mut self.deliveries, &mut self.events) => self.push(push).await,
-                message = self.socket.next(), if self.calls.len() < CALLS_MAX => self.hear(message).await,
+                message = self.socket.next(), if self.calls.len() < CALLS_MAX && self.waiting.sum() < WAITING_BYTES_MAX => {
+                    self.hear(message).await
+                }
                 () = &mut look => {
                     look.as_mut().reset(Instant::now() + LOOK_EVERY);
                     self.look().await
@@ -324,7 +350,7 @@ impl Session {
                 Push::Event(event) => serde_json::to_string(&PushedEvent { event: *event }).unwrap_or_default(),
                 Push::Revoked(why) => return Err(End::Unauthenticated(why)),
                 Push::EventsEnd => {
-                    return Err(End::TooSlow("the next event has left the log: watch again after a later position"));
+                    return Err(End::TooSlow("the events can't go on from here: watch again after the last one"));
                 }
             };
             bytes += text.len();
@@ -355,7 +381,7 @@ impl Session {
                 Some(Ok(Message::Close(_))) | None => return Err(End::Left),
                 Some(Err(error)) => return Err(End::of(&error)),
             }
-            if self.calls.len() < CALLS_MAX {
+            if self.hears() {
                 next = self.socket.next().now_or_never();
             }
         }
@@ -364,31 +390,43 @@ impl Session {
     }
 
     async fn call(&mut self, text: Utf8Bytes) {
-        match dispatch::own(&text) {
-            None => self.calls.push(Box::pin(dispatch::call(Arc::clone(&self.desk), text))),
-            Some(Ok((id, dispatch::Own::Hello))) => {
-                let desk = Arc::clone(&self.desk);
-                let greeting = async move { dispatch::reply(id, 200, &welcome(&desk.ctx, desk.caller).await) };
-                self.calls.push(Box::pin(greeting));
-            }
+        let reply = match dispatch::own(&text) {
+            None => match dispatch::prepare(&self.desk, &text) {
+                Ok((id, prepared)) => {
+                    let waiting = self.waiting.enter(text.len());
+                    self.calls.push(Box::pin(dispatch::call(Arc::clone(&self.desk), id, prepared, waiting)));
+                    return;
+                }
+                Err((id, fault)) => dispatch::refused(id, &fault),
+            },
             Some(Ok((id, dispatch::Own::Watch(watch)))) => match Box::pin(deliveries::watch(&self.desk, watch)).await {
                 Ok(watched) => {
                     (self.deliveries, self.events) = (watched.deliveries, watched.events);
-                    let text = dispatch::reply(id, 200, &watched.reply);
-                    self.calls.push(Box::pin(async { text }));
+                    dispatch::reply(id, 200, &watched.reply)
                 }
-                Err(fault) => self.calls.push(Box::pin(async move { dispatch::refused(id, &fault) })),
+                Err(fault) => dispatch::refused(id, &fault),
             },
             Some(Ok((id, dispatch::Own::Ack(cursor)))) => {
                 self.desk.window.acknowledge(cursor);
-                self.calls.push(Box::pin(async move { dispatch::nothing(id) }));
+                dispatch::nothing(id)
             }
-            Some(Err((id, fault))) => self.calls.push(Box::pin(async move { dispatch::refused(id, &fault) })),
-        }
+            Some(Err((id, fault))) => dispatch::refused(id, &fault),
+        };
+        self.calls.push(Box::pin(async { reply }));
+    }
+
+    /// Returns whether the session reads further calls.
+    fn hears(&self) -> bool {
+        self.calls.len() < CALLS_MAX && self.waiting.sum() < WAITING_BYTES_MAX
     }
 
     /// Pings a silent client, and gives up one that stays silent or is slow with a frame.
     async fn look(&mut self) -> Result<(), End> {
+        if !self.hears() {
+            // It isn't the client that is slow: its frames aren't read for now.
+            self.heard = Instant::now();
+            return Ok(());
+        }
         if self.socket.slow(FRAME_TIME_MAX) {
             return Err(End::TooSlow("a frame did not arrive in time"));
         }

@@ -323,6 +323,52 @@ async fn an_answer_to_a_turn_is_pushed_into_it() {
 }
 
 #[tokio::test]
+async fn a_turn_that_ends_otherwise_makes_room_in_the_window() {
+    let world = World::with(&["alice"]).await;
+    let mut alice = Raw::of(&world, "alice").await;
+    alice.watch(1).await;
+    for n in 0..3 {
+        world.send("operator", "alice", &format!("T-{n}"), "please").await.is(201);
+    }
+    // By a call of HTTP, by a message that answers, and by the human's cancellation.
+    let first = alice.delivery().await;
+    world.finish("alice", &first["delivery"], "done").await.is(200);
+    alice
+        .call(json!({ "call": "finish", "path": first["delivery"]["turn"]["id"], "body": { "answer": "late" } }))
+        .await;
+    let second = alice.delivery().await;
+    let message = &second["delivery"]["message"];
+    let answer = json!({ "type": "response", "to": "operator", "request_id": message["request_id"], "body": "done" });
+    alice.ok(json!({ "call": "send", "turn": second["delivery"]["turn"]["token"], "body": answer })).await;
+    let third = alice.delivery().await;
+    assert_eq!(third["delivery"]["message"]["ref"], "T-2");
+    alice.finish(&third, "done").await;
+    world.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn answers_are_pushed_into_turns_that_fill_the_window() {
+    let world = World::with(&["alice", "bob"]).await;
+    let mut alice = Raw::of(&world, "alice").await;
+    alice.watch(1).await;
+    world.send("operator", "alice", "T-1", "please").await.is(201);
+    let pushed = alice.delivery().await;
+    let turn = pushed["delivery"]["turn"].clone();
+    alice.ok(json!({ "call": "send", "turn": turn["token"], "body": request("bob", "T-1") })).await;
+    let asked = world.take("bob").await;
+    world.finish("bob", &asked, "forty-two").await.is(200);
+    assert_eq!(alice.delivery().await["delivery"]["message"]["body"], "forty-two");
+    // Neither was acknowledged, so the next session gets both again.
+    drop(alice);
+    let mut again = Raw::of(&world, "alice").await;
+    again.watch(8).await;
+    let bodies = [again.delivery().await, again.delivery().await].map(|one| one["delivery"]["message"]["body"].clone());
+    assert_eq!(bodies, [json!("please"), json!("forty-two")]);
+    again.finish(&pushed, "done").await;
+    world.server.shutdown().await;
+}
+
+#[tokio::test]
 async fn two_sessions_of_one_agent_share_its_work_and_get_nothing_twice() {
     let world = World::set(&["alice"], |config| config.limits.agent_turns_max = 2).await;
     let (mut one, mut two) = (Raw::of(&world, "alice").await, Raw::of(&world, "alice").await);

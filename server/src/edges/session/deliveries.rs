@@ -1,6 +1,6 @@
 //! What is pushed to a session: deliveries within a window, and events.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,7 +42,8 @@ struct Unacknowledged {
     cursor: u64,
     bytes: usize,
     waiting: VecDeque<Waiting>,
-    turns: BTreeSet<TurnId>,
+    /// The turns of the session, with the messages that were pushed in each.
+    turns: BTreeMap<TurnId, BTreeSet<Seq>>,
 }
 
 struct Waiting {
@@ -60,7 +61,7 @@ impl Default for Window {
             cursor: 0,
             bytes: 0,
             waiting: VecDeque::new(),
-            turns: BTreeSet::new(),
+            turns: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), moved: Notify::new() }
     }
@@ -74,13 +75,16 @@ impl Window {
     /// Enters a delivery that is about to be pushed; returns its text.
     pub(super) fn enter(&self, parcel: Parcel, delivery: Delivery, text: impl Fn(u64, Delivery) -> String) -> String {
         let turn = parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn);
+        let message = parcel.delivery().map(|delivery| delivery.message);
         let mut state = self.lock();
         state.cursor += 1;
         let text = text(state.cursor, delivery);
         let (cursor, bytes) = (state.cursor, text.len());
         state.bytes += bytes;
         state.waiting.push_back(Waiting { cursor, bytes, turn, parcel });
-        state.turns.extend(turn);
+        if let Some(turn) = turn {
+            state.turns.entry(turn).or_default().extend(message);
+        }
         text
     }
 
@@ -117,15 +121,28 @@ impl Window {
         state.max.saturating_sub(state.waiting.len()).max(1)
     }
 
-    /// Forgets turns that ended elsewhere.
+    /// Forgets turns that ended elsewhere, which acknowledges their deliveries.
     fn forget(&self, ended: &[TurnId]) {
         if !ended.is_empty() {
-            self.lock().turns.retain(|turn| !ended.contains(turn));
+            self.lock().turns.retain(|turn, _| !ended.contains(turn));
+            self.accept(|waiting| waiting.turn.is_some_and(|turn| ended.contains(&turn)));
         }
     }
 
+    /// Looks for room again: a turn may have ended.
+    pub(super) fn nudge(&self) {
+        self.moved.notify_one();
+    }
+
+    /// Returns whether this message was pushed in this session before.
+    fn knows(&self, parcel: &Parcel) -> bool {
+        let Some(delivery) = parcel.delivery() else { return false };
+        let pushed = delivery.turn.and_then(|open| self.lock().turns.get(&open.turn).cloned());
+        pushed.is_some_and(|pushed| pushed.contains(&delivery.message))
+    }
+
     fn turns(&self) -> Vec<TurnId> {
-        self.lock().turns.iter().copied().collect()
+        self.lock().turns.keys().copied().collect()
     }
 }
 
@@ -162,7 +179,9 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
     {
         let mut state = desk.window.lock();
         state.max = usize::try_from(window.min(WINDOW_MAX)).unwrap_or(usize::MAX);
-        state.turns.extend(&working);
+        for turn in &working {
+            state.turns.entry(*turn).or_default();
+        }
     }
     let (ctx, caller) = (desk.ctx.clone(), desk.caller);
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
@@ -208,24 +227,29 @@ impl Inbox {
             // Listen before looking: what arrives between the two still rings.
             rings.as_mut().enable();
             moved.as_mut().enable();
-            let mut pause = RECHECK_EVERY;
-            if desk.window.has_room() {
-                match self.look(&desk.window).await {
-                    Ok(Some((parcel, delivery))) => return Some(Push::Delivery(parcel, Box::new(delivery))),
-                    Ok(None) if !self.joinable.is_empty() => continue,
-                    Ok(None) => {}
-                    Err(fault) if fault.0.code == Code::Unauthenticated => return Some(Push::Revoked(fault.0.detail)),
-                    Err(fault) => {
-                        tracing::debug!(detail = %fault.0.detail, "nothing is pushed for now");
-                        pause = REFUSED_PAUSE;
+            match self.look(&desk.window).await {
+                Ok(Some((parcel, _))) if desk.window.knows(&parcel) => {
+                    // Kept by an earlier session, which ended behind its successor's begin.
+                    parcel.accept();
+                    continue;
+                }
+                Ok(Some((parcel, delivery))) => return Some(Push::Delivery(parcel, Box::new(delivery))),
+                Ok(None) if !self.joinable.is_empty() => continue,
+                Ok(None) => tokio::select! {
+                    () = rings => {}
+                    () = moved => {}
+                    () = sleep(RECHECK_EVERY) => {}
+                    () = ended(&mut stopping) => return None,
+                },
+                Err(fault) if fault.0.code == Code::Unauthenticated => return Some(Push::Revoked(fault.0.detail)),
+                Err(fault) => {
+                    tracing::debug!(detail = %fault.0.detail, "nothing is pushed for now");
+                    // Not for the bell: a delivery that goes back rings it.
+                    tokio::select! {
+                        () = sleep(REFUSED_PAUSE) => {}
+                        () = ended(&mut stopping) => return None,
                     }
                 }
-            }
-            tokio::select! {
-                () = rings => {}
-                () = moved => {}
-                () = sleep(pause) => {}
-                () = ended(&mut stopping) => return None,
             }
             if let Err(fault) = self.caller.reauthenticate(&self.ctx.handle) {
                 return Some(Push::Revoked(fault.0.detail));
@@ -235,14 +259,27 @@ impl Inbox {
 
     /// Returns the next delivery that is there.
     async fn look(&mut self, window: &Window) -> Result<Option<(Parcel, Delivery)>, ApiError> {
+        let _place = match &self.ctx.places {
+            Some(places) => Some(places.enter().await),
+            None => None,
+        };
         if let Some(working) = self.working.take() {
             self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
+        if let Some(turn) = self.joinable.pop() {
+            // Whoever waits for it may be what fills the window.
+            return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
+        }
+        if !window.has_room() {
+            let (joinable, ended) = turns::look(&self.ctx, window.turns()).await?;
+            window.forget(&ended);
+            self.joinable = joinable;
+            if !window.has_room() {
+                return Ok(None);
+            }
+        }
         if let Some(taken) = self.taken.pop_front() {
             return Ok(Some(taken));
-        }
-        if let Some(turn) = self.joinable.pop() {
-            return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
         }
         let most = self.step.min(window.free());
         let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns(), most)).await?;

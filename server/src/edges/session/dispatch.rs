@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Request, StatusCode};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -17,11 +19,12 @@ use lastword_proto::wire::{Envelope, FieldError, Finish, Progress};
 use lastword_proto::{Code, Draft};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::deliveries::Window;
-use crate::calls::{Caller, Context, messages, turns};
+use crate::calls::messages::{self, Sent};
+use crate::calls::{Caller, Context, turns};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::{keyed, parse, parse_wait, scope, sent, text_draft};
 use crate::error::ApiError;
@@ -48,7 +51,6 @@ pub(super) type Fault = (u64, ApiError);
 
 /// A call that the session itself carries out.
 pub(super) enum Own {
-    Hello,
     Watch(Watch),
     Ack(u64),
 }
@@ -119,42 +121,103 @@ pub(super) fn authorization(hello: &Hello) -> Option<HeaderValue> {
 pub(super) fn own(text: &str) -> Option<Result<(u64, Own), Fault>> {
     // Most frames are calls of the broker, which are parsed once, where they are carried out.
     let mark = |name: &str| text.contains(name);
-    if ![HELLO, WATCH, ACK].into_iter().any(mark) {
+    if ![WATCH, ACK].into_iter().any(mark) {
         return None;
     }
     let call = parsed(text).ok()?;
     Some(match &*call.call {
-        HELLO => Ok((call.id, Own::Hello)),
         WATCH => body_of(&call).map(|watch| (call.id, Own::Watch(watch))),
         ACK => body_of(&call).map(|Ack { cursor }| (call.id, Own::Ack(cursor))),
         _ => return None,
     })
 }
 
-/// Carries out a call of the broker. Returns its reply.
-pub(super) async fn call(desk: Arc<Desk>, text: Utf8Bytes) -> String {
-    let _place = match &desk.ctx.places {
-        Some(places) if !desk.caller.principal.is_human() => Some(places.enter().await),
-        Some(_) | None => None,
-    };
-    let call = match parsed(&text) {
-        Ok(call) => call,
-        Err((id, fault)) => return malformed(&desk, id, &fault),
-    };
+/// A call of the broker, ready to be carried out. It keeps nothing of its frame.
+pub(super) enum Prepared {
+    Hello,
+    Send(Caller, Box<Draft>, Option<Duration>),
+    Next(Caller, Duration),
+    Finish(Caller, TurnId, Box<Finish>),
+    Progress(Caller, TurnId, Box<Progress>),
+    Routed(Box<Request<Body>>),
+}
+
+/// Reads a call of the broker from its frame.
+pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault> {
+    let call = parsed(text).inspect_err(|(_, fault)| desk.ctx.handle.metrics().refuse(fault.0.code))?;
     let id = call.id;
-    let result = match &*call.call {
-        "send" => send(&desk, call).await,
-        "finish" => finish(&desk, call).await,
-        "progress" => progress(&desk, call).await,
-        "next" => next(&desk, call).await,
-        _ => routed(&desk, call).await,
+    let prepared = match &*call.call {
+        HELLO => Ok(Prepared::Hello),
+        "send" => send(desk, &call),
+        "finish" => finish(desk, &call),
+        "progress" => progress(desk, &call),
+        "next" => next(desk, &call),
+        _ => request(desk, &call).map(|request| Prepared::Routed(Box::new(request))),
+    };
+    prepared.map(|prepared| (id, prepared)).map_err(|fault| (id, fault))
+}
+
+/// Carries out a call of the broker, once it has its place. Returns its reply.
+pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> String {
+    let _place = match &desk.ctx.places {
+        Some(places) => Some(places.enter().await),
+        None => None,
+    };
+    drop(waiting);
+    let ctx = &desk.ctx;
+    let result = match prepared {
+        Prepared::Hello => Ok(reply(id, 200, &super::welcome(ctx, desk.caller).await)),
+        Prepared::Send(caller, draft, wait) => messages::send(ctx, caller, *draft, wait).await.map(|done| {
+            if matches!(done, Sent::Finished(_)) {
+                desk.window.nudge();
+            }
+            sent(done).map_or_else(|| nothing(id), |body| reply(id, 201, &body))
+        }),
+        Prepared::Next(caller, wait) => {
+            let taken = turns::take(ctx, caller, wait).await;
+            taken.map(|taken| taken.map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
+        }
+        Prepared::Finish(caller, turn, body) => match turns::finish(ctx, caller, Some(turn), *body).await {
+            Ok(finished) => {
+                desk.window.finished(turn);
+                Ok(reply(id, 200, &finished))
+            }
+            Err(fault) => {
+                // The turn may have ended otherwise.
+                desk.window.nudge();
+                Err(fault)
+            }
+        },
+        Prepared::Progress(caller, turn, body) => {
+            turns::progress(ctx, caller, Some(turn), *body).await.map(|renewed| reply(id, 200, &renewed))
+        }
+        Prepared::Routed(request) => routed(&desk, id, *request).await,
     };
     result.unwrap_or_else(|fault| refused(id, &fault))
 }
 
-fn malformed(desk: &Desk, id: u64, fault: &ApiError) -> String {
-    desk.ctx.handle.metrics().refuse(fault.0.code);
-    refused(id, fault)
+/// The bytes of calls that have no place yet. The session reads no further ones while there are many.
+#[derive(Clone, Default)]
+pub(super) struct WaitingBytes(Arc<AtomicUsize>);
+
+/// The bytes of one such call.
+pub(super) struct Waiting(WaitingBytes, usize);
+
+impl WaitingBytes {
+    pub(super) fn enter(&self, bytes: usize) -> Waiting {
+        self.0.fetch_add(bytes, Ordering::AcqRel);
+        Waiting(self.clone(), bytes)
+    }
+
+    pub(super) fn sum(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(self.1, Ordering::AcqRel);
+    }
 }
 
 /// Returns the caller of a call, in the turn that it names.
@@ -174,18 +237,21 @@ fn the_call(call: &SessionCall<'_>) -> Result<&'static NamedCall, ApiError> {
     })
 }
 
-async fn send(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
-    let caller = caller(desk, &call)?;
-    let (draft, wait) = drafted(&call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
-    let sent = sent(messages::send(&desk.ctx, caller, draft, wait).await?);
-    Ok(sent.map_or_else(|| nothing(call.id), |body| reply(call.id, 201, &body)))
+fn send(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
+    let caller = caller(desk, call)?;
+    let (draft, wait) = drafted(call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
+    Ok(Prepared::Send(caller, Box::new(draft), wait))
 }
 
-fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<std::time::Duration>), ApiError> {
+fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<Duration>), ApiError> {
     let wait = waits(call)?.filter(|wait| !wait.is_zero());
     let body = call.body.ok_or_else(|| ApiError::new(Code::Malformed, "`body` is missing: it is the message"))?;
     let draft = match body.get().as_bytes().first() {
         Some(b'"') => text_draft(&parse::<String>(body.get().as_bytes())?)?,
+        Some(b'[') => {
+            let text = "`body` is a list: send each message as a call of its own; those that wait are judged together";
+            return Err(ApiError::new(Code::Malformed, text));
+        }
         _ => parse::<Envelope>(body.get().as_bytes())?.draft()?,
     };
     let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
@@ -193,7 +259,7 @@ fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<std::time::Duration>
 }
 
 /// Returns the parameter `wait`, for calls that have no other.
-fn waits(call: &SessionCall<'_>) -> Result<Option<std::time::Duration>, ApiError> {
+fn waits(call: &SessionCall<'_>) -> Result<Option<Duration>, ApiError> {
     let mut wait = None;
     for (name, value) in &call.query {
         match (name.as_str(), value) {
@@ -208,38 +274,35 @@ fn waits(call: &SessionCall<'_>) -> Result<Option<std::time::Duration>, ApiError
     Ok(wait)
 }
 
-async fn next(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
-    let caller = caller(desk, &call)?;
-    let wait = waits(&call)?.unwrap_or_default();
-    let delivery = turns::take(&desk.ctx, caller, wait).await?;
-    Ok(delivery.map_or_else(|| nothing(call.id), |delivery| reply(call.id, 200, &delivery)))
+fn next(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
+    Ok(Prepared::Next(caller(desk, call)?, waits(call)?.unwrap_or_default()))
 }
 
 fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
-    let path =
-        call.path.as_deref().ok_or_else(|| ApiError::new(Code::Malformed, "`path` is missing: it is the turn's id"))?;
+    let missing = || ApiError::new(Code::Malformed, "`path` is missing: it is the turn's id");
+    let path = call.path.as_deref().ok_or_else(missing)?;
     TurnId::parse(path).ok_or_else(|| ApiError::unknown(path))
 }
 
-async fn finish(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
-    let (caller, turn) = (caller(desk, &call)?, turn_of(&call)?);
-    let body: Finish = parse(call.body.map_or(b"{}".as_slice(), |body| body.get().as_bytes()))?;
-    let finished = turns::finish(&desk.ctx, caller, Some(turn), body).await?;
-    desk.window.finished(turn);
-    Ok(reply(call.id, 200, &finished))
+/// Returns the body of a call whose members may all be left out.
+fn optional<T: DeserializeOwned>(call: &SessionCall<'_>) -> Result<T, ApiError> {
+    let text = call.body.map_or("{}", |body| body.get());
+    if text.starts_with('[') {
+        return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
+    }
+    parse(text.as_bytes())
 }
 
-async fn progress(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
-    let (caller, turn) = (caller(desk, &call)?, turn_of(&call)?);
-    let body: Progress = parse(call.body.map_or(b"{}".as_slice(), |body| body.get().as_bytes()))?;
-    Ok(reply(call.id, 200, &turns::progress(&desk.ctx, caller, Some(turn), body).await?))
+fn finish(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
+    Ok(Prepared::Finish(caller(desk, call)?, turn_of(call)?, Box::new(optional(call)?)))
+}
+
+fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
+    Ok(Prepared::Progress(caller(desk, call)?, turn_of(call)?, Box::new(optional(call)?)))
 }
 
 /// Makes a call through the routes of HTTP.
-async fn routed(desk: &Desk, call: SessionCall<'_>) -> Result<String, ApiError> {
-    let id = call.id;
-    let request = request(desk, &call)?;
-    drop(call);
+async fn routed(desk: &Desk, id: u64, request: Request<Body>) -> Result<String, ApiError> {
     let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
     let status = response.status();
     let text = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
@@ -282,7 +345,7 @@ fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiErro
     }
     let body = match call.body {
         Some(body) => {
-            request = request.header(CONTENT_TYPE, "application/json");
+            request = request.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.get().len());
             Body::from(body.get().to_owned())
         }
         None => Body::empty(),
