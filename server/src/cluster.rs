@@ -445,9 +445,11 @@ async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) ->
     let since = Stopwatch::start();
     loop {
         match attempt().await {
-            Err(error @ (NodeError::Nats(NatsError::Unavailable { .. }) | NodeError::Registry(_)))
-                if since.elapsed() < START_MAX =>
-            {
+            // A stream that another node has just made may be missing on the server that is asked.
+            Err(
+                error @ (NodeError::Nats(NatsError::Unavailable { .. } | NatsError::Missing { .. })
+                | NodeError::Registry(_)),
+            ) if since.elapsed() < START_MAX => {
                 tracing::warn!(%error, "NATS isn't ready; trying again");
                 tokio::time::sleep(START_PAUSE).await;
             }
