@@ -66,10 +66,9 @@ use crate::broker::{Handle, Unserved};
 use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
-use crate::notify::Channel;
 use crate::origins::Origins;
 use crate::tls::Transport;
-use crate::views::Nodes;
+use crate::views::{Nodes, NotifyChannel};
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -98,7 +97,7 @@ pub struct Context {
     /// What changes the policy of held calls.
     pub(crate) policies: policy::Policies,
     /// The channels through which humans are notified.
-    pub(crate) channels: Arc<[Channel]>,
+    pub(crate) channels: Arc<[Box<dyn NotifyChannel>]>,
     /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.

@@ -22,6 +22,7 @@ pub(crate) use self::follow::Follower;
 use self::words::Notification;
 use crate::clock;
 use crate::identity::{hex, random};
+use crate::views::NotifyChannel;
 
 /// Sends a test notification through a channel.
 ///
@@ -32,6 +33,24 @@ pub fn test(channel: &Channel) -> BoxFuture<'_, Result<(), String>> {
         let id = fresh_id().map_err(|error| error.to_string())?;
         send(channel, &Notification::test(id, channel, wall_time())).await
     })
+}
+
+impl NotifyChannel for Channel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn minimum(&self) -> &'static str {
+        self.minimum.word()
+    }
+
+    fn hourly_max(&self) -> usize {
+        self.hourly_max
+    }
+
+    fn test(&self) -> BoxFuture<'_, Result<(), String>> {
+        test(self)
+    }
 }
 
 /// Sends one notification, without retries.

@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod channels;
 mod claims;
 mod clock;
 mod conversations;
@@ -22,6 +23,7 @@ mod words;
 
 pub(crate) use self::agents::{Activity, Member, OpenTurn, agent, member};
 pub(crate) use self::approvals::approval;
+pub(crate) use self::channels::NotifyChannel;
 pub(crate) use self::claims::claim;
 pub(crate) use self::clock::{clock, note, ready};
 pub(crate) use self::conversations::{conversation, fullest, grant, listed, standing, summary, tree};

@@ -229,7 +229,7 @@ impl Workspace {
             seats: Arc::new(settings.seats),
             set_at: Arc::new(settings.set_at),
             policies: Policies::new(settings.rules),
-            channels: settings.notify.clone().into(),
+            channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             scheduled: Arc::default(),
             shown: Arc::default(),
             data_dir: files.dir().into(),

@@ -20,7 +20,6 @@ use super::session::Viewer;
 use crate::calls::settings::{self, BOUNDING, Bound, Person, Settings};
 use crate::calls::{Context, humans};
 use crate::error::ApiError;
-use crate::notify;
 
 /// A token that expires within this time is marked, in ms.
 const SOON_MS: u64 = 7 * 24 * 3_600_000;
@@ -143,10 +142,10 @@ fn channels(ctx: &Context, viewer: &Viewer) -> Markup {
             ul.lines {
                 @for channel in ctx.channels.iter() {
                     li {
-                        b { (foreign_line(&channel.name)) } " from severity " (channel.minimum.word()) ", at most " (channel.hourly_max) " an hour "
+                        b { (foreign_line(channel.name())) } " from severity " (channel.minimum()) ", at most " (channel.hourly_max()) " an hour "
                         @if viewer.role <= Role::Operator {
-                            (viewer.form(&format!("test-{}", encoded(&channel.name)), &format!("/settings/channels/{}/test", encoded(&channel.name)), &html! {
-                                button type="submit" aria-label={ "Send a test through " (channel.name) } { "Send a test" }
+                            (viewer.form(&format!("test-{}", encoded(channel.name())), &format!("/settings/channels/{}/test", encoded(channel.name())), &html! {
+                                button type="submit" aria-label={ "Send a test through " (channel.name()) } { "Send a test" }
                             }))
                         }
                     }
@@ -229,8 +228,8 @@ pub(super) async fn test(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     humans::require(&ctx, viewer.caller, Role::Operator).await?;
-    let channel = ctx.channels.iter().find(|channel| channel.name == name).ok_or_else(|| ApiError::unknown(&name))?;
+    let channel = ctx.channels.iter().find(|channel| channel.name() == name).ok_or_else(|| ApiError::unknown(&name))?;
     let failed = |problem: String| ApiError::new(Code::Malformed, format!("{name} failed: {problem}"));
-    notify::test(channel).await.map_err(failed)?;
+    channel.test().await.map_err(failed)?;
     Ok(viewer.done(&html! { "Sent a test through " (foreign_line(&name)) "." }, "/settings#notifications", &[]))
 }
