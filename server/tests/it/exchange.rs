@@ -332,6 +332,6 @@ async fn a_list_of_messages_is_sent_in_its_order_and_each_is_judged_for_itself()
     world.post("operator", "/v1/messages", json!([])).await.refused(400, "malformed");
     let keyed = world.request("operator", reqwest::Method::POST, "/v1/messages").header("Idempotency-Key", "k");
     let keyed = keyed.json(&json!([one("alice", "L-5")])).send().await.unwrap();
-    assert_eq!(keyed.status(), 400);
+    assert_eq!(keyed.status(), 422);
     world.server.shutdown().await;
 }

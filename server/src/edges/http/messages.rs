@@ -88,8 +88,8 @@ async fn send_list(
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     if idempotency_key(headers)?.is_some() {
-        let text = "a list has no Idempotency-Key: give each message a `request_id`";
-        return Err(ApiError::new(Code::Malformed, text));
+        let text = "is for one message: give each message of a list a `request_id`";
+        return Err(ApiError::pointless(&FieldError::new("Idempotency-Key", text)));
     }
     let list: Vec<&RawValue> = parse_within(bytes)?;
     if list.is_empty() || list.len() > LIST_MAX {
