@@ -4,8 +4,9 @@ use lastword_proto::envelope::{Address, Draft, FinishStatus, Priority};
 use lastword_proto::fact::{AgentLimits, ClaimMode, Control, Decision, Extension, Role, Schedule, Scope, Spend};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
 use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, RoomPost, Verdict};
-use lastword_proto::limits::Limits;
+use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::state::{Escalation, EscalationState, Task};
 use lastword_proto::{Input, MessageType, Principal, Reply};
 use rand::RngExt as _;
@@ -84,7 +85,8 @@ impl Random {
             return self.insists(world, by);
         }
         let input = match self.below(106) {
-            0..30 => Input::Take(by, self.turn(world, 10)),
+            0..24 => Input::Take(by, self.turn(world, 10)),
+            24..30 => Input::Receive(by),
             30..52 => Input::Finish(by, self.turn(world, 15), Box::new(self.finish())),
             52..88 => Input::Send(by, Box::new(self.draft(world))),
             88..90 => Input::Escalate(by, self.turn(world, 10), self.question(world)),
@@ -158,6 +160,7 @@ impl Random {
             match self.below(50) {
                 0 => Input::Send(world.human(), Box::new(request(self.one_of(world), world))),
                 1 => Input::Send(by, Box::new(self.root(world))),
+                2..12 => Input::Receive(by),
                 _ => Input::Take(by, None),
             }
         } else if self.chance(70) {
@@ -317,7 +320,7 @@ impl Random {
         let state = world.core().state();
         let conv = ConvId(u32::try_from(self.below(state.conversations.len())).unwrap_or(0) + 1);
         let agent = self.one_of(world);
-        let input = match self.below(36) {
+        let input = match self.below(39) {
             0..7 => Input::Send(by, Box::new(Draft { reference: self.reference(world, 30), ..request(agent, world) })),
             7..10 => Input::Answer(by, self.escalation(world), "yes".into()),
             10..13 => self.decide(world, by),
@@ -340,6 +343,9 @@ impl Random {
             30 | 31 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
             32 | 33 => self.schedule(world, by, agent),
             34 => Input::RunSchedule(by, nightly(), Ref::new(&format!("RUN-{}", world.now().0)).expect("a REF")),
+            35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
+            36 => Input::Take(by, None),
+            37 => Input::Receive(by),
             _ => Input::Cancel(by, self.request_id(world)),
         };
         world.give(input)
@@ -365,6 +371,23 @@ impl Random {
             reference: None,
         };
         Input::SetSchedule(by, Box::new(schedule), world.now().plus(HOUR_MS))
+    }
+
+    /// Up to two rules, each about any agent or one, for the tool that agents call here or another one.
+    fn policy(&mut self, world: &World) -> Policy {
+        let rules = (0..self.below(3)).filter_map(|_| {
+            let tool = ["shell", "*", "other"][self.below(3)];
+            let asker = self.chance(50);
+            Some(ApprovalRule {
+                call: CallPattern::parse(tool)?,
+                agents: if self.chance(50) { names(world).into_iter().take(1).collect() } else { Vec::new() },
+                ruling: Ruling::ALL[self.below(Ruling::ALL.len())],
+                tier: None,
+                who: self.chance(50).then(|| Approvers { agents: names(world).into_iter().skip(1).collect(), asker }),
+                timeout_ms: self.chance(30).then_some(60_000),
+            })
+        });
+        Policy { rules: rules.collect() }
     }
 
     fn extension(&mut self) -> Extension {

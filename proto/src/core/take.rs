@@ -9,22 +9,22 @@ use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Phase, Principal, Running};
 
+/// Who takes a delivery.
+enum Taker {
+    /// A human, with the message that is taken.
+    Human(Option<Delivery>),
+    /// An agent, and whether all its turns are open.
+    Agent { agent: AgentId, full: bool },
+}
+
 impl Step<'_> {
     pub(super) fn take(&mut self, by: Principal, turn: Option<TurnId>) -> Outcome {
-        self.authenticate(by)?;
-        let agent = by.agent();
-        // A human has no turns: their inbox is read one message at a time.
-        if by.is_human() {
-            return Ok(Reply::Delivery(self.take_notice(agent)));
-        }
-        let state = self.state();
-        let own = &state.agents[agent.0 as usize];
-        if own.running == Running::Stopped || state.running == Running::Stopped {
-            return Err(Code::Stopped.into());
-        }
+        let (agent, full) = match self.taker(by)? {
+            Taker::Human(message) => return Ok(Reply::Delivery(message)),
+            Taker::Agent { agent, full } => (agent, full),
+        };
         // An agent with all its turns open can only continue one of them.
-        let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
-        if turn.is_none() && full && own.turns.len() > 1 {
+        if turn.is_none() && full && self.state().agents[agent.0 as usize].turns.len() > 1 {
             return self.again_of_several(agent);
         }
         if turn.is_some() || full {
@@ -38,18 +38,26 @@ impl Step<'_> {
     /// Takes the next delivery that opens a turn. Unlike [`Step::take`] it never repeats one of an open turn: who receives
     /// has all that was delivered, and several may receive for one agent.
     pub(super) fn receive(&mut self, by: Principal) -> Outcome {
+        Ok(Reply::Delivery(match self.taker(by)? {
+            Taker::Human(message) => message,
+            Taker::Agent { full: true, .. } => None,
+            Taker::Agent { agent, full: false } => self.open_next(agent)?,
+        }))
+    }
+
+    /// Returns who takes a delivery. A human has no turns: their inbox is read one message at a time.
+    fn taker(&mut self, by: Principal) -> Result<Taker, Refusal> {
         self.authenticate(by)?;
         let agent = by.agent();
         if by.is_human() {
-            return Ok(Reply::Delivery(self.take_notice(agent)));
+            return Ok(Taker::Human(self.take_notice(agent)));
         }
         let state = self.state();
         let own = &state.agents[agent.0 as usize];
         if own.running == Running::Stopped || state.running == Running::Stopped {
             return Err(Code::Stopped.into());
         }
-        let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
-        Ok(Reply::Delivery(if full { None } else { self.open_next(agent)? }))
+        Ok(Taker::Agent { agent, full: own.turns.len() as u64 >= own.turns_max(&state.limits) })
     }
 
     /// Opens a turn for the agent's next task.
