@@ -49,6 +49,7 @@ pub(crate) mod turns;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use lastword_proto::envelope::nesting;
@@ -116,6 +117,8 @@ pub struct Context {
     pub(crate) archives: Archives,
     /// The nodes that serve the workspace, in a cluster.
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    /// The sessions that may still have calls to answer. An orderly end waits for them.
+    pub(crate) sessions: Arc<AtomicUsize>,
     /// The places of calls in the broker's queue, for calls that agents' sessions make.
     pub(crate) places: Option<Arc<places::Places>>,
 }

@@ -24,6 +24,8 @@ const WARN_TIMES: u64 = 4;
 const RESERVE_SHARE: u64 = 4;
 /// A smaller reserve is useless, because an append writes several pages.
 const RESERVE_MIN: u64 = 16 << 10;
+/// What doesn't fit is tried again without this part of it.
+const RESERVE_STEP: u64 = 32;
 const FILE_RESERVE: &str = "reserve";
 
 /// Returns whether an input is admitted with this much room. Inputs that end or hold work are admitted longer: they
@@ -223,12 +225,14 @@ impl Disk {
         }
     }
 
-    /// Reserves room for controls: a share of the watermark, or the largest half, quarter and so on that still fits.
+    /// Reserves room for controls: a share of the watermark, or nearly all that still fits. Other programs use up what isn't
+    /// reserved.
     fn reserve(&self) {
         let Some(dir) = &self.dir else { return };
-        let most = Bytes::of(dir).map_or(0, |bytes| bytes.low() / RESERVE_SHARE);
+        let most = Bytes::of(dir).map_or(0, |bytes| bytes.free.min(bytes.low() / RESERVE_SHARE));
         let path = dir.join(FILE_RESERVE);
-        let sizes = iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|bytes| *bytes >= RESERVE_MIN);
+        let sizes = iter::successors(Some(most), |bytes| Some(bytes - bytes / RESERVE_STEP))
+            .take_while(|bytes| *bytes >= RESERVE_MIN);
         let kept = OpenOptions::new().write(true).create(true).truncate(false).open(&path).is_ok_and(|file| {
             // Allocated, not only sized: a sparse file would reserve nothing.
             let keeps = |bytes| fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok();

@@ -239,6 +239,7 @@ impl Workspace {
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
             oidc: None,
             nodes,
+            sessions: Arc::default(),
             places: None,
         };
         let console = console_url(&ctx, &url);

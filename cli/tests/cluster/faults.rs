@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use lastword_client::{Endpoint, Session, Token};
+use lastword_proto::wire::session::SessionCall;
+
 use crate::nats_server::{runtime, until};
 use crate::proxy::Passing;
 use crate::traffic::{Traffic, check, now};
@@ -57,19 +60,30 @@ fn a_leader_that_stood_still_writes_and_answers_nothing_afterwards() {
     for _ in 0..times(1) {
         traffic.goes_on(50);
         let leader = world.led("main");
+        let session = session(&world.nodes[leader].url, &world.operator());
         world.nodes[leader].signal("STOP");
         let stopped = now();
+        // It waits in the socket until the old leader goes on, and is answered by nobody.
+        let asked = runtime()
+            .spawn(async move { session.call(SessionCall { call: "clock".into(), ..SessionCall::default() }).await });
         traffic.goes_on(50);
         println!("stood still: outage {:?}", traffic.gap_since(stopped));
         until("another node leads", || world.leader("main").is_some_and(|now| now != leader));
         // In campaigns much longer than its lease.
         std::thread::sleep(Duration::from_secs(if measures() { 10 } else { 5 }).saturating_sub(stopped.elapsed()));
         world.nodes[leader].signal("CONT");
+        let told = runtime().block_on(asked).unwrap();
+        assert!(told.is_err(), "a leader that stood still answered a session: {told:?}");
         traffic.goes_on(50);
         world.settled("main");
     }
     let (known, _) = traffic.end();
     check(&mut world, &known);
+}
+
+fn session(url: &str, token: &str) -> Session {
+    let (endpoint, token) = (Endpoint::new(url), Token::new(token).unwrap());
+    runtime().block_on(Session::open(&endpoint, &token)).unwrap().0
 }
 
 #[test]

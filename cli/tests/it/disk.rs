@@ -131,12 +131,18 @@ fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     works(&server);
     disk.fill("the-rest");
     works(&server);
+    // Other programs use up what gets free.
+    for n in 0..2 {
+        disk.fill(&format!("more-{n}"));
+        works(&server);
+    }
     let (code, dir) = server.terminate();
     assert_eq!(code, 0, "it drains and ends");
     let server = Server::start_in(dir);
     works(&server);
-    disk.empty("the-rest");
-    disk.empty("ballast");
+    for name in ["the-rest", "ballast", "more-0", "more-1"] {
+        disk.empty(name);
+    }
     let again = || server.operator(&["send", "kilo", "more", "--ref", "AFTER"]).code == 0;
     // Usually within a second; the loop waits for the condition.
     let noticed = (0..600).any(|_| {

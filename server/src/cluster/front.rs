@@ -33,6 +33,8 @@ const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 /// When a caller should come back whose workspace has no leader, in ms.
 const RETRY_MS: u64 = 1_000;
+/// How long the old leader's sessions may take to end.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// The longest body of which a copy is kept, to send it again.
 const COPIED_BYTES_MAX: u64 = 16 << 10;
 /// The prefix of paths that name a workspace.
@@ -289,7 +291,8 @@ async fn there(
         owner.own(async move {
             tokio::select! {
                 () = tunnel.run(near) => {}
-                () = shared.superseded(&workspace, epoch) => {}
+                // A leader that hands the workspace over tells its sessions so itself.
+                () = async { shared.superseded(&workspace, epoch).await; tokio::time::sleep(FAREWELL_MAX).await } => {}
                 // Until the session has authenticated, to the leader alone, it makes room as any other connection.
                 () = peer.evicted() => {}
             }

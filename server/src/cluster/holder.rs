@@ -325,16 +325,21 @@ impl Holder {
             files: Files::copied(&self.dir, copies),
             transport: self.shared.transport,
             url: self.shared.url_of(&self.workspace),
-            nodes: Some(Arc::new(NodesOf { shared: Arc::clone(&self.shared), workspace: self.workspace.clone() })),
+            nodes: Some(Arc::new(NodesOf {
+                shared: Arc::clone(&self.shared),
+                workspace: self.workspace.clone(),
+                stretch,
+            })),
         };
         let mut workspace = Workspace::open(settings, opening).await?;
         let routes = app(workspace.context().clone(), None);
         let handle = workspace.context().handle.clone();
         let open = Arc::new(Open { routes, epoch, stretch, calls: AtomicUsize::new(0) });
         let (mut stopping, calls) = (workspace.context().stopping.clone(), Arc::clone(&open));
+        let sessions = Arc::clone(&workspace.context().sessions);
         workspace.spawn(async move {
             ended(&mut stopping).await;
-            while calls.calls.load(Ordering::Acquire) > 0 {
+            while calls.calls.load(Ordering::Acquire) > 0 || sessions.load(Ordering::Acquire) > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             Ok(())
@@ -399,9 +404,15 @@ impl Holder {
 struct NodesOf {
     shared: Arc<Shared>,
     workspace: String,
+    /// The stretch of renewals in which the lease was won.
+    stretch: u64,
 }
 
 impl Nodes for NodesOf {
+    fn leads(&self) -> bool {
+        self.shared.heartbeat.stretch() == Some(self.stretch)
+    }
+
     fn nodes(&self) -> NodesView {
         self.shared.view(|view, now| {
             let leader = view.leader(&self.workspace, now);

@@ -15,6 +15,7 @@ mod tracker;
 mod upgrade;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -121,6 +122,22 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     Ok(response)
 }
 
+/// Counts a session while it may have calls to answer.
+struct Serving(Arc<AtomicUsize>);
+
+impl Serving {
+    fn enter(ctx: &Context) -> Self {
+        ctx.sessions.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(&ctx.sessions))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 type Proven = (Caller, HeaderValue, SessionPermit);
 
 async fn serve(edge: Edge, peer: Peer, mut socket: Socket, proven: Option<Proven>) {
@@ -134,8 +151,10 @@ async fn serve(edge: Edge, peer: Peer, mut socket: Socket, proven: Option<Proven
             let (ctx, routes) = edge.of(&caller);
             drop(edge);
             let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default() });
+            let serving = Serving::enter(&desk.ctx);
             let mut session = Session::new(desk, socket, permit);
             let end = Box::pin(session.run()).await;
+            drop(serving);
             socket = session.socket;
             end
         }
@@ -442,6 +461,10 @@ impl Session {
     }
 
     async fn feed(&mut self, text: String) -> Result<(), End> {
+        // A leader that was cut off may have answered from an old state.
+        if self.desk.ctx.nodes.as_ref().is_some_and(|nodes| !nodes.leads()) {
+            return Err(End::Stopping);
+        }
         self.socket.feed(Message::text(text)).await.map_err(|error| End::of(&error))
     }
 

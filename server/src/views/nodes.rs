@@ -30,4 +30,7 @@ pub(crate) struct NodesView {
 pub(crate) trait Nodes: Send + Sync {
     /// Returns them as they are now.
     fn nodes(&self) -> NodesView;
+
+    /// Returns whether this node still leads what it opened. What it knows may be old otherwise.
+    fn leads(&self) -> bool;
 }
