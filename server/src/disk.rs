@@ -1,9 +1,8 @@
 //! The room on the data directory's disk. When it gets low, writes are refused before the log fails, and a reserve is
 //! kept for a human's stop (G2, H4).
 
-use std::fs::{self, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,8 +23,9 @@ const WARN_TIMES: u64 = 4;
 const RESERVE_SHARE: u64 = 4;
 /// A smaller reserve is useless, because an append writes several pages.
 const RESERVE_MIN: u64 = 16 << 10;
-/// What doesn't fit is tried again without this part of it.
-const RESERVE_STEP: u64 = 32;
+/// What is released at a time: one part in this many of the reserve, and at least `RELEASE_MIN` bytes.
+const RELEASE_SHARE: u64 = 8;
+const RELEASE_MIN: u64 = 16 << 10;
 const FILE_RESERVE: &str = "reserve";
 
 /// Returns whether an input is admitted with this much room. Inputs that end or hold work are admitted longer: they
@@ -164,24 +164,21 @@ impl Disk {
         self.lost.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Runs `write`. If the disk is full, releases the reserve, runs it once more and reserves again as much as is
-    /// left.
+    /// Runs `write`. If the disk is full, releases the reserve bit by bit until it succeeds: other programs, and the read
+    /// model, use up at once what gets free.
     pub(crate) fn with_reserve<T, E>(
         &self,
         mut write: impl FnMut() -> Result<T, E>,
-        is_full: impl FnOnce(&E) -> bool,
+        is_full: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
-        match write() {
-            Err(error) if is_full(&error) && self.release() => {
-                let done = write();
-                self.reserve();
-                done
-            }
-            done => done,
+        let mut done = write();
+        while done.as_ref().is_err_and(&is_full) && self.release() {
+            done = write();
         }
+        done
     }
 
-    /// Checks the free space and, if there is enough, restores a missing reserve.
+    /// Checks the free space and, unless the disk is full, restores the reserve.
     pub(crate) fn refresh(&self) {
         let before = self.space();
         let Some(dir) = &self.dir else { return self.set(DiskSpace::Enough) };
@@ -191,8 +188,8 @@ impl Disk {
                 self.free.store(bytes.free, Ordering::Relaxed);
                 self.warn(dir, bytes);
                 self.set(now);
-                if now == DiskSpace::Enough && !dir.join(FILE_RESERVE).exists() {
-                    self.reserve();
+                if now != DiskSpace::Full {
+                    self.reserve(dir, bytes);
                 }
             }
             Err(error) => tracing::debug!(%error, "the room on the disk is not known"),
@@ -225,28 +222,29 @@ impl Disk {
         }
     }
 
-    /// Reserves room for controls: a share of the watermark, or nearly all that still fits. Other programs use up what isn't
-    /// reserved.
-    fn reserve(&self) {
-        let Some(dir) = &self.dir else { return };
-        let most = Bytes::of(dir).map_or(0, |bytes| bytes.free.min(bytes.low() / RESERVE_SHARE));
+    /// Reserves room for controls: a share of the watermark, or what of it still fits.
+    fn reserve(&self, dir: &Path, bytes: Bytes) {
         let path = dir.join(FILE_RESERVE);
-        let sizes = iter::successors(Some(most), |bytes| Some(bytes - bytes / RESERVE_STEP))
-            .take_while(|bytes| *bytes >= RESERVE_MIN);
-        let kept = OpenOptions::new().write(true).create(true).truncate(false).open(&path).is_ok_and(|file| {
-            // Allocated, not only sized: a sparse file would reserve nothing.
-            let keeps = |bytes| fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok();
-            sizes.into_iter().any(keeps)
-        });
-        if !kept {
-            tracing::warn!(path = %path.display(), "no room is kept for a human's stop on a full disk");
-            self.release();
+        let kept = path.metadata().map_or(0, |file| file.len());
+        let most = (bytes.low() / RESERVE_SHARE).min(kept + bytes.free / 2);
+        if most <= kept || most < RESERVE_MIN {
+            return;
+        }
+        // Allocated, not only sized: a sparse file would reserve nothing.
+        let keep = |file: File| Ok(fallocate(&file, FallocateFlags::empty(), 0, most)?);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        if let Err(error) = open.and_then(keep) {
+            tracing::warn!(path = %path.display(), %error, "no room is kept for a human's stop on a full disk");
         }
     }
 
-    /// Releases the reserve; `false` if there was none.
+    /// Releases a part of the reserve; `false` if there is none.
     fn release(&self) -> bool {
-        self.dir.as_ref().is_some_and(|dir| fs::remove_file(dir.join(FILE_RESERVE)).is_ok())
+        let Some(path) = self.dir.as_ref().map(|dir| dir.join(FILE_RESERVE)) else { return false };
+        let kept = path.metadata().map_or(0, |file| file.len());
+        let left = kept.saturating_sub((kept / RELEASE_SHARE).max(RELEASE_MIN));
+        let shrunk = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(left));
+        kept > 0 && shrunk.is_ok()
     }
 }
 
@@ -281,23 +279,21 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_given_up_for_what_must_be_written_and_kept_again() {
+    fn the_reserve_is_given_up_bit_by_bit_for_what_must_be_written() {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::of(dir.path());
         let path = dir.path().join(FILE_RESERVE);
-        assert!(path.metadata().unwrap().len() > 0);
-        let mut tries = 0;
-        let done: Result<(), bool> = disk.with_reserve(
-            || {
-                tries += 1;
-                if path.exists() { Err(true) } else { Ok(()) }
-            },
-            |full| *full,
-        );
-        assert_eq!((done, tries), (Ok(()), 2));
-        assert!(path.exists(), "what is left is kept again");
-        assert!(disk.release() && !disk.release());
+        let kept = || path.metadata().unwrap().len();
+        let whole = kept();
+        assert!(whole > 4 * RELEASE_MIN);
+        let wanted = whole - 2 * RELEASE_MIN;
+        let done: Result<(), bool> =
+            disk.with_reserve(|| if kept() > wanted { Err(true) } else { Ok(()) }, |full| *full);
+        assert_eq!(done, Ok(()));
+        assert!((1..=wanted).contains(&kept()), "the rest is kept");
+        let never: Result<(), bool> = disk.with_reserve(|| Err(true), |full| *full);
+        assert!(never.is_err() && kept() == 0 && !disk.release());
         disk.refresh();
-        assert!(path.exists());
+        assert_eq!(kept(), whole);
     }
 }
