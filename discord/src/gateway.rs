@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::interactions;
-use super::model::Post;
+use super::model::{Person, Post};
 use super::settings::Secret;
 use crate::event::{Event, EventSink};
 
@@ -38,12 +38,21 @@ pub(crate) struct GatewayQueues {
     pub(crate) posts: Sender<Post>,
     /// Interactions, apart from posts so that they don't wait behind them.
     pub(crate) interactions: Sender<Value>,
-    /// Interactions of people who aren't listed, whose only answer is that they may not.
+    /// Interactions of people who aren't known, whose only answer is that they may not.
     pub(crate) strangers: Sender<Value>,
     /// The Discord users who may act as humans.
     pub(crate) humans: BTreeSet<u64>,
+    /// The roles of the server whose members may.
+    pub(crate) roles: BTreeSet<u64>,
     /// Incremented when posts may have been missed.
     pub(crate) missed: watch::Sender<u64>,
+}
+
+impl GatewayQueues {
+    /// Returns whether a person may be one of those who act.
+    fn knows(&self, person: &Person) -> bool {
+        self.humans.contains(&person.user) || !self.roles.is_disjoint(&person.roles)
+    }
 }
 
 /// Stays connected; returns a reason only if Discord refuses for good.
@@ -105,10 +114,10 @@ pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &
         // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
         // looks like one of ours.
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
-        // Looked up before queueing: whoever isn't listed must not fill the queue of a human's stop. A stranger whose
+        // Looked up before queueing: whoever isn't known must not fill the queue of a human's stop. A stranger whose
         // interaction is dropped sees that it failed.
         Some("INTERACTION_CREATE")
-            if !interactions::user_of(&frame.d).is_some_and(|user| queues.humans.contains(&user)) =>
+            if !interactions::person_of(&frame.d).is_some_and(|person| queues.knows(&person)) =>
         {
             let _served = queues.strangers.try_send(frame.d).is_ok();
         }
