@@ -317,8 +317,7 @@ impl Bridge {
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
         let (strangers, others) = mpsc::channel(STRANGERS_MAX);
-        let humans = shared.settings.humans.keys().copied().collect();
-        let roles = shared.settings.roles.keys().copied().collect();
+        let (humans, roles) = (ids(&shared.settings.humans), ids(&shared.settings.roles));
         let queues = Arc::new(GatewayQueues { posts, interactions, strangers, humans, roles, missed });
         // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
         // Interactions don't wait.
@@ -361,6 +360,10 @@ impl Bridge {
         report.emit(&Event::Ready { url: shared.broker.client().url().to_owned(), driver: "discord" });
         parts.join_next().await.map_or(Ok(()), over)
     }
+}
+
+fn ids<T>(by_id: &BTreeMap<u64, T>) -> BTreeSet<u64> {
+    by_id.keys().copied().collect()
 }
 
 /// How a part of the bridge ends: with an error, or because the bridge must be started again.

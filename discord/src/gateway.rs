@@ -140,3 +140,31 @@ fn closed(frame: Option<&CloseFrame<'static>>) -> String {
         None => "the gateway ended".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn who_may_act_by_list_or_role_never_queues_behind_strangers() {
+        let (posts, _read) = mpsc::channel(1);
+        let (interactions, mut known) = mpsc::channel(2);
+        let (strangers, mut others) = mpsc::channel(1);
+        let missed = watch::Sender::new(0);
+        let queues = GatewayQueues { posts, interactions, strangers, humans: [7].into(), roles: [50].into(), missed };
+        let quiet = EventSink::new(|_| ());
+        for (user, roles) in [("9", json!([])), ("8", json!(["51"])), ("8", json!(["51", "50"])), ("7", json!([]))] {
+            let member = json!({ "user": { "id": user, "username": user }, "roles": roles });
+            let frame = json!({ "op": 0, "t": "INTERACTION_CREATE", "d": { "member": member } });
+            dispatch(&frame.to_string(), Role::Reader, &queues, &quiet);
+        }
+        let user = |value: Value| value["member"]["user"]["id"].as_str().map(str::to_owned);
+        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("8"), "by its role");
+        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("7"), "by the list");
+        assert_eq!(others.try_recv().ok().and_then(user).as_deref(), Some("9"), "the other one found no place");
+        assert!(others.try_recv().is_err() && known.try_recv().is_err());
+    }
+}

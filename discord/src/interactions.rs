@@ -35,6 +35,9 @@ const ANSWER_PARTS_MAX: usize = 4;
 /// Most tasks during which a stranger's interaction is begun.
 const STRANGERS_TASKS_MAX: usize = 8;
 
+/// Most roles that a refusal names.
+const NAMED_ROLES_MAX: usize = 10;
+
 /// Types of an interaction's response.
 const MESSAGE: u8 = 4;
 const LATER: u8 = 5;
@@ -200,12 +203,15 @@ async fn served(shared: &BridgeContext, interaction: &Interaction) -> Result<(),
 
 /// Tells a person who isn't heard in a channel who is.
 fn shut_out(settings: &Settings, channel: u64) -> String {
-    let roles: Vec<String> = settings.roles_in(channel).map(|role| format!("<@&{role}>")).collect();
-    let listed = "the people listed as `humans` of this channel in `lastword.toml`";
-    match roles.as_slice() {
-        [] => format!("Only {listed} can do that."),
-        roles => format!("Only members with the role {} and {listed} can do that.", roles.join(" or ")),
-    }
+    let mut roles: Vec<String> = settings.roles_in(channel).map(|role| format!("<@&{role}>")).collect();
+    let more = if roles.len() > NAMED_ROLES_MAX { ", …" } else { "" };
+    roles.truncate(NAMED_ROLES_MAX);
+    let takes = match roles.as_slice() {
+        [] => return "Only the people listed as `humans` of this channel in `lastword.toml` can do that.".to_owned(),
+        [role] => format!("the role {role}"),
+        roles => format!("one of the roles {}{more}", roles.join(", ")),
+    };
+    format!("That takes {takes}, or a place among the `humans` of this channel in `lastword.toml`.")
 }
 
 impl Interaction {

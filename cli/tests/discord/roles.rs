@@ -61,7 +61,10 @@ fn who_has_a_role_decides_in_a_name_of_its_own_and_that_is_on_record() {
     let card = town.held(town.taken("ship it"));
     let click = town.world.clicks(town.bob, card.id, &button(&card, "Approve"));
     let refused = town.world.wait_answer(click).content;
-    assert!(refused.contains(&format!("<@&{}> or ", roles.operators)) && refused.contains("`humans`"), "{refused}");
+    assert!(
+        refused.contains(&format!("one of the roles <@&{}>, ", roles.operators)) && refused.contains("`humans`"),
+        "{refused}"
+    );
     assert_eq!(town.role_of("bob.discord"), None, "nobody is made of a stranger");
     town.world.appoints(town.bob, roles.viewers);
     let click = town.world.clicks(town.bob, card.id, &button(&card, "Approve"));
@@ -106,7 +109,7 @@ fn a_promotion_and_a_demotion_hold_before_the_next_act_and_without_a_role_nobody
     assert_eq!(town.role_of("bob.discord").as_deref(), Some("viewer"));
     town.world.dismisses(town.bob);
     let refused = town.gives(town.bob, town.channel, "stop", &[]);
-    assert!(refused.content.starts_with("Only members with the role"), "{}", refused.content);
+    assert!(refused.content.starts_with("That takes one of the roles"), "{}", refused.content);
     town.mention(town.bob, town.channel, "three");
     town.world.posts(town.hive, town.channel, "the end");
     town.until("posted", |event| event["data"]["body"] == "the end");
@@ -122,7 +125,7 @@ fn a_channel_narrows_the_roles_that_count_there_but_for_a_stop() {
     let asked = town.mention(town.bob, town.channel, "one");
     town.world.wait_thread(asked);
     let refused = town.gives(town.bob, town.other, "status", &[]);
-    assert!(refused.content.contains(&format!("the role <@&{}> and", roles.approvers)), "{}", refused.content);
+    assert!(refused.content.contains(&format!("takes the role <@&{}>, or", roles.approvers)), "{}", refused.content);
     town.world.appoints(town.bob, roles.approvers);
     let asked = town.mention(town.bob, town.other, "two");
     assert!(town.hint(asked).contains("make you an approver here"), "the operators' role doesn't count there");
@@ -261,4 +264,50 @@ fn a_stranger_is_made_nothing_of_and_a_bot_with_the_role_is_no_person() {
     // Discord sends the roles with each post, unless the bridge still catches up with the first ones.
     let looked = town.world.calls().iter().filter(|call| call.path.contains("/members/")).count();
     assert!(looked <= 1, "{looked}");
+}
+
+#[test]
+fn a_kept_post_of_someone_who_lost_the_role_meanwhile_asks_nobody() {
+    let (town, roles) = TestGuild::with_roles("");
+    town.world.appoints(town.bob, roles.operators);
+    town.server.operator(&["stop", "--workspace"]).ok();
+    let asked = town.mention(town.bob, town.channel, "one");
+    assert!(town.hint(asked).contains("kept, because a human has stopped this"), "{}", town.hint(asked));
+    town.world.dismisses(town.bob);
+    town.server.operator(&["resume", "--workspace", "--yes"]).ok();
+    town.world.wait_message(town.channel, town.broker, "not passed on. You may no longer act here.");
+    assert_eq!(town.events("accepted").len(), 0);
+}
+
+#[test]
+fn acts_at_once_in_channels_where_other_roles_count_never_share_a_role() {
+    let (town, roles) = TestGuild::with_roles("roles = [\"APPROVERS\"]\n");
+    town.world.wait("the command", |discord| discord.commands.contains_key(&town.broker).then_some(()));
+    town.world.appoints(town.bob, roles.operators);
+    town.world.appoints(town.bob, roles.approvers);
+    let given: Vec<(Id, Id)> = (0..12)
+        .map(|number| if number % 2 == 0 { town.channel } else { town.other })
+        .map(|channel| (channel, town.world.commands(town.bob, town.broker, channel, "lastword resume", &[])))
+        .collect();
+    for (channel, given) in given {
+        let answer = town.world.wait_answer(given).content;
+        let wanted = if channel == town.channel { "Resumed **everything**" } else { "make you an approver here" };
+        assert!(answer.contains(wanted), "{answer}");
+    }
+}
+
+#[test]
+fn a_bridge_that_is_killed_before_it_noted_a_human_makes_no_second_one() {
+    let (mut town, roles) = TestGuild::with_roles("");
+    town.world.appoints(town.bob, roles.operators);
+    let asked = town.mention(town.bob, town.channel, "one");
+    town.world.wait_thread(asked);
+    town.kill();
+    let book = rusqlite::Connection::open(town.server.path().join(".lastword/discord.sqlite")).unwrap();
+    assert_eq!(book.execute("DELETE FROM people", []).unwrap(), 1);
+    drop(book);
+    town.bridge();
+    town.mention(town.bob, town.channel, "two");
+    let sent = town.until("accepted", |event| event["message"]["body"].as_str().is_some_and(|b| b.contains("two")));
+    assert_eq!(sent["message"]["from"], "bob.discord");
 }

@@ -89,7 +89,7 @@ impl Intake {
             post.person().and_then(|person| Some((shared.settings.heard(Reach::Channel(home), &person)?, person)));
         let Some((heard, person)) = known else {
             // It was heard when the post was decided, and the post waited since.
-            let why = "None of your roles on this server lets you act here any more.";
+            let why = "You may no longer act here.";
             return Ok(Err(explanation(post, voice, "", why)));
         };
         let found = deliver(&shared.broker, || shared.actor(&person, heard)).await?;
@@ -171,10 +171,11 @@ impl Intake {
         };
         let key = key(post.id);
         loop {
-            let broker = actor.map_or_else(|| self.broker(voice), Actor::broker);
+            let as_guest = self.is_guest(voice);
+            let broker = actor.map_or_else(|| self.bot(voice, as_guest), Actor::broker);
             let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
             // What a bot without a token posts counts as a guest's.
-            if !self.signed_out(voice, &sent) {
+            if !self.signed_out(voice, as_guest, &sent) {
                 return if actor.is_some_and(Actor::is_alone) { Ok(sent) } else { refused_or_fatal(sent) };
             }
         }
@@ -201,7 +202,8 @@ impl Intake {
             book.place(&self.place(post, &reference).await).map_err(lost)?;
             fresh = Some(reference);
         }
-        let broker = actor.map_or_else(|| self.broker(voice), Actor::broker);
+        let as_guest = self.is_guest(voice);
+        let broker = actor.map_or_else(|| self.bot(voice, as_guest), Actor::broker);
         let key = if matches!(voice, Voice::Human(_)) { key(post.id) } else { message_key(post.id) };
         let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
@@ -209,21 +211,26 @@ impl Intake {
             book.unplace(root, post.id).map_err(lost)?;
         }
         // The text of a bot without a token isn't a message, and counts as a guest's post.
-        if self.signed_out(voice, &sent) || actor.is_some_and(Actor::is_alone) {
+        if self.signed_out(voice, as_guest, &sent) || actor.is_some_and(Actor::is_alone) {
             Ok(sent)
         } else {
             refused_or_fatal(sent)
         }
     }
 
-    /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.
-    fn signed_out(&self, voice: &Voice, sent: &Result<(), ClientError>) -> bool {
+    /// Takes a foreign bot out of service if the broker refuses its token; returns whether this call was made with it.
+    fn signed_out(&self, voice: &Voice, as_guest: bool, sent: &Result<(), ClientError>) -> bool {
         let refused = sent.as_ref().err().and_then(ClientError::problem);
         let Some(_) = refused.filter(|problem| problem.code == Code::Unauthenticated) else { return false };
         let Voice::Agent(agent) = voice else { return false };
-        let until_now = !self.shared.is_lost(agent);
+        // Its deliveries may have found this out during the call.
         self.shared.lose(agent);
-        until_now
+        !as_guest
+    }
+
+    /// Returns whether the calls of a bot are made as a guest.
+    fn is_guest(&self, voice: &Voice) -> bool {
+        !matches!(voice, Voice::Agent(agent) if !self.shared.is_lost(agent) && self.shared.takers.contains_key(agent))
     }
 
     /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
@@ -248,11 +255,12 @@ impl Intake {
     }
 
     /// Returns the broker as a bot; a human's calls are its actor's.
-    fn broker(&self, voice: &Voice) -> &RetryingClient {
+    fn bot(&self, voice: &Voice, as_guest: bool) -> &RetryingClient {
         match voice {
-            Voice::Agent(agent) if self.shared.is_lost(agent) => &self.shared.guest,
-            Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
-            Voice::Guest | Voice::Human(_) => &self.shared.guest,
+            Voice::Agent(agent) if !as_guest => {
+                self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker)
+            }
+            Voice::Agent(_) | Voice::Guest | Voice::Human(_) => &self.shared.guest,
         }
     }
 
