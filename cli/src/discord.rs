@@ -42,6 +42,8 @@ struct Table {
     #[serde(default)]
     enroll: bool,
     #[serde(default)]
+    role: Vec<RoleTable>,
+    #[serde(default)]
     header: HeaderStyle,
     #[serde(default)]
     channel: BTreeMap<String, ChannelTable>,
@@ -54,6 +56,7 @@ struct ChannelTable {
     bots: Option<BotPolicy>,
     trusted: Option<Vec<Snowflake>>,
     humans: Option<Vec<Snowflake>>,
+    roles: Option<Vec<Snowflake>>,
     agents: Option<BTreeSet<String>>,
     header: Option<HeaderStyle>,
 }
@@ -84,6 +87,14 @@ enum Human {
     User(Snowflake),
     Named { user: Snowflake, lastword_token_file: PathBuf },
     Enrolled { user: Snowflake, role: Role },
+}
+
+/// The members of `[[discord.role]]`: a role of the Discord server, and the role in the workspace that it gives.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoleTable {
+    id: Snowflake,
+    role: Role,
 }
 
 /// A Discord id, as a number or, as Discord itself writes it, as text.
@@ -125,6 +136,7 @@ pub(crate) fn settings(
     let bots: Result<Vec<Bot>, Failure> =
         table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
     let humans = humans(&table, base, &mut unread);
+    let roles = roles(&table.role).map_err(failed)?;
     let by_channel = by_channel(&table.channel).map_err(failed)?;
     let settings = Settings {
         broker_at,
@@ -138,6 +150,7 @@ pub(crate) fn settings(
         policy: table.bots,
         trusted: ids(&table.trusted),
         humans,
+        roles,
         header: table.header,
         by_channel,
         book: data.join(FILE_BOOK),
@@ -156,6 +169,17 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     }
 }
 
+/// Reads the roles of the Discord server.
+fn roles(tables: &[RoleTable]) -> Result<BTreeMap<u64, Role>, String> {
+    let mut roles = BTreeMap::new();
+    for table in tables {
+        if roles.insert(table.id.0, table.role).is_some() {
+            return Err(format!("two [[discord.role]] have the id {}: a Discord role gives one role", table.id.0));
+        }
+    }
+    Ok(roles)
+}
+
 /// Reads the settings of single channels.
 fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, String> {
     let ids = |list: &Option<Vec<Snowflake>>| list.as_ref().map(|list| list.iter().map(|id| id.0).collect());
@@ -165,6 +189,7 @@ fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, Stri
             policy: own.bots,
             trusted: ids(&own.trusted),
             humans: ids(&own.humans),
+            roles: ids(&own.roles),
             agents: own.agents.clone(),
             header: own.header,
         };
@@ -294,6 +319,24 @@ mod tests {
             ]
         );
         assert_eq!(settings.policy, BotPolicy::Mentions);
+    }
+
+    #[test]
+    fn the_roles_of_the_discord_server_are_read_and_each_gives_one_role() {
+        let kilo = "[[bot]]\nagent = \"kilo\"\nuser = 9\n";
+        let role = |role: &str| format!("[[role]]\nid = \"50\"\nrole = \"{role}\"\n");
+        let own = "[channel.1]\nroles = [50]\n";
+        let settings = read(&format!("{GOOD}{kilo}{}{own}", role("approver"))).1.unwrap();
+        assert_eq!(settings.roles, [(50, Role::Approver)].into());
+        assert_eq!(settings.by_channel[&1].roles, Some([50].into()));
+        for (text, word) in [
+            (format!("{}{}", role("viewer"), role("owner")), "two [[discord.role]] have the id 50"),
+            (role("boss"), "boss"),
+            (own.replace("50", "51"), "51 has no [[discord.role]]"),
+        ] {
+            let failure = read(&format!("{GOOD}{kilo}{text}")).1.unwrap_err();
+            assert!(failure.message.contains(word), "{text}: {}", failure.message);
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
     ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
-    Explanation, Extend, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, MoveToArchive,
-    MovedToArchive, NarrowedToken, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, NewToken, Page,
-    Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInLink, SignInProvider,
-    SignedIn, StoredMessage, TokenTerms, UseApproval,
+    Explanation, Extend, Finish, Finished, HeldCall, IdToken, IncidentView, LimitsView, MoveToArchive, MovedToArchive,
+    NarrowedToken, NewAgent, NewClaim, NewEscalation, NewRoom, NewSchedule, NewToken, Page, Post, Posted, Progress,
+    ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInLink, SignInProvider, SignedIn, StoredMessage,
+    TokenTerms, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -268,22 +268,6 @@ impl Client {
         self.post(&format!("/v1/agents/{}/grant", segment(name)), more).await
     }
 
-    /// Lists humans, with their roles.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn humans(&self) -> Result<Page<AgentView>, ClientError> {
-        self.get("/v1/humans").await
-    }
-
-    /// Registers a human with a role; the token is returned only this once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn register_human(&self, human: &NewHuman) -> Result<Registered, ClientError> {
-        self.post("/v1/humans", human).await
-    }
-
     /// Returns the provider by which humans sign in; needs no token.
     ///
     /// # Errors
@@ -322,15 +306,6 @@ impl Client {
     /// See [`ClientError`]; `malformed` for any other token.
     pub async fn end_token(&self) -> Result<(), ClientError> {
         self.answer(self.request(Method::DELETE, "/v1/token")).await.map(drop)
-    }
-
-    /// Sets a human's role (H7).
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn amend_human(&self, name: &str, patch: &HumanPatch) -> Result<AgentView, ClientError> {
-        let path = format!("/v1/humans/{}", segment(name));
-        self.json(self.request(Method::PATCH, &path).json(patch)).await
     }
 
     /// Removes an agent: hands its requests back and revokes its token.

@@ -12,6 +12,7 @@ mod event_sink;
 mod events;
 mod held;
 mod http;
+mod humans;
 mod query;
 mod retry;
 mod session;

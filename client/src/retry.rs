@@ -110,8 +110,21 @@ impl RetryingClient {
         token: &str,
         on_change: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
+        let new = Self::without_session(endpoint, token, on_change)?;
+        Ok(Self { client: new.client.over_session(), ..new })
+    }
+
+    /// Like [`RetryingClient::new`], without a connection that stays: for one of many who rarely call.
+    ///
+    /// # Errors
+    /// The address or the token is malformed.
+    pub fn without_session(
+        endpoint: &Endpoint,
+        token: &str,
+        on_change: impl Fn(Connection) + Send + Sync + 'static,
+    ) -> Result<Self, ClientError> {
         let token = Token::new(token)?;
-        let client = Client::new(endpoint, Some(token.clone()))?.over_session();
+        let client = Client::new(endpoint, Some(token.clone()))?;
         Ok(Self { client, token, on_change: Box::new(on_change), failing: Mutex::default() })
     }
 

@@ -51,6 +51,8 @@ CREATE INDEX IF NOT EXISTS posts_by_id ON posts (id);
 CREATE TABLE IF NOT EXISTS hints (about TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- The humans of the workspace that were made for people of Discord.
 CREATE TABLE IF NOT EXISTS people (user INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;
+-- Posts with the sign of a queued request, and the agent whose bot set it.
+CREATE TABLE IF NOT EXISTS queued (post INTEGER PRIMARY KEY, agent TEXT NOT NULL) STRICT;
 -- When each agent was last at work.
 CREATE TABLE IF NOT EXISTS seen (agent TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- The Discord users of the bots that the bridge posts with, for when one can't be asked.

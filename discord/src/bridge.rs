@@ -11,6 +11,7 @@ use lastword_proto::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::actors::Members;
 use super::book::BridgeStore;
 use super::bots::{agent_token, restored, returned, sign_in};
 use super::cards::CardQueue;
@@ -83,6 +84,8 @@ pub(crate) struct BridgeContext {
     /// The names of the workspace's humans: the bridge's own, and those with a token of their own, by Discord user.
     pub(crate) me: String,
     pub(crate) names: BTreeMap<u64, String>,
+    /// The humans of the workspace that stand for members of the Discord server.
+    pub(crate) members: Members,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// By agent: why its bot could not be signed in.
@@ -143,11 +146,6 @@ impl BridgeContext {
         } else {
             noted.humans.remove(name);
         }
-    }
-
-    /// Returns the workspace's name of a human on Discord.
-    pub(crate) fn name_of(&self, user: u64) -> &str {
-        self.names.get(&user).unwrap_or(&self.me)
     }
 
     /// Returns whether an agent's bot is out of service.
@@ -237,6 +235,7 @@ impl Bridge {
         let enrolled = enrol(&settings, &broker, &own, &book).await?;
         for (user, reason) in &enrolled.refused {
             settings.humans.remove(user);
+            settings.unread.push((user.to_string(), reason.clone()));
             let message = format!("the person {user} has no name in the workspace and may do nothing. {reason}");
             report.emit(&Event::Warning { message });
         }
@@ -260,6 +259,7 @@ impl Bridge {
             humans,
             me: me.name,
             names,
+            members: Members::default(),
             guest,
             takers: signed.takers,
             desk,
@@ -317,8 +317,8 @@ impl Bridge {
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
         let (strangers, others) = mpsc::channel(STRANGERS_MAX);
-        let humans = shared.settings.humans.keys().copied().collect();
-        let queues = Arc::new(GatewayQueues { posts, interactions, strangers, humans, missed });
+        let (humans, roles) = (ids(&shared.settings.humans), ids(&shared.settings.roles));
+        let queues = Arc::new(GatewayQueues { posts, interactions, strangers, humans, roles, missed });
         // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
         // Interactions don't wait.
         let mut following = shared.following.subscribe();
@@ -360,6 +360,10 @@ impl Bridge {
         report.emit(&Event::Ready { url: shared.broker.client().url().to_owned(), driver: "discord" });
         parts.join_next().await.map_or(Ok(()), over)
     }
+}
+
+fn ids<T>(by_id: &BTreeMap<u64, T>) -> BTreeSet<u64> {
+    by_id.keys().copied().collect()
 }
 
 /// How a part of the bridge ends: with an error, or because the bridge must be started again.

@@ -15,6 +15,8 @@ pub struct ChannelSettings {
     pub trusted: Option<BTreeSet<u64>>,
     /// The bridge's humans who may act there.
     pub humans: Option<BTreeSet<u64>>,
+    /// The bridge's roles of the Discord server whose members may act there.
+    pub roles: Option<BTreeSet<u64>>,
     /// The agents that may be asked there.
     pub agents: Option<BTreeSet<String>>,
     /// How headers are shown there.
@@ -22,7 +24,7 @@ pub struct ChannelSettings {
 }
 
 impl Settings {
-    fn own(&self, channel: u64) -> Option<&ChannelSettings> {
+    pub(crate) fn own(&self, channel: u64) -> Option<&ChannelSettings> {
         self.by_channel.get(&channel)
     }
 
@@ -36,12 +38,6 @@ impl Settings {
         trusted.is_empty() || trusted.contains(&bot)
     }
 
-    /// Returns whether a user may act as a human in a channel.
-    pub(crate) fn hears(&self, channel: u64, user: u64) -> bool {
-        let own = self.own(channel).and_then(|own| own.humans.as_ref());
-        self.humans.contains_key(&user) && own.is_none_or(|humans| humans.contains(&user))
-    }
-
     pub(crate) fn header_in(&self, channel: u64) -> HeaderStyle {
         self.own(channel).and_then(|own| own.header).unwrap_or(self.header)
     }
@@ -51,6 +47,10 @@ impl Settings {
         for (channel, own) in &self.by_channel {
             if !self.channels.contains(channel) {
                 return Err(format!("channel.{channel} is not among channels: add it there"));
+            }
+            let unknown = own.roles.iter().flatten().find(|role| !self.roles.contains_key(role));
+            if let Some(role) = unknown {
+                return Err(format!("channel.{channel}: {role} has no [[discord.role]]"));
             }
             let known = |agent: &&String| self.bots.iter().any(|bot| bot.agent == **agent);
             if let Some(agent) = own.agents.iter().flatten().find(|agent| !known(agent)) {
@@ -113,6 +113,7 @@ mod tests {
             policy: Some(BotPolicy::Off),
             trusted: Some([5].into()),
             humans: Some([8].into()),
+            roles: None,
             agents: None,
             header: Some(HeaderStyle::Compact),
         };
@@ -120,13 +121,13 @@ mod tests {
         assert_eq!((all.policy_in(1), all.policy_in(2)), (BotPolicy::Off, BotPolicy::All));
         assert_eq!((all.header_in(1), all.header_in(2)), (HeaderStyle::Compact, HeaderStyle::Text));
         assert!(all.trusts(1, 5) && !all.trusts(1, 6) && all.trusts(2, 6));
-        assert!(!all.hears(1, 7) && all.hears(2, 7), "7 is one of the bridge's humans");
-        assert!(!all.hears(1, 8), "8 isn't one of the bridge's humans");
         assert_eq!(all.check(), Ok(()));
         let elsewhere = Settings { by_channel: [(3, ChannelSettings::default())].into(), ..settings() };
         assert!(elsewhere.check().unwrap_err().contains("channel.3"));
         let nobody = with(ChannelSettings { agents: Some(["zoe".to_owned()].into()), ..ChannelSettings::default() });
         assert!(nobody.check().unwrap_err().contains("zoe"));
+        let no_role = with(ChannelSettings { roles: Some([5].into()), ..ChannelSettings::default() });
+        assert!(no_role.check().unwrap_err().contains("5 has no [[discord.role]]"));
     }
 
     #[test]

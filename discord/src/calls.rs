@@ -1,6 +1,7 @@
 //! Maps acts to broker calls, refusals to next steps, and events to what an interrupted try has done; without I/O.
 
 use lastword_client::wire::{Event, Post as RoomPost, Problem};
+use lastword_proto::fact::Role;
 use lastword_proto::refusal::Refusal;
 use lastword_proto::{Code, header};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::inbound::{Act, Voice};
 use super::model::Post;
 use super::names::GUEST;
-use super::wording::for_people;
+use super::wording::for_person;
 
 /// A call to the broker, made under its post's key.
 #[derive(Clone, Debug)]
@@ -60,8 +61,9 @@ pub(crate) fn call(act: &Act) -> Option<Call> {
     }
 }
 
-/// Returns what follows a call's refusal; `old` marks a post that means less now than at an earlier try.
-pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) -> NextStep {
+/// Returns what follows a call's refusal; `old` marks a post that means less now than at an earlier try, and `member` is
+/// the role that the author's roles on the server give.
+pub(crate) fn refused(call: &Call, post: &Post, old: bool, member: Option<Role>, problem: &Problem) -> NextStep {
     // Past the turn limits a room stays silent, because its one warning has been posted.
     if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
         return NextStep::Stop;
@@ -71,21 +73,24 @@ pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) ->
         return NextStep::Stop;
     }
     match call {
-        Call::Send { voice, .. } | Call::Post { voice, .. } => NextStep::Also(vec![explanation(post, voice, problem)]),
+        Call::Send { voice, .. } | Call::Post { voice, .. } => {
+            let why = for_person(problem, member);
+            NextStep::Also(vec![explanation(post, voice, &problem.code.to_string(), &why)])
+        }
         Call::Finish { .. } => NextStep::GoOn,
     }
 }
 
-/// Words a hint that explains a refusal to humans: for a human's post each time, for a bot's once per code and channel.
-fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
+/// Words a hint that explains a refusal to humans: for a human's post each time, for a bot's once per kind and channel.
+pub(crate) fn explanation(post: &Post, voice: &Voice, kind: &str, why: &str) -> Act {
     // Name the bot without a mention: an explanation must not wake an agent.
-    let once = || format!("{}:{}:{}", post.author.id, post.channel, problem.code);
+    let once = || format!("{}:{}:{}", post.author.id, post.channel, kind);
     let (who, about) = match voice {
         Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
         Voice::Agent(agent) => (agent.clone(), once()),
         Voice::Guest => ("a bot".to_owned(), once()),
     };
-    Act::Hint { about, text: format!("{who}: not passed on. {}", for_people(problem)) }
+    Act::Hint { about, text: format!("{who}: not passed on. {why}") }
 }
 
 /// Returns whether repeating a call could repeat its effect. Posts have keys that the broker remembers whatever the
@@ -157,15 +162,17 @@ mod tests {
     fn why_a_message_is_refused_is_said_once() {
         let post = post(1_000, DEN, HIVE, true, TEXT);
         let call = call(&submit()).unwrap();
-        let NextStep::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it is said") };
+        let NextStep::Also(more) = refused(&call, &post, false, None, &problem(Code::SelfSend)) else {
+            panic!("it is said")
+        };
         let [hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
         assert!(text.starts_with("hive: not passed on. "));
-        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else {
+        let NextStep::Also(again) = refused(&call, &post, false, None, &problem(Code::SelfSend)) else {
             panic!("it is said")
         };
         assert_eq!(&again[0], hint, "the same reason is the same hint");
         assert_eq!(
-            refused(&call, &post, false, &problem(Code::TurnsSoft)),
+            refused(&call, &post, false, None, &problem(Code::TurnsSoft)),
             NextStep::Stop,
             "its one warning was posted"
         );
@@ -177,8 +184,8 @@ mod tests {
         let act = Act::Say { user: ANN, mentions: Vec::new(), about: None, opens: false, body: "look".into() };
         let call = call(&act).unwrap();
         let conflict = problem(Code::IdempotencyConflict);
-        assert_eq!(refused(&call, &post, true, &conflict), NextStep::Stop);
-        assert!(matches!(refused(&call, &post, false, &conflict), NextStep::Also(_)));
+        assert_eq!(refused(&call, &post, true, None, &conflict), NextStep::Stop);
+        assert!(matches!(refused(&call, &post, false, None, &conflict), NextStep::Also(_)));
     }
 
     #[test]

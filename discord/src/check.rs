@@ -1,8 +1,9 @@
 //! `lastword discord check`: reports what the bridge still needs on both sides, with what to do about it.
 
+mod people;
 mod rights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lastword_client::wire::AgentView;
@@ -129,6 +130,11 @@ impl Bot {
         }
     }
 
+    /// Returns whether the bot is needed in a channel that has these agents; `None` is all.
+    fn is_asked(&self, agents: Option<&BTreeSet<String>>) -> bool {
+        self.needs == Needs::Broker || agents.is_none_or(|agents| agents.contains(&self.name))
+    }
+
     /// Returns what to do about permissions that a bot lacks in a channel.
     fn permitting(&self) -> String {
         let here = "the channel's settings, Permissions: add the bot and allow these";
@@ -178,12 +184,13 @@ pub async fn check(settings: &Settings) -> Report {
     }
     twins(&bots, &mut report);
     for user in settings.humans.keys() {
-        person(&broker, *user, &mut report).await;
+        people::person(&broker, *user, &mut report).await;
     }
     let mut guilds = BTreeMap::new();
     for channel in &settings.channels {
-        place(&broker, *channel, &bots, &mut guilds, &mut report).await;
+        place(&broker, settings, *channel, &bots, &mut guilds, &mut report).await;
     }
+    people::roles(settings, &guilds, &mut report);
     strangers(&bots, &mut report);
     report
 }
@@ -202,17 +209,18 @@ pub(crate) fn hint(error: &RestError) -> &'static str {
 /// Checks the workspace: the human's token, the agents, and the other tokens.
 async fn lastword(settings: &Settings, report: &mut Report) {
     const ABOUT: &str = "lastword";
-    let me = match named(settings, &settings.token).await {
-        Ok((name, Kind::Human)) => name,
-        Ok((name, Kind::Agent)) => {
-            let text = format!("the token is that of the agent {name}");
+    let me = match owner_of(settings, &settings.token).await {
+        Ok(me) if me.kind == Kind::Human => me,
+        Ok(me) => {
+            let text = format!("the token is that of the agent {}", me.name);
             return report.bad(ABOUT, text, "give the bridge a human's token with --token-file");
         }
         Err(error) => {
             return report.bad(ABOUT, error.to_string(), "start it with `lastword serve`, or name it with --url");
         }
     };
-    report.good(ABOUT, format!("{}, as {me}", settings.broker_at.url()));
+    report.good(ABOUT, format!("{}, as {}", settings.broker_at.url(), me.name));
+    people::makes_humans(settings, &me, report);
     for bot in &settings.bots {
         match &bot.identity {
             Identity::Ours { .. } => match agent(settings, &bot.agent).await {
@@ -250,8 +258,12 @@ async fn lastword(settings: &Settings, report: &mut Report) {
 
 /// Returns the name and kind of a token's owner.
 async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), ClientError> {
+    owner_of(settings, token).await.map(|me| (me.name, me.kind))
+}
+
+async fn owner_of(settings: &Settings, token: &Secret) -> Result<AgentView, ClientError> {
     let client = Client::new(&settings.broker_at, Some(Token::new(token.reveal())?))?;
-    client.agent(OWN_NAME).await.map(|me| (me.name, me.kind))
+    client.agent(OWN_NAME).await
 }
 
 async fn agent(settings: &Settings, name: &str) -> Result<AgentView, ClientError> {
@@ -302,19 +314,15 @@ fn twins(bots: &[Bot], report: &mut Report) {
     }
 }
 
-async fn person(broker: &Rest, user: u64, report: &mut Report) {
-    match broker.call(Method::Get, &format!("users/{user}"), None).await {
-        Ok(found) if found["bot"] == true => {
-            let what = format!("{} is a bot and can't speak as a human", text(&found["username"]));
-            report.bad(&user.to_string(), what, "remove it from humans; list a bot as [[discord.bot]]");
-        }
-        Ok(found) => report.good(text(&found["username"]), format!("may speak as a human ({user})")),
-        Err(error) => report.bad(&user.to_string(), error.to_string(), "copy the id again: Copy User ID on the person"),
-    }
-}
-
 /// Checks a channel's type and each bot's permissions in it.
-async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<String, Value>, report: &mut Report) {
+async fn place(
+    broker: &Rest,
+    settings: &Settings,
+    id: u64,
+    bots: &[Bot],
+    guilds: &mut BTreeMap<String, Value>,
+    report: &mut Report,
+) {
     let channel = match broker.call(Method::Get, &format!("channels/{id}"), None).await {
         Ok(channel) => channel,
         Err(error) => {
@@ -334,12 +342,15 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
         commands(broker, &guild, report).await;
         guilds.insert(guild.clone(), roles);
     }
+    people::lists(settings, id, &about, &guilds[&guild], report);
     let mut sight = Sight { channel: name, ..Sight::default() };
+    let asked = settings.own(id).and_then(|own| own.agents.as_ref());
+    let mut lacking = 0;
     for bot in bots {
         let path = format!("guilds/{guild}/members/{}", bot.user);
         let Ok(member) = broker.call(Method::Get, &path, None).await else {
             let what = format!("{} is not in the server of the channel", bot.name);
-            report.bad(&about, what, &bot.inviting());
+            lacking += lack(&about, what, &bot.inviting(), bot.is_asked(asked), report);
             continue;
         };
         let rights = held(&guild, &guilds[&guild], &member, &channel);
@@ -349,14 +360,25 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
         }
         if !lacks.is_empty() {
             let what = format!("{} may not: {}", bot.name, lacks.join(", "));
-            report.bad(&about, what, &bot.permitting());
+            lacking += lack(&about, what, &bot.permitting(), bot.is_asked(asked), report);
         }
         sight.missing.insert(bot.name.clone(), lacks);
     }
-    if sight.missing.values().all(Vec::is_empty) && sight.missing.len() == bots.len() {
+    if lacking == 0 {
         report.good(&about, "all bots have the permissions they need");
     }
     report.channels.push(sight);
+}
+
+/// Reports what a bot lacks in a channel, and returns 1. Where nobody may ask its agent, another agent still may, so
+/// that this is a note there, and counts 0.
+fn lack(about: &str, what: String, hint: &str, asked: bool, report: &mut Report) -> usize {
+    if asked {
+        report.bad(about, what, hint);
+    } else {
+        report.note(about, format!("{what}. It isn't asked here, but other agents may ask it"), hint);
+    }
+    usize::from(asked)
 }
 
 /// Checks whether `/lastword` can be registered.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::bridge::BridgeContext;
+use super::heard::Heard;
 use super::interactions::{FOR_ONE, Interaction, failure, within};
 use super::names::{ROOM, room};
 use super::rest::{Method, RestError};
@@ -21,6 +22,8 @@ use lastword_client::RetryingClient;
 
 /// The command's name.
 pub(crate) const NAME: &str = "lastword";
+/// The subcommand that cancels work.
+pub(crate) const STOP: &str = "stop";
 /// Option names of the subcommands.
 const REF: &str = "ref";
 const AGENT: &str = "agent";
@@ -52,7 +55,7 @@ fn definition() -> Value {
         "options": [
             sub("status", "Show open work and pending decisions", vec![reference()]),
             sub("tree", "Show a conversation, each message under its cause", vec![reference()]),
-            sub("stop", "Cancel open work; nothing is admitted until a resume",
+            sub(STOP, "Cancel open work; nothing is admitted until a resume",
                 vec![reference(), agent(), everything()]),
             sub("resume", "Resume, and lift what a limit holds", vec![reference(), agent(), everything()]),
             sub("limits", "Show the distance to each limit", vec![reference()]),
@@ -94,25 +97,31 @@ pub(crate) async fn register(shared: &BridgeContext) {
 pub(crate) async fn run(
     shared: &BridgeContext,
     interaction: &Interaction,
+    heard: Heard,
     name: &str,
     options: &BTreeMap<String, String>,
 ) -> Result<(), RestError> {
-    let broker = interaction.broker(shared);
     let thread = shared.book.thread(interaction.channel).ok().flatten().map(|thread| thread.reference);
     let about = options.get(REF).cloned().or(thread);
     // A change is announced to everyone; a view is shown only to the caller.
-    let flags = if matches!(name, "stop" | "resume") { 0 } else { FOR_ONE };
+    let flags = if matches!(name, STOP | "resume") { 0 } else { FOR_ONE };
     let saying = interaction.wait(shared, flags);
     let doing = async {
+        let actor = match interaction.actor(shared, heard).await {
+            Ok(actor) => actor,
+            Err(reason) => return reason,
+        };
+        let broker = actor.broker();
         let done = match name {
             "status" => words::status(broker, about.as_deref()).await,
             "tree" => words::tree(broker, about.as_deref()).await,
-            "stop" => stop(broker, &target(options, about.as_deref())).await,
+            STOP => stop(broker, &target(options, about.as_deref())).await,
             "resume" => resume(broker, interaction, &target(options, about.as_deref())).await,
             "limits" => words::limits(broker, about.as_deref()).await,
             other => Ok(format!("Unknown command `/{NAME} {other}`.")),
         };
-        done.unwrap_or_else(|error| failure(&error))
+        actor.ended(&done);
+        done.unwrap_or_else(|error| failure(&error, heard))
     };
     // Concurrently: a stop must not wait for Discord.
     let (said, text) = tokio::join!(saying, doing);

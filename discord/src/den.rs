@@ -198,7 +198,7 @@ impl TestChannel {
             Call::Finish { .. } => return true,
         };
         let Some(Reply::Refused { refusal, .. }) = reply else { return true };
-        match refused(&call, post, self.old, &Problem::new(&refusal)) {
+        match refused(&call, post, self.old, None, &Problem::new(&refusal)) {
             NextStep::Also(more) => more.iter().all(|act| self.perform(post, act)),
             NextStep::GoOn => true,
             NextStep::Stop => false,

@@ -29,7 +29,7 @@ impl From<RestError> for ExploreError {
     }
 }
 
-/// A text channel or a person.
+/// A text channel, a person or a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The id, as the settings have it.
@@ -112,6 +112,22 @@ impl Explorer {
                     all.push(person);
                 }
             }
+        }
+        Ok(all)
+    }
+
+    /// Lists the roles of the bot's guilds that somebody can be given.
+    ///
+    /// # Errors
+    ///
+    /// Fails if Discord refuses or doesn't answer.
+    pub async fn roles(&self) -> Result<Vec<Named>, ExploreError> {
+        let mut all = Vec::new();
+        for (guild_id, guild) in self.guilds().await? {
+            let roles = self.rest.call(Method::Get, &format!("guilds/{guild_id}/roles"), None).await?;
+            // The role with the guild's own id is everyone's.
+            let given = list(&roles).iter().filter(|role| id(role).is_some_and(|id| id != guild_id));
+            all.extend(given.filter_map(|role| named(role, text(&role["name"]), &guild)));
         }
         Ok(all)
     }

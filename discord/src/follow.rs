@@ -6,7 +6,7 @@ use std::time::Duration;
 use lastword_client::wire::{Event, StoredMessage, parse_rfc3339};
 use lastword_client::{ClientError, Events};
 use lastword_proto::MessageType;
-use lastword_proto::fact::{Control, Kind};
+use lastword_proto::fact::{Control, Kind, Role};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -140,6 +140,13 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
         "posted" => posted(shared, event).await,
         "controlled" if text(event, "control") == Some(Control::Resume.word()) => {
             shared.resumed.send_modify(|count| *count += 1);
+            Ok(false)
+        }
+        "role_set" => {
+            let role = text(event, "role").and_then(Role::from_word);
+            if let (Some(name), Some(role)) = (&event.agent, role) {
+                shared.members.note_role(name, role);
+            }
             Ok(false)
         }
         "registered" => {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::interactions;
-use super::model::Post;
+use super::model::{Person, Post};
 use super::settings::Secret;
 use crate::event::{Event, EventSink};
 
@@ -38,12 +38,21 @@ pub(crate) struct GatewayQueues {
     pub(crate) posts: Sender<Post>,
     /// Interactions, apart from posts so that they don't wait behind them.
     pub(crate) interactions: Sender<Value>,
-    /// Interactions of people who aren't listed, whose only answer is that they may not.
+    /// Interactions of people who aren't known, whose only answer is that they may not.
     pub(crate) strangers: Sender<Value>,
     /// The Discord users who may act as humans.
     pub(crate) humans: BTreeSet<u64>,
+    /// The roles of the server whose members may.
+    pub(crate) roles: BTreeSet<u64>,
     /// Incremented when posts may have been missed.
     pub(crate) missed: watch::Sender<u64>,
+}
+
+impl GatewayQueues {
+    /// Returns whether a person may be one of those who act.
+    fn knows(&self, person: &Person) -> bool {
+        self.humans.contains(&person.user) || !self.roles.is_disjoint(&person.roles)
+    }
 }
 
 /// Stays connected; returns a reason only if Discord refuses for good.
@@ -105,10 +114,10 @@ pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &
         // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
         // looks like one of ours.
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
-        // Looked up before queueing: whoever isn't listed must not fill the queue of a human's stop. A stranger whose
+        // Looked up before queueing: whoever isn't known must not fill the queue of a human's stop. A stranger whose
         // interaction is dropped sees that it failed.
         Some("INTERACTION_CREATE")
-            if !interactions::user_of(&frame.d).is_some_and(|user| queues.humans.contains(&user)) =>
+            if !interactions::person_of(&frame.d).is_some_and(|person| queues.knows(&person)) =>
         {
             let _served = queues.strangers.try_send(frame.d).is_ok();
         }
@@ -129,5 +138,33 @@ fn closed(frame: Option<&CloseFrame<'static>>) -> String {
             .to_owned(),
         Some((code, reason)) => format!("Discord closed the gateway for good: {reason} ({code})"),
         None => "the gateway ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn who_may_act_by_list_or_role_never_queues_behind_strangers() {
+        let (posts, _read) = mpsc::channel(1);
+        let (interactions, mut known) = mpsc::channel(2);
+        let (strangers, mut others) = mpsc::channel(1);
+        let missed = watch::Sender::new(0);
+        let queues = GatewayQueues { posts, interactions, strangers, humans: [7].into(), roles: [50].into(), missed };
+        let quiet = EventSink::new(|_| ());
+        for (user, roles) in [("9", json!([])), ("8", json!(["51"])), ("8", json!(["51", "50"])), ("7", json!([]))] {
+            let member = json!({ "user": { "id": user, "username": user }, "roles": roles });
+            let frame = json!({ "op": 0, "t": "INTERACTION_CREATE", "d": { "member": member } });
+            dispatch(&frame.to_string(), Role::Reader, &queues, &quiet);
+        }
+        let user = |value: Value| value["member"]["user"]["id"].as_str().map(str::to_owned);
+        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("8"), "by its role");
+        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("7"), "by the list");
+        assert_eq!(others.try_recv().ok().and_then(user).as_deref(), Some("9"), "the other one found no place");
+        assert!(others.try_recv().is_err() && known.try_recv().is_err());
     }
 }

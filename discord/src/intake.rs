@@ -1,6 +1,7 @@
 //! Processes posts one after another: decides each, stores the decision, and only then acts on it.
 
 mod perform;
+mod sights;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,12 +19,14 @@ use super::book::lost;
 use super::bridge::BridgeContext;
 use super::calls::{self, Done, NextStep, doubles};
 use super::early;
+use super::heard::Reach;
 use super::inbound::{Act, Known, decide, outdated, turn_place};
 use super::model::{Post, first_id, moment};
 use super::names::short;
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
+use sights::Sights;
 
 /// Longest wait until the log's head has been shown.
 const SHOWN: Duration = Duration::from_secs(5);
@@ -35,11 +38,12 @@ pub(crate) struct Intake {
     tails: BTreeMap<u64, (Run, Instant)>,
     /// Whether humans may have to be notified of posts that were too old.
     late: AtomicBool,
+    sights: Sights,
 }
 
 impl Intake {
     pub(crate) fn new(shared: Arc<BridgeContext>) -> Self {
-        Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true) }
+        Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true), sights: Sights::default() }
     }
 
     /// Processes posts until the broker refuses for good, or the bridge's file can't be written; returns why.
@@ -101,6 +105,8 @@ impl Intake {
     /// Reads the posts that were missed.
     async fn catch_up(&mut self) -> Result<(), ClientError> {
         let shared = Arc::clone(&self.shared);
+        // What was read of people before may have changed.
+        self.sights = Sights::default();
         let behind = Behind::look(&shared).await?;
         let channels = shared.settings.channels.iter().map(|channel| (*channel, 0));
         for (channel, since) in channels.chain(behind.threads) {
@@ -130,8 +136,9 @@ impl Intake {
                 Err(error) => return Ok(Err(error)),
             };
             let full = posts.len() == PAGE;
-            for post in posts {
+            for mut post in posts {
                 after = after.max(post.id);
+                self.sights.add_roles(&shared, &mut post).await;
                 self.route(post).await?;
             }
             if !full {
@@ -220,7 +227,8 @@ impl Intake {
         let BridgeContext { book, outbox, .. } = &*self.shared;
         for kept in book.kept().map_err(lost)? {
             match outbox.persist(|| outbox.broker.read_post(kept.channel, kept.post)).await {
-                Ok(post) => {
+                Ok(mut post) => {
+                    Sights::default().add_roles(&self.shared, &mut post).await;
                     let acts = vec![kept.act.clone()];
                     let acts = if self.is_old(&post) { outdated(acts) } else { acts };
                     // Once more with the same key: nothing is passed on twice.
@@ -306,7 +314,7 @@ impl Intake {
             roster: &shared.roster,
             policy: settings.policy_in(home),
             trusted: settings.trusts(home, post.author.id),
-            human: settings.hears(home, post.author.id),
+            human: post.person().is_some_and(|person| settings.heard(Reach::Channel(home), &person).is_some()),
             inside: true,
             echo,
             old: self.is_old(post),

@@ -1,6 +1,6 @@
 //! Clicks, forms and commands: each is served by its own task, so that none waits behind another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,23 @@ use std::time::Duration;
 use lastword_client::ClientError;
 use lastword_client::wire::{DecideApproval, EscalationAnswer};
 use lastword_proto::fact::Decision;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
+use super::actors::Actor;
 use super::bridge::BridgeContext;
 use super::cards::{Button, WORDS, form};
 use super::commands;
+use super::heard::{Heard, Reach};
+use super::model::{GuildMember, Person};
 use super::names::key;
 use super::outbound::header;
 use super::rest::{Method, RestError};
+use super::settings::Settings;
 use super::text::{MESSAGE_CHARS_MAX, split};
-use super::wording::for_people;
+use super::wording::for_person;
 use lastword_client::RetryingClient;
 
 /// Longest call to the broker, during which the user sees only Discord's waiting sign.
@@ -29,6 +34,9 @@ const ANSWER_PARTS_MAX: usize = 4;
 
 /// Most tasks during which a stranger's interaction is begun.
 const STRANGERS_TASKS_MAX: usize = 8;
+
+/// Most roles that a refusal names.
+const NAMED_ROLES_MAX: usize = 10;
 
 /// Types of an interaction's response.
 const MESSAGE: u8 = 4;
@@ -57,7 +65,7 @@ pub(crate) struct Interaction {
     id: String,
     token: String,
     application: String,
-    pub(crate) user: u64,
+    pub(crate) person: Person,
     pub(crate) channel: u64,
     /// The message whose button was pressed.
     post: Option<u64>,
@@ -67,7 +75,7 @@ pub(crate) struct Interaction {
 impl fmt::Debug for Interaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The interaction's token is left out: it allows posting as our application for 15 minutes.
-        write!(f, "Interaction({} by {}: {:?})", self.id, self.user, self.deed)
+        write!(f, "Interaction({} by {}: {:?})", self.id, self.person.user, self.deed)
     }
 }
 
@@ -76,12 +84,12 @@ impl Interaction {
     fn read(value: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let id = |value: &Value| value.as_str()?.parse().ok();
-        let user = user_of(value)?;
+        let person = person_of(value)?;
         Some(Self {
             id: text(&value["id"])?,
             token: text(&value["token"])?,
             application: text(&value["application_id"])?,
-            user,
+            person,
             channel: id(&value["channel_id"]).or_else(|| id(&value["channel"]["id"]))?,
             post: id(&value["message"]["id"]),
             deed: deed(value["type"].as_u64(), &value["data"]),
@@ -122,13 +130,17 @@ pub(crate) fn is_harmless(value: &Value) -> bool {
     value["type"] == 3 && matches!(button, Some(Button::Envelope { .. }))
 }
 
-/// Returns the Discord user of an interaction.
-pub(crate) fn user_of(value: &Value) -> Option<u64> {
-    let id = |value: &Value| value.as_str()?.parse().ok();
-    id(&value["member"]["user"]["id"]).or_else(|| id(&value["user"]["id"]))
+/// Returns the person of an interaction: with its roles in the server, without any in a private channel.
+pub(crate) fn person_of(value: &Value) -> Option<Person> {
+    let member = Some(&value["member"]).filter(|member| member.is_object());
+    let user = member.map_or(&value["user"], |member| &member["user"]);
+    let known = member.and_then(|member| GuildMember::deserialize(member).ok()).unwrap_or_default();
+    let roles = if user["bot"] == true { BTreeSet::new() } else { known.roles() };
+    let name = user["username"].as_str().unwrap_or_default().to_owned();
+    Some(Person { user: user["id"].as_str()?.parse().ok()?, name, roles })
 }
 
-/// Serves each interaction in its own task; the listed humans' go first. Returns when the gateway ends.
+/// Serves each interaction in its own task; those of people who may act go first. Returns when the gateway ends.
 pub(crate) async fn serve(
     shared: Arc<BridgeContext>,
     mut told: Receiver<Value>,
@@ -158,28 +170,48 @@ pub(crate) async fn serve(
 }
 
 async fn one(shared: &BridgeContext, interaction: &Interaction) {
-    let done = match &interaction.deed {
+    if let Err(error) = served(shared, interaction).await {
+        let (user, id) = (interaction.person.user, &interaction.id);
+        shared.outbox.warn(&format!("what {user} did with {id} got no answer. {error}"));
+    }
+}
+
+async fn served(shared: &BridgeContext, interaction: &Interaction) -> Result<(), RestError> {
+    match &interaction.deed {
+        Deed::Other => return Ok(()),
+        Deed::Click(Button::Envelope { id }) => return envelope(shared, interaction, id).await,
+        Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. } => {}
+    }
+    let home = shared.home_of(interaction.channel).await;
+    let reach = if interaction.is_stop() { Reach::Anywhere } else { Reach::Channel(home) };
+    let Some(heard) = shared.settings.heard(reach, &interaction.person) else {
+        return interaction.say(shared, &shut_out(&shared.settings, home), FOR_ONE).await;
+    };
+    match &interaction.deed {
         Deed::Other => Ok(()),
-        Deed::Click(Button::Envelope { id }) => envelope(shared, interaction, id).await,
-        Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. }
-            if !shared.settings.hears(shared.home_of(interaction.channel).await, interaction.user) =>
-        {
-            let text = "Only the people listed as `humans` of this channel in `lastword.toml` can do that.";
-            interaction.say(shared, text, FOR_ONE).await
-        }
-        Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
+        Deed::Command { name, options } => commands::run(shared, interaction, heard, name, options).await,
         Deed::Click(button) | Deed::Form { button, .. } if !interaction.is_of_card(shared, button.subject()) => {
             interaction.say(shared, "This card is outdated or belongs to another workspace.", FOR_ONE).await
         }
         Deed::Click(button) => match form(button) {
             Some(form) => interaction.answer(shared, FORM, form).await,
-            None => settle(shared, interaction, button, None).await,
+            None => settle(shared, interaction, heard, button, None).await,
         },
-        Deed::Form { button, words } => settle(shared, interaction, button, Some(words)).await,
-    };
-    if let Err(error) = done {
-        shared.outbox.warn(&format!("what {} did with {} got no answer. {error}", interaction.user, interaction.id));
+        Deed::Form { button, words } => settle(shared, interaction, heard, button, Some(words)).await,
     }
+}
+
+/// Tells a person who isn't heard in a channel who is.
+fn shut_out(settings: &Settings, channel: u64) -> String {
+    let mut roles: Vec<String> = settings.roles_in(channel).map(|role| format!("<@&{role}>")).collect();
+    let more = if roles.len() > NAMED_ROLES_MAX { ", …" } else { "" };
+    roles.truncate(NAMED_ROLES_MAX);
+    let takes = match roles.as_slice() {
+        [] => return "Only the people listed as `humans` of this channel in `lastword.toml` can do that.".to_owned(),
+        [role] => format!("the role {role}"),
+        roles => format!("one of the roles {}{more}", roles.join(", ")),
+    };
+    format!("That takes {takes}, or a place among the `humans` of this channel in `lastword.toml`.")
 }
 
 impl Interaction {
@@ -235,9 +267,15 @@ impl Interaction {
         known.is_some_and(|card| card.post.is_none() || self.post.is_none() || card.post == self.post)
     }
 
-    /// Returns the broker as the user who clicked: with their own token, or else the bridge's.
-    pub(crate) fn broker<'a>(&self, shared: &'a BridgeContext) -> &'a RetryingClient {
-        shared.humans.get(&self.user).unwrap_or(&shared.broker)
+    /// Returns whether this is the command that cancels work.
+    fn is_stop(&self) -> bool {
+        matches!(&self.deed, Deed::Command { name, .. } if name == commands::STOP)
+    }
+
+    /// Returns whoever acts for the user in the workspace, or why nobody can.
+    pub(crate) async fn actor<'a>(&self, shared: &'a BridgeContext, heard: Heard) -> Result<Actor<'a>, String> {
+        let found = within(&shared.broker, shared.actor(&self.person, heard)).await;
+        found.unwrap_or_else(|error| Err(failure(&error, Heard::Listed)))
     }
 }
 
@@ -250,9 +288,9 @@ pub(crate) async fn within<T>(
 }
 
 /// Words an error for the user who clicked.
-pub(crate) fn failure(error: &ClientError) -> String {
+pub(crate) fn failure(error: &ClientError, heard: Heard) -> String {
     match error.problem() {
-        Some(problem) => for_people(problem),
+        Some(problem) => for_person(problem, heard.role()),
         None => format!("Lastword is unreachable: {error}"),
     }
 }
@@ -260,7 +298,7 @@ pub(crate) fn failure(error: &ClientError) -> String {
 async fn envelope(shared: &BridgeContext, interaction: &Interaction, id: &str) -> Result<(), RestError> {
     let text = match within(&shared.broker, shared.broker.client().message(id)).await {
         Ok(message) => format!("`{}`\n-# {} · hop {}", header(&message), message.id, message.hops),
-        Err(error) => failure(&error),
+        Err(error) => failure(&error, Heard::Listed),
     };
     interaction.say(shared, &text, FOR_ONE).await
 }
@@ -269,24 +307,30 @@ async fn envelope(shared: &BridgeContext, interaction: &Interaction, id: &str) -
 async fn settle(
     shared: &BridgeContext,
     interaction: &Interaction,
+    heard: Heard,
     button: &Button,
     words: Option<&String>,
 ) -> Result<(), RestError> {
     let id = button.subject();
     // Acknowledge first: Discord drops an interaction without a response after three seconds.
     interaction.answer(shared, UPDATE_LATER, Value::Null).await?;
-    let broker = interaction.broker(shared);
+    let actor = match interaction.actor(shared, heard).await {
+        Ok(actor) => actor,
+        Err(reason) => return interaction.whisper(shared, &reason).await,
+    };
+    let broker = actor.broker();
     // Held until the user is noted, so that the card isn't settled without the user's name.
     let settling = shared.desk.settling.lock().await;
     let done = within(broker, decide(broker, button, words)).await;
-    if done.is_ok() && shared.book.sign_card(id, interaction.user).is_err() {
+    actor.ended(&done);
+    if done.is_ok() && shared.book.sign_card(id, interaction.person.user).is_err() {
         shared.outbox.warn(&format!("who settled {id} could not be noted"));
     }
     drop(settling);
     shared.desk.touch(id);
     match done {
         Ok(()) => Ok(()),
-        Err(error) => interaction.whisper(shared, &failure(&error)).await,
+        Err(error) => interaction.whisper(shared, &failure(&error, heard)).await,
     }
 }
 
@@ -342,7 +386,7 @@ mod tests {
         let command = interaction(2, &json!({ "name": "lastword", "options": [sub] }));
         let options = BTreeMap::from([("ref".to_owned(), "D-1".to_owned())]);
         assert_eq!(command.deed, Deed::Command { name: "tree".into(), options });
-        assert_eq!((command.user, command.channel, command.post), (7, 3, Some(9)));
+        assert_eq!((command.person.user, command.channel, command.post), (7, 3, Some(9)));
         let reject = Button::Reject { id: "apr-1".into() };
         assert_eq!(interaction(3, &json!({ "custom_id": "lw:reject:apr-1" })).deed, Deed::Click(reject));
         let field = json!({ "type": 4, "custom_id": "words", "value": " no \n" });
@@ -354,5 +398,16 @@ mod tests {
         }
         assert!(!format!("{command:?}").contains("canary"));
         assert_eq!(Interaction::read(&json!({ "id": "1" })), None);
+    }
+
+    #[test]
+    fn a_persons_roles_are_those_of_the_server_and_a_bot_has_none() {
+        let member =
+            |bot: bool| json!({ "member": { "roles": ["8"], "user": { "id": "7", "username": "ann", "bot": bot } } });
+        let person = |roles: &[u64]| Person { user: 7, name: "ann".into(), roles: roles.iter().copied().collect() };
+        assert_eq!(person_of(&member(false)), Some(person(&[8])));
+        assert_eq!(person_of(&member(true)), Some(person(&[])));
+        assert_eq!(person_of(&json!({ "user": { "id": "7", "username": "ann" }, "roles": ["8"] })), Some(person(&[])));
+        assert_eq!(person_of(&json!({})), None);
     }
 }

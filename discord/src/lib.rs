@@ -4,6 +4,7 @@
 //! other modules carry it out. Nothing is counted here: each bot's post becomes one call to the broker, which counts
 //! it.
 
+mod actors;
 mod backfill;
 mod book;
 mod bots;
@@ -23,6 +24,7 @@ mod fix;
 mod follow;
 mod foreign_bots;
 mod gateway;
+mod heard;
 mod inbound;
 mod intake;
 mod interactions;

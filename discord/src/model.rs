@@ -1,5 +1,7 @@
 //! The parts of Discord's objects that the bridge reads.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 /// Bits below a snowflake's timestamp, which is in milliseconds.
@@ -27,6 +29,9 @@ pub(crate) struct Post {
     nonce: Option<Nonce>,
     #[serde(default)]
     referenced_message: Option<Box<Referenced>>,
+    /// The author in the server; only the gateway sends it.
+    #[serde(default)]
+    pub(crate) member: Option<GuildMember>,
 }
 
 /// A post's author.
@@ -36,6 +41,33 @@ pub(crate) struct Author {
     pub(crate) id: u64,
     #[serde(default)]
     pub(crate) bot: bool,
+    /// The user name, which is unique on Discord.
+    #[serde(default)]
+    pub(crate) username: String,
+}
+
+/// A user as a member of a server.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct GuildMember {
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+impl GuildMember {
+    /// Returns the ids of the member's roles, without `@everyone`.
+    pub(crate) fn roles(&self) -> BTreeSet<u64> {
+        self.roles.iter().filter_map(|role| role.parse().ok()).collect()
+    }
+}
+
+/// A person of Discord who acts; never a bot or webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Person {
+    pub(crate) user: u64,
+    /// The user name.
+    pub(crate) name: String,
+    /// The roles in the server.
+    pub(crate) roles: BTreeSet<u64>,
 }
 
 /// An attached file.
@@ -109,6 +141,13 @@ impl Channel {
 }
 
 impl Post {
+    /// Returns the author, unless it is a bot or webhook.
+    pub(crate) fn person(&self) -> Option<Person> {
+        let is_person = !self.author.bot && self.webhook_id.is_none();
+        let roles = self.member.as_ref().map(GuildMember::roles).unwrap_or_default();
+        is_person.then(|| Person { user: self.author.id, name: self.author.username.clone(), roles })
+    }
+
     /// Returns whether a human wrote the post; false for Discord's own notes about pins, joins or threads.
     pub(crate) const fn is_said(&self) -> bool {
         // 0: an ordinary message; 19: a reply.
@@ -196,19 +235,21 @@ pub(crate) mod tests {
         Post {
             id: (at_ms << SNOWFLAKE_TIME_SHIFT) | author,
             channel,
-            author: Author { id: author, bot },
+            author: Author { id: author, bot, username: String::new() },
             webhook_id: None,
             kind: 0,
             content: content.into(),
             attachments: Vec::new(),
             nonce: None,
             referenced_message: None,
+            member: None,
         }
     }
 
     pub(crate) fn reply_to(mut post: Post, author: u64) -> Post {
         post.kind = 19;
-        post.referenced_message = Some(Box::new(Referenced { id: 9, author: Author { id: author, bot: true } }));
+        post.referenced_message =
+            Some(Box::new(Referenced { id: 9, author: Author { id: author, bot: true, username: String::new() } }));
         post
     }
 
@@ -225,6 +266,17 @@ pub(crate) mod tests {
         assert_eq!(post.text(), "hi <@!5>\n[file a.txt] https://x/a");
         assert_eq!(post.at_ms(), 41_944_705_796);
         assert_eq!(first_id(post.unix_ms()), post.id & !0x3f_ffff);
+    }
+
+    #[test]
+    fn only_a_person_has_roles_that_count() {
+        let text = r#"{"id":"1","channel_id":"2","author":{"id":"3","username":"ann"},"member":{"roles":["8","9"],"nick":"x"}}"#;
+        let mut post: Post = serde_json::from_str(text).unwrap();
+        assert_eq!(post.person(), Some(Person { user: 3, name: "ann".into(), roles: [8, 9].into() }));
+        post.webhook_id = Some("4".into());
+        assert_eq!(post.person(), None);
+        (post.webhook_id, post.author.bot) = (None, true);
+        assert_eq!(post.person(), None);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use lastword_client::wire::{HumanPatch, NewHuman};
-use lastword_client::{ClientError, RetryingClient};
+use lastword_client::{Client, ClientError, RetryingClient};
 use lastword_proto::Code;
 use lastword_proto::fact::{Kind, Role};
 use lastword_proto::names::AgentName;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::book::{BridgeStore, Kept, lost};
+use super::model::Person;
 use super::rest::{Method, Rest};
 use super::settings::{Secret, Settings, Speaker};
 
@@ -55,32 +56,85 @@ async fn token(
     book: &BridgeStore,
 ) -> Result<Result<Secret, String>, ClientError> {
     let client = broker.client();
-    if let Some(name) = book.person(user).map_err(lost)? {
-        // Made before. Whoever removed it since, or gave the name to another, meant it.
-        let known = client.agent(&name).await?;
-        if known.kind != Kind::Human {
-            return Ok(Err(format!("{name} is no human of the workspace any more")));
-        }
-        if let Some(role) = role.filter(|role| known.role != Some(*role)) {
-            client.amend_human(&name, &HumanPatch { role }).await?;
-        }
-        return Ok(Ok(Secret::new(&client.rekey(&name).await?.token)));
+    if let Some(made) = made_before(user, client, book).await? {
+        return match (made, role) {
+            (Ok(made), Some(role)) if made.role != Some(role) => {
+                client.amend_human(&made.name, &HumanPatch { role }).await?;
+                Ok(Ok(made.token))
+            }
+            (made, _) => Ok(made.map(|made| made.token)),
+        };
     }
     let found = match rest.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) => found,
         Err(error) => return Ok(Err(error.to_string())),
     };
     let name = workspace_name(found["username"].as_str().unwrap_or_default(), user);
-    match client.agent(&name).await {
+    match make(user, &name, role.unwrap_or(Role::Viewer), client, book).await {
+        Ok(made) => Ok(Ok(made.token)),
         // Its token would be taken from whoever has the name.
-        Ok(_) => return Ok(Err(format!("the workspace has another {name}: remove that, or give this person a token"))),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {}
-        Err(error) => return Err(error),
+        Err(ClientError::Refused(problem)) if problem.code == Code::NameTaken => {
+            Ok(Err(format!("the workspace has another {name}: remove that, or give this person a token")))
+        }
+        Err(error) => Err(error),
     }
-    let new = NewHuman { name: name.clone(), role: role.unwrap_or(Role::Viewer) };
-    let made = client.register_human(&new).await?;
-    book.set_person(user, &name).map_err(lost)?;
-    Ok(Ok(Secret::new(&made.token)))
+}
+
+/// A human of the workspace that stands for a person of Discord.
+#[derive(Debug)]
+pub(crate) struct MadeHuman {
+    pub(crate) name: String,
+    pub(crate) token: Secret,
+    /// The role that it has, as far as known.
+    pub(crate) role: Option<Role>,
+}
+
+/// Returns the human that was made for a user before, with a new token; or why there is none any more.
+pub(crate) async fn made_before(
+    user: u64,
+    client: &Client,
+    book: &BridgeStore,
+) -> Result<Option<Result<MadeHuman, String>>, ClientError> {
+    let Some(name) = book.person(user).map_err(lost)? else { return Ok(None) };
+    // Whoever removed it since, or gave the name to another, meant it.
+    let known = match client.agent(&name).await {
+        Ok(known) => Some(known).filter(|known| known.kind == Kind::Human),
+        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => None,
+        Err(error) => return Err(error),
+    };
+    let Some(known) = known else { return Ok(Some(Err(format!("{name} is no human of the workspace any more")))) };
+    let token = Secret::new(&client.rekey(&name).await?.token);
+    Ok(Some(Ok(MadeHuman { name, token, role: known.role })))
+}
+
+/// Makes a human for a person who acts by a role of the server. Nobody chose its name for it, so the id does if another
+/// has the name.
+pub(crate) async fn make_member(
+    person: &Person,
+    role: Role,
+    client: &Client,
+    book: &BridgeStore,
+) -> Result<MadeHuman, ClientError> {
+    match make(person.user, &workspace_name(&person.name, person.user), role, client, book).await {
+        Err(ClientError::Refused(problem)) if problem.code == Code::NameTaken => {
+            make(person.user, &workspace_name("", person.user), role, client, book).await
+        }
+        made => made,
+    }
+}
+
+async fn make(
+    user: u64,
+    name: &str,
+    role: Role,
+    client: &Client,
+    book: &BridgeStore,
+) -> Result<MadeHuman, ClientError> {
+    let new = NewHuman { name: name.to_owned(), role };
+    // With a key, because a bridge that is killed before it notes the name makes the same human again.
+    let token = client.register_human_keyed(&new, &format!("discord-person:{name}:{user}")).await?.token;
+    book.set_person(user, name).map_err(lost)?;
+    Ok(MadeHuman { name: name.to_owned(), token: Secret::new(&token), role: None })
 }
 
 /// Returns the workspace's name for a Discord name: the letters and digits that it may have, or else the id.

@@ -34,8 +34,8 @@ pub fn frame(data: &[u8]) {
         let (posts, mut read) = mpsc::channel(2);
         let (interactions, mut clicked) = mpsc::channel(2);
         let strangers = interactions.clone();
-        let humans = [7].into();
-        let queues = GatewayQueues { posts, interactions, strangers, humans, missed: watch::Sender::new(0) };
+        let (humans, roles) = ([7].into(), [8].into());
+        let queues = GatewayQueues { posts, interactions, strangers, humans, roles, missed: watch::Sender::new(0) };
         dispatch(text, role, &queues, &EventSink::new(|_| ()));
         let (post, click) = (read.try_recv().ok(), clicked.try_recv().ok());
         assert!(read.try_recv().is_err() && clicked.try_recv().is_err() && !(post.is_some() && click.is_some()));

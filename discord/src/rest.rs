@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(crate) use twilight_http_ratelimiting::Method;
 
 use self::bot_client::BotClient;
-use super::model::{Channel, Post};
+use super::model::{Channel, GuildMember, Post};
 use super::settings::Secret;
 
 /// Most posts that one call lists.
@@ -113,6 +113,15 @@ impl Rest {
     /// Reads a post.
     pub(crate) async fn read_post(&self, channel: u64, post: u64) -> Result<Post, RestError> {
         read(self.call(Method::Get, &format!("channels/{channel}/messages/{post}"), None).await?)
+    }
+
+    /// Returns a user as a member of a guild; `None` if it isn't one.
+    pub(crate) async fn member(&self, guild: u64, user: u64) -> Result<Option<GuildMember>, RestError> {
+        match self.call(Method::Get, &format!("guilds/{guild}/members/{user}"), None).await {
+            Ok(member) => read(member).map(Some),
+            Err(RestError::Refused { status: 404, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lists the open threads of a guild.

@@ -133,6 +133,8 @@ pub struct Settings {
     pub trusted: BTreeSet<u64>,
     /// The Discord users who may act as humans, and in whose name.
     pub humans: BTreeMap<u64, Speaker>,
+    /// The roles of the Discord server whose members act as humans of the workspace, and the role that each gives there.
+    pub roles: BTreeMap<u64, Role>,
     /// How headers are shown.
     pub header: HeaderStyle,
     /// What single channels have of their own.
@@ -207,6 +209,7 @@ pub(crate) mod tests {
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             humans: [(7, Speaker::Own(Secret::new("canary")))].into(),
+            roles: BTreeMap::new(),
             header: HeaderStyle::Text,
             by_channel: ByChannel::new(),
             book: "discord.sqlite".into(),

@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lastword_client::ClientError;
 use lastword_client::wire::StoredMessage;
 use lastword_proto::AnswerStatus;
+use rusqlite::{OptionalExtension as _, params};
 
-use super::book::lost;
+use super::book::{BridgeStore, Kept, lost};
 use super::bridge::BridgeContext;
 use super::names::post_of;
 
@@ -16,7 +17,9 @@ const TAKEN: &str = "👀";
 const WAITS_FOR_A_HUMAN: &str = "✋";
 const DONE: &str = "✅";
 const FAILED: &str = "❌";
-/// Most posts with a sign that is to be taken back; more get none.
+/// Most posts noted with the sign of a queued request.
+const QUEUED_MAX: u32 = 1_000;
+/// Most posts noted with the sign of something that waits for a human; more get none.
 const POSTS_MAX: usize = 1_000;
 
 /// A post, and the channel or thread that it is in.
@@ -26,53 +29,36 @@ pub(crate) struct Spot {
     post: u64,
 }
 
-/// The signs that are to be taken back; a restart forgets those of queued requests.
+/// By post: the held calls and questions that wait for a human. After a restart the cards tell of them again; queued
+/// requests are in the bridge's file.
 #[derive(Debug, Default)]
-pub(crate) struct Signs(Mutex<Shown>);
+pub(crate) struct Signs(Mutex<Waiting>);
 
-#[derive(Debug, Default)]
-struct Shown {
-    /// By post: the agent that has its request in its queue.
-    queued: BTreeMap<u64, String>,
-    /// By post: the held calls and questions that wait for a human.
-    waiting: BTreeMap<u64, BTreeSet<String>>,
-}
+type Waiting = BTreeMap<u64, BTreeSet<String>>;
 
 impl Signs {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes a queued request; returns whether it gets a sign.
-    fn queue(&self, post: u64, agent: &str) -> bool {
-        let mut shown = self.shown();
-        let room = shown.queued.len() < POSTS_MAX;
-        room && shown.queued.insert(post, agent.to_owned()).is_none()
-    }
-
-    /// Returns the agent whose sign is to be taken back.
-    fn unqueue(&self, post: u64) -> Option<String> {
-        self.shown().queued.remove(&post)
     }
 
     /// Notes that a matter waits; returns whether the post gets the sign now.
     fn wait(&self, post: u64, id: &str) -> bool {
-        let mut shown = self.shown();
-        if !shown.waiting.contains_key(&post) && shown.waiting.len() >= POSTS_MAX {
+        let mut posts = self.waiting();
+        if !posts.contains_key(&post) && posts.len() >= POSTS_MAX {
             return false;
         }
-        let waiting = shown.waiting.entry(post).or_default();
+        let waiting = posts.entry(post).or_default();
         waiting.insert(id.to_owned()) && waiting.len() == 1
     }
 
     /// Notes that a matter is settled; returns whether the sign is to be taken back: nothing else waits.
     fn settle(&self, post: u64, id: &str) -> bool {
-        let mut shown = self.shown();
-        let Some(waiting) = shown.waiting.get_mut(&post) else { return true };
+        let mut posts = self.waiting();
+        let Some(waiting) = posts.get_mut(&post) else { return true };
         waiting.remove(id);
         let last = waiting.is_empty();
         if last {
-            shown.waiting.remove(&post);
+            posts.remove(&post);
         }
         last
     }
@@ -109,15 +95,24 @@ impl Spot {
 
 /// Shows that a request waits for its agent.
 pub(crate) async fn queued(shared: &BridgeContext, agent: &str, spot: Spot) {
-    if shared.signs.queue(spot.post, agent) {
+    if shared.book.queue(spot.post, agent).unwrap_or(false) {
         spot.sign(shared, agent, QUEUED).await;
     }
 }
 
 /// Shows that a request doesn't wait any more.
 pub(crate) async fn unqueued(shared: &BridgeContext, spot: Spot) {
-    if let Some(agent) = shared.signs.unqueue(spot.post) {
-        spot.unsign(shared, &agent, QUEUED).await;
+    if let Some(agent) = shared.book.queued(spot.post).ok().flatten() {
+        taken_back(shared, &agent, spot).await;
+    }
+}
+
+/// Takes back the sign of a queued request.
+pub(crate) async fn taken_back(shared: &BridgeContext, agent: &str, spot: Spot) {
+    spot.unsign(shared, agent, QUEUED).await;
+    // Only now: a bridge that is killed in between finds the sign again with the event that ended the wait.
+    if let Err(error) = shared.book.unqueue(spot.post) {
+        shared.outbox.warn(&lost(error).to_string());
     }
 }
 
@@ -158,6 +153,37 @@ pub(crate) async fn waits(
     Ok(())
 }
 
+impl BridgeStore {
+    /// Notes a queued request, in place of the oldest if there are too many; returns whether it is new.
+    fn queue(&self, post: u64, agent: &str) -> Kept<bool> {
+        let mut db = self.db();
+        let change = db.transaction()?;
+        let new = change
+            .prepare_cached("INSERT OR IGNORE INTO queued VALUES (?1, ?2)")?
+            .execute(params![post.cast_signed(), agent])?;
+        change
+            .prepare_cached(
+                "DELETE FROM queued WHERE post <= (SELECT post FROM queued ORDER BY post DESC LIMIT 1 OFFSET ?1)",
+            )?
+            .execute([QUEUED_MAX])?;
+        change.commit()?;
+        Ok(new == 1)
+    }
+
+    /// Returns the agent whose sign of a queued request is on a post.
+    fn queued(&self, post: u64) -> Kept<Option<String>> {
+        let db = self.db();
+        let mut look = db.prepare_cached("SELECT agent FROM queued WHERE post = ?1")?;
+        look.query_row([post.cast_signed()], |row| row.get(0)).optional()
+    }
+
+    fn unqueue(&self, post: u64) -> Kept<()> {
+        let db = self.db();
+        let mut drop = db.prepare_cached("DELETE FROM queued WHERE post = ?1")?;
+        drop.execute([post.cast_signed()]).map(|_| ())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +194,18 @@ mod tests {
         assert!(signs.wait(7, "apr-1") && !signs.wait(7, "apr-1") && !signs.wait(7, "esc-1"));
         assert!(!signs.settle(7, "apr-1") && signs.settle(7, "esc-1"));
         assert!(signs.settle(7, "apr-2"), "shown before a restart");
-        assert!(signs.queue(7, "kilo") && !signs.queue(7, "kilo"));
-        assert_eq!((signs.unqueue(7).as_deref(), signs.unqueue(7)), (Some("kilo"), None));
+    }
+
+    #[test]
+    fn a_queued_request_is_noted_once_and_the_oldest_makes_room() {
+        let book = BridgeStore::in_memory().unwrap();
+        assert!(book.queue(7, "kilo").unwrap() && !book.queue(7, "kilo").unwrap());
+        assert_eq!(book.queued(7).unwrap().as_deref(), Some("kilo"));
+        book.unqueue(7).unwrap();
+        assert_eq!(book.queued(7).unwrap(), None);
+        for post in 1..=u64::from(QUEUED_MAX) + 1 {
+            book.queue(post, "kilo").unwrap();
+        }
+        assert_eq!((book.queued(1).unwrap(), book.queued(2).unwrap().as_deref()), (None, Some("kilo")));
     }
 }

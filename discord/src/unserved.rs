@@ -54,7 +54,7 @@ async fn watch(shared: &BridgeContext, asked: &Asked) {
         signs::queued(shared, &asked.agent, spot).await;
         // It may have been taken, and its sign taken back, before there was one.
         if !waits(shared, asked).await.unwrap_or(true) {
-            signs::unqueued(shared, spot).await;
+            signs::taken_back(shared, &asked.agent, spot).await;
         }
     }
     let Ok(Some(waiting)) = unserved(shared, asked).await else { return };

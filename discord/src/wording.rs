@@ -2,6 +2,7 @@
 
 use lastword_client::wire::Problem;
 use lastword_proto::Code;
+use lastword_proto::fact::Role;
 
 /// Returns why a call was refused and what a person can do about it.
 pub(crate) fn for_people(problem: &Problem) -> String {
@@ -11,6 +12,21 @@ pub(crate) fn for_people(problem: &Problem) -> String {
         None => step(problem.code).to_owned(),
     };
     format!("{detail}. {step}").trim_end().to_owned()
+}
+
+/// Like [`for_people`], for a person with this role by its roles on the Discord server: these decide what it may do.
+pub(crate) fn for_person(problem: &Problem, member: Option<Role>) -> String {
+    match member.filter(|_| problem.code == Code::Forbidden) {
+        None => for_people(problem),
+        Some(role) => {
+            let article = if matches!(role, Role::Viewer) { "a" } else { "an" };
+            let word = role.word();
+            format!(
+                "Your roles on this server make you {article} {word} here, who may not do that. Whoever manages the \
+                 server's roles can give you another."
+            )
+        }
+    }
 }
 
 /// Returns the step of a person.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use lastword_proto::fact::Role;
+
 use super::Context;
 use crate::failure::Failure;
 
@@ -31,6 +33,10 @@ pub(super) struct InitArgs {
     /// Discord name of a human who may speak to agents; may be repeated.
     #[arg(long = "human", value_name = "NAME")]
     pub(super) humans: Vec<String>,
+    /// Name of a role of the Discord server, and what its members are here: owner, operator, approver or viewer; may be
+    /// repeated.
+    #[arg(long = "role", value_name = "NAME=ROLE", value_parser = GivenRole::parse)]
+    pub(super) roles: Vec<GivenRole>,
     /// Agent for which the bridge posts with a bot of its own, and the file with that bot's token; may be repeated.
     #[arg(long = "agent", value_name = "NAME=FILE", value_parser = AgentBot::parse)]
     pub(super) agents: Vec<AgentBot>,
@@ -46,6 +52,23 @@ pub(super) struct InitArgs {
     /// Write without asking.
     #[arg(long)]
     pub(super) yes: bool,
+}
+
+/// A role of the Discord server on the command line, and the role in the workspace that it gives.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "only the bridge reads it"))]
+pub(super) struct GivenRole {
+    pub(super) name: String,
+    pub(super) gives: Role,
+}
+
+impl GivenRole {
+    fn parse(text: &str) -> Result<Self, String> {
+        // The name of a role may have an equals sign.
+        let (name, gives) = text.rsplit_once('=').ok_or("give NAME=ROLE")?;
+        let gives = Role::from_word(gives).ok_or("the role is owner, operator, approver or viewer")?;
+        Ok(Self { name: name.to_owned(), gives })
+    }
 }
 
 /// An agent's bot on the command line.

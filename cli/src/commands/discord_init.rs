@@ -5,6 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 
 use lastword_discord::{BROKER, Explorer, Named, Secret};
+use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use lastword_server::identity::write_private;
 
@@ -18,6 +19,10 @@ use crate::session::{Authority, confirmed};
 
 /// The text that stands for standard input, or for none.
 const STDIN: &str = "-";
+
+/// What to do about a name that Discord doesn't have.
+const WRONG_HUMAN: &str = "give the user name, as Discord shows it in the profile";
+const WRONG_ROLE: &str = "give the role's name, as in Server Settings, Roles";
 
 /// A bot whose token Discord knows.
 struct Bot {
@@ -34,6 +39,8 @@ struct Plan {
     bots: Vec<Bot>,
     channels: Vec<Named>,
     humans: Vec<Named>,
+    /// The roles of the server, and what each gives.
+    roles: Vec<(Named, Role)>,
 }
 
 pub(super) async fn init(args: InitArgs, cx: &Context) -> Result<(), Failure> {
@@ -53,8 +60,8 @@ pub(super) async fn init(args: InitArgs, cx: &Context) -> Result<(), Failure> {
     let bots = bots(&args, base).await?;
     let broker = bots.first().ok_or_else(|| Failure::bug("no bot of the broker"))?;
     let channels = channels(&args, &broker.explorer).await?;
-    let humans = humans(&args, &broker.explorer).await?;
-    let plan = Plan { bots, channels, humans };
+    let (humans, roles) = who(&args, &broker.explorer).await?;
+    let plan = Plan { bots, channels, humans, roles };
     let table = plan.table(&args);
     let new = replaced(&old, &table)?;
     let pasted: Vec<(&Bot, &String)> = plan.bots.iter().filter_map(|bot| Some((bot, bot.pasted.as_ref()?))).collect();
@@ -234,31 +241,74 @@ async fn channels(args: &InitArgs, broker: &Explorer) -> Result<Vec<Named>, Fail
     }
 }
 
-/// Finds the humans by name.
-async fn humans(args: &InitArgs, broker: &Explorer) -> Result<Vec<Named>, Failure> {
-    let wrong = "give the user name, as Discord shows it in the profile";
-    let mut picked = Vec::new();
+/// Finds the humans, and the roles whose members act as such, by name.
+async fn who(args: &InitArgs, broker: &Explorer) -> Result<(Vec<Named>, Vec<(Named, Role)>), Failure> {
+    let (mut humans, mut roles) = (Vec::new(), Vec::new());
     for name in &args.humans {
-        picked.push(one(name, "human", &people(broker, name).await?, wrong)?);
+        humans.push(one(name, "human", &people(broker, name).await?, WRONG_HUMAN)?);
     }
-    if !picked.is_empty() {
-        return Ok(picked);
+    if !args.roles.is_empty() {
+        let all = broker.roles().await.map_err(explored)?;
+        for role in &args.roles {
+            roles.push((one(&role.name, "role", &all, WRONG_ROLE)?, role.gives));
+        }
+    }
+    if !humans.is_empty() || !roles.is_empty() {
+        return Ok((humans, roles));
     }
     if !stdin().is_terminal() {
-        return Err(Failure::usage("nobody may speak as a human").hint("add --human NAME"));
+        return Err(Failure::usage("nobody may speak as a human").hint("add --human NAME, or --role NAME=operator"));
     }
     loop {
+        ask_humans(broker, &mut humans).await?;
+        ask_roles(broker, &mut roles).await?;
+        if !humans.is_empty() || !roles.is_empty() {
+            return Ok((humans, roles));
+        }
+        say("the bridge needs a human or a role")?;
+    }
+}
+
+async fn ask_humans(broker: &Explorer, picked: &mut Vec<Named>) -> Result<(), Failure> {
+    loop {
         let name = ask("human who may speak to agents, by Discord name (empty: no more):")?;
-        if name.is_empty() && !picked.is_empty() {
-            return Ok(picked);
-        }
         if name.is_empty() {
-            say("the bridge needs a human")?;
-            continue;
+            return Ok(());
         }
-        match one(&name, "human", &people(broker, &name).await?, wrong) {
+        match one(&name, "human", &people(broker, &name).await?, WRONG_HUMAN) {
             Ok(human) => picked.push(human),
             Err(failure) => say(&failure.message)?,
+        }
+    }
+}
+
+async fn ask_roles(broker: &Explorer, picked: &mut Vec<(Named, Role)>) -> Result<(), Failure> {
+    let all = broker.roles().await.map_err(explored)?;
+    let lines: String =
+        all.iter().map(|role| format!("  @{} in {}\n", escape_line(&role.name), escape_line(&role.guild))).collect();
+    say(&format!("roles of the server:\n{}", lines.trim_end()))?;
+    loop {
+        let name = ask("role whose members may act as humans (empty: no more):")?;
+        if name.is_empty() {
+            return Ok(());
+        }
+        match one(&name, "role", &all, WRONG_ROLE) {
+            Ok(role) if picked.iter().any(|(known, _)| *known == role) => say(&format!("{name} is listed already"))?,
+            Ok(role) => picked.push((role, ask_gives()?)),
+            Err(failure) => say(&failure.message)?,
+        }
+    }
+}
+
+/// Asks what the members of a role are in the workspace.
+fn ask_gives() -> Result<Role, Failure> {
+    loop {
+        let word = ask("what they are here: owner, operator, approver or viewer:")?;
+        match Role::from_word(&word) {
+            Some(role) => return Ok(role),
+            // Nothing more is to be read.
+            None if word.is_empty() => return Err(Failure::refused("nothing was written")),
+            None => say(&format!("{word:?} is no role"))?,
         }
     }
 }
@@ -307,6 +357,9 @@ impl Plan {
         }
         text += &ids("channels", &self.channels, "#");
         text += &ids("humans", &self.humans, "");
+        let roles = self.roles.iter().map(|(role, gives)| {
+            format!("\n[[discord.role]]\nid = \"{}\" # @{}\nrole = \"{gives}\"\n", role.id, escape_line(&role.name))
+        });
         for bot in &self.bots {
             let file = quoted(&bot.file.to_string_lossy());
             text += &if bot.name == BROKER {
@@ -315,6 +368,7 @@ impl Plan {
                 format!("\n[[discord.bot]]\nagent = {}\ntoken_file = {file}\n", quoted(&bot.name))
             };
         }
+        text += &roles.collect::<String>();
         text
     }
 }

@@ -7,7 +7,7 @@ use crate::world::{Id, Interaction, Message};
 
 impl TestGuild {
     /// Makes a call to the server as an agent.
-    fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
         let token = std::fs::read_to_string(self.server.path().join(format!("{agent}.token"))).unwrap();
         let url = format!("{}/v1{path}", self.server.first_line["listening"].as_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -18,7 +18,7 @@ impl TestGuild {
     }
 
     /// Ann sends kilo a request, which takes it; returns the thread.
-    fn taken(&self, text: &str) -> Id {
+    pub(crate) fn taken(&self, text: &str) -> Id {
         let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> {text}", self.kilo));
         let taken = self.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
         let body = taken["message"]["body"].as_str().unwrap_or_default();
@@ -34,17 +34,17 @@ impl TestGuild {
     }
 
     /// Waits until the card contains this text; returns the card.
-    fn wait_card(&self, card: &Message, words: &str) -> Message {
+    pub(crate) fn wait_card(&self, card: &Message, words: &str) -> Message {
         self.world.wait(words, |discord| discord.messages.get(&card.id).filter(|m| m.content.contains(words)).cloned())
     }
 
-    fn approval(&self) -> Value {
+    pub(crate) fn approval(&self) -> Value {
         self.server.operator(&["--json", "approvals", "--all"]).json()["items"][0].clone()
     }
 }
 
 /// Returns the id of the button whose label begins with `word`.
-fn button(card: &Message, word: &str) -> String {
+pub(crate) fn button(card: &Message, word: &str) -> String {
     let place = card.labels().iter().position(|label| label.starts_with(word));
     card.buttons()[place.unwrap_or_else(|| panic!("no {word} in {:?}", card.labels()))].clone()
 }

@@ -1,16 +1,12 @@
 //! Settings that single channels have of their own.
 
-use std::fs;
-
 use crate::town::TestGuild;
 
 impl TestGuild {
     /// Starts everything, with settings of the other channel's own.
     fn with_own(own: &str) -> Self {
         let mut town = Self::quiet("");
-        let path = town.server.path().join("lastword.toml");
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, format!("{text}\n[discord.channel.{}]\n{own}", town.other)).unwrap();
+        town.configure(&format!("\n[discord.channel.{}]\n{own}", town.other));
         town.bridge();
         town
     }
@@ -38,7 +34,7 @@ fn a_channel_has_its_own_agents_and_header_also_in_its_threads() {
 #[test]
 fn a_channel_has_its_own_humans_and_its_own_policy_for_bots() {
     let town = TestGuild::with_own("humans = []\nbots = \"off\"\n");
-    let refused = town.gives(town.ann, town.other, "stop", &[]);
+    let refused = town.gives(town.ann, town.other, "resume", &[]);
     assert!(refused.content.contains("people listed as `humans` of this channel"), "{}", refused.content);
     town.world.posts(town.ann, town.other, &format!("<@{}> nothing", town.kilo));
     let text = "[FROM:hive][TO:kilo][TYPE:REQUEST][REF:HIVE-1][DEPTH:0] look";
@@ -49,4 +45,14 @@ fn a_channel_has_its_own_humans_and_its_own_policy_for_bots() {
     assert_eq!(town.events("posted").len(), 2);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> here", town.kilo));
     town.world.wait_thread(asked);
+}
+
+#[test]
+fn a_stop_is_taken_in_every_channel_from_whoever_may_act_in_another() {
+    let town = TestGuild::with_own("humans = []\n");
+    let stopped = town.gives(town.ann, town.other, "stop", &[]);
+    assert!(stopped.content.contains("Stopped **everything**"), "{}", stopped.content);
+    let refused = town.gives(town.bob, town.other, "stop", &[]);
+    assert!(refused.content.contains("people listed as `humans`"), "{}", refused.content);
+    assert_eq!(town.events("controlled").len(), 1);
 }

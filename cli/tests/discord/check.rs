@@ -139,3 +139,38 @@ fn doctor_names_an_agent_of_a_bot_that_no_runner_serves() {
     let _kilo = town.runs("kilo", &["cat"]);
     crate::running::wait_for("kilo", || of_discord(&doctor())[0] == "a runner serves kilo");
 }
+
+#[test]
+fn roles_of_the_server_and_the_lists_of_single_channels_are_checked() {
+    let town = TestGuild::quiet("");
+    let crew = town.world.role("Crew");
+    let guild = town.world.with(|discord| discord.guild);
+    let table = |id: u64, role: &str| format!("\n[[discord.role]]\nid = \"{id}\"\nrole = \"{role}\"\n");
+    town.configure(&(table(crew, "approver") + &table(77, "viewer") + &table(guild, "operator")));
+    town.configure(&format!(
+        "\n[discord.channel.{}]\nhumans = [{}, {}]\nroles = [77]\nagents = [\"kilo\"]\n\n[discord.channel.{}]\nhumans = []\n\
+         roles = []\n",
+        town.channel, town.ann, town.bob, town.other
+    ));
+    town.world.deny(town.lima, town.channel, may::SEND);
+    town.world.deny(town.kilo, town.channel, may::SEND);
+    let checked = town.check(&[]);
+    for line in [
+        format!("its members act as approvers ({crew})"),
+        "✗ role 77   the server has no such role".to_owned(),
+        "✗ @everyone  nobody is given this role".to_owned(),
+        format!("{} is listed here, but isn't one of `humans`", town.bob),
+        "the role 77 is listed here, but the channel's server doesn't have it".to_owned(),
+        "! #den       lima may not: Send Messages. It isn't asked here, but other agents may ask it".to_owned(),
+        "✗ #den       kilo may not: Send Messages\n".to_owned(),
+        "! #attic     nobody may speak here; only a human's `/lastword stop` is taken".to_owned(),
+    ] {
+        let seen = checked.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(seen.contains(&line), "{line} is not in\n{}", checked.stdout);
+    }
+    town.server.operator(&["human", "add", "carl", "--role", "owner"]).ok();
+    town.server.operator(&["human", "role", "operator", "operator", "--yes"]).ok();
+    let checked = town.check(&[]);
+    assert!(checked.stdout.contains("✗ lastword   operator isn't an owner, and so"), "{}", checked.stdout);
+}

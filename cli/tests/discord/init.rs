@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use crate::cards::button;
 use crate::program::{Ended, finish, lastword};
 use crate::screen::Terminal;
 use crate::town::TestGuild;
@@ -75,6 +76,10 @@ fn a_wrong_token_or_name_or_no_consent_writes_nothing() {
         ("token-broker", &NAMES[..6], "nothing was written"),
         ("token-broker", &NAMES[2..], "no channel is named"),
         ("token-broker", &NAMES[..4], "no agent has a bot"),
+        ("token-broker", &["--channel", "den", "--agent", "kilo=discord-kilo.token"], "nobody may speak as a human"),
+        ("token-broker", &[&NAMES[..], &["--role", "Crew=operator"]].concat(), "no role \"Crew\""),
+        ("token-broker", &[&NAMES[..], &["--role", "everyone=viewer"]].concat(), "no role \"everyone\""),
+        ("token-broker", &[&NAMES[..], &["--role", "Crew=boss"]].concat(), "owner, operator, approver or viewer"),
         ("token-broker", &with(5, "broker=discord-kilo.token"), "broker has a bot already"),
     ] {
         let ended = town.init(token, names);
@@ -121,6 +126,7 @@ fn at_a_terminal_it_asks_again_until_it_knows_and_shows_no_token() {
         ("human who may speak to agents, by Discord name (empty: no more):", "zoe"),
         ("no human \"zoe\"", "ann"),
         ("human who may speak to agents, by Discord name (empty: no more):", ""),
+        ("role whose members may act as humans (empty: no more):", ""),
         ("write this?", "y"),
     ];
     for (question, answer) in dialogue {
@@ -139,4 +145,73 @@ fn at_a_terminal_it_asks_again_until_it_knows_and_shows_no_token() {
     town.bridge();
     town.world.posts(town.ann, town.channel, "hello");
     town.until("posted", |event| event["data"]["body"] == "hello");
+}
+
+#[test]
+fn a_role_is_found_by_its_name_and_its_members_act() {
+    let mut town = TestGuild::plain();
+    let crew = town.world.role("Crew = 1");
+    town.world.appoints(town.bob, crew);
+    let names = ["--channel", "den", "--role", "@Crew = 1=operator", "--agent", "kilo=discord-kilo.token", "--yes"];
+    let ended = town.init("token-broker\n", &names);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stdout.contains("its members act as operators"), "{ended:?}");
+    let table = format!("[[discord.role]]\nid = \"{crew}\" # @Crew = 1\nrole = \"operator\"\n");
+    assert!(town.config().contains(&table), "{}", town.config());
+    town.bridge();
+    let asked = town.world.posts(town.bob, town.channel, &format!("<@{}> hello", town.kilo));
+    town.world.wait_thread(asked);
+}
+
+/// What a stranger does who reads the guide: from a server of Discord and one of Lastword to a decided request.
+#[test]
+fn from_nothing_to_a_mention_that_is_answered_after_a_member_decided() {
+    let town = TestGuild::plain();
+    let crew = town.world.role("Crew");
+    let signers = town.world.role("Signers");
+    town.world.appoints(town.ann, crew);
+    town.world.appoints(town.bob, signers);
+    fs::remove_file(town.server.path().join("discord-kilo.token")).unwrap();
+    fs::remove_file(town.server.path().join("lastword.toml")).unwrap();
+    let (api, gateway) = (town.world.http(), town.world.gateway());
+    let init = ["--token-file", ".lastword/operator.token", "discord", "init", "--api", &api, "--gateway", &gateway];
+    let mut terminal = Terminal::run(town.server.path(), &init, &[]);
+    let dialogue = [
+        ("token of the broker's bot (not shown)", "token-broker"),
+        ("agent for which a bot of yours posts (empty: no more):", "kilo"),
+        ("token of kilo's bot (not shown)", "token-kilo"),
+        ("agent for which a bot of yours posts (empty: no more):", ""),
+        ("channel (empty: no more):", "den"),
+        ("channel (empty: no more):", ""),
+        ("human who may speak to agents, by Discord name (empty: no more):", ""),
+        ("@Signers in A guild", ""),
+        ("the bridge needs a human or a role", ""),
+        ("role whose members may act as humans (empty: no more):", "Members"),
+        ("no role \"Members\"", "Crew"),
+        ("what they are here: owner, operator, approver or viewer:", "boss"),
+        ("\"boss\" is no role", "operator"),
+        ("role whose members may act as humans (empty: no more):", "@Signers"),
+        ("what they are here: owner, operator, approver or viewer:", "approver"),
+        ("role whose members may act as humans (empty: no more):", ""),
+        ("write this?", "y"),
+    ];
+    for (question, answer) in dialogue {
+        terminal.asks(question);
+        terminal.keys(&format!("{answer}\r"));
+    }
+    terminal.shows(&["All checks passed"]);
+    assert_eq!(terminal.ended(), 0);
+    let mut bridge = Terminal::run(town.server.path(), &["--token-file", ".lastword/operator.token", "discord"], &[]);
+    bridge.asks("ready");
+    town.world.wait_connected(town.broker);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.kilo));
+    let taken = town.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
+    assert_eq!(taken["message"]["from"], "ann.discord");
+    let thread = town.world.wait_thread(asked).id;
+    let card = town.held(thread);
+    town.world.clicks(town.bob, card.id, &button(&card, "Approve"));
+    town.wait_card(&card, "✅ Approved by bob.discord");
+    assert_eq!(town.approval()["by"], "bob.discord");
+    town.server.as_agent("kilo", &["finish", taken["turn"]["id"].as_str().unwrap(), "shipped"]).ok();
+    town.world.wait_message(thread, town.kilo, "shipped");
 }

@@ -23,6 +23,8 @@ mod outage;
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod program;
 #[cfg(test)]
+mod roles;
+#[cfg(test)]
 #[path = "../it/running.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod running;

@@ -43,3 +43,20 @@ fn an_agent_reads_the_names_of_channels_and_not_links() {
     let thread = town.world.wait_thread(asked).id;
     town.world.wait_message(thread, town.kilo, "@kilo compare #attic with #den, <#99> and <#x>");
 }
+
+#[test]
+fn a_sign_that_stands_when_the_bridge_is_killed_goes_once_the_request_is_taken() {
+    let mut town = TestGuild::start();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.kilo));
+    let other = town.world.posts(town.ann, town.channel, &format!("<@{}> then this", town.kilo));
+    town.wait_signs(asked, &["⏳"]);
+    town.wait_signs(other, &["⏳"]);
+    town.kill();
+    // Taken while the bridge is away, and after it is back.
+    let taken = town.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
+    town.bridge();
+    town.wait_signs(asked, &["👀"]);
+    town.server.as_agent("kilo", &["finish", taken["turn"]["id"].as_str().unwrap(), "shipped"]).ok();
+    town.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).ok();
+    town.wait_signs(other, &["👀"]);
+}

@@ -117,6 +117,13 @@ impl TestGuild {
         format!("{seen:?} {}", fs::read_to_string(self.server.path().join(LOG)).unwrap())
     }
 
+    /// Adds lines to the end of the configuration, before the bridge starts.
+    pub(crate) fn configure(&self, more: &str) {
+        let path = self.server.path().join("lastword.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}{more}")).unwrap();
+    }
+
     /// Waits for an event of this kind in the workspace.
     pub(crate) fn until(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut tries = 0;

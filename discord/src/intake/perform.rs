@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use lastword_client::wire::{NewRoom, Post as RoomPost, Problem};
 use lastword_client::{Backoff, ClientError, RetryingClient};
+use lastword_proto::fact::Role;
 use lastword_proto::refusal::Refusal;
 use lastword_proto::{Code, header};
 use tokio::time::sleep;
 
 use super::Intake;
+use crate::actors::Actor;
 use crate::book::{Place, lost};
-use crate::calls::{Call, Done, NextStep, call, doubles, refused};
+use crate::calls::{Call, Done, NextStep, call, doubles, explanation, refused};
+use crate::heard::Reach;
 use crate::inbound::{Act, Voice};
 use crate::model::Post;
 use crate::names::{GUEST, hint_name, key, lineage, message_key, room};
@@ -23,6 +26,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Most tries of a call while the broker is saturated.
 const SATURATED_TRIES_MAX: u32 = 5;
+
+/// Whoever makes a call for a human, and the role that the author's roles on the server give.
+type Speaking<'a> = (Actor<'a>, Option<Role>);
 
 impl Intake {
     /// Carries out an act and returns what to do next. `tried` is the log's head before an earlier try, 0 if unknown.
@@ -39,6 +45,11 @@ impl Intake {
             }
             return Ok(NextStep::GoOn);
         };
+        let acting = match self.acting(post, &call).await? {
+            Ok(acting) => acting,
+            Err(hint) => return Ok(NextStep::Also(vec![hint])),
+        };
+        let (broker, member) = (acting.as_ref().map(|(actor, _)| actor), acting.as_ref().and_then(|(_, role)| *role));
         let before = match tried.filter(|head| *head > 0 && doubles(act)) {
             Some(head) => self.done(act, head).await?,
             None => None,
@@ -50,18 +61,42 @@ impl Intake {
                 if let Act::Say { mentions, about, opens, .. } = act {
                     self.prepare(post, mentions, about.as_deref(), *opens).await?;
                 }
-                self.post(post, voice, said).await?
+                self.post(post, voice, broker, said).await?
             }
-            (None, Call::Send { voice, text }) => self.submit(post, voice, text).await?,
+            (None, Call::Send { voice, text }) => self.submit(post, voice, broker, text).await?,
             (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
         };
+        if let Some(actor) = broker {
+            actor.ended(&sent);
+        }
         let problem = sent.as_ref().err().and_then(ClientError::problem);
         if let Some(problem) = problem
             && let Some(hint) = kept::keep(&self.shared.book, post, act, problem)?
         {
             return Ok(NextStep::Also(vec![hint]));
         }
-        Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
+        Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), member, problem)))
+    }
+
+    /// Returns whoever makes a call of a human, and the role that the author's roles on the server give; or a hint why
+    /// nobody can.
+    async fn acting(&self, post: &Post, call: &Call) -> Result<Result<Option<Speaking<'_>>, Act>, ClientError> {
+        let (Call::Post { voice, .. } | Call::Send { voice, .. }) = call else { return Ok(Ok(None)) };
+        let Voice::Human(_) = voice else { return Ok(Ok(None)) };
+        let shared = &self.shared;
+        let home = shared.home_of(post.channel).await;
+        let known =
+            post.person().and_then(|person| Some((shared.settings.heard(Reach::Channel(home), &person)?, person)));
+        let Some((heard, person)) = known else {
+            // It was heard when the post was decided, and the post waited since.
+            let why = "You may no longer act here.";
+            return Ok(Err(explanation(post, voice, "", why)));
+        };
+        let found = deliver(&shared.broker, || shared.actor(&person, heard)).await?;
+        Ok(match found {
+            Ok(actor) => Ok(Some((actor, heard.role()))),
+            Err(reason) => Err(explanation(post, voice, "", &format!("{}.", reason.trim_end_matches('.')))),
+        })
     }
 
     async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<NextStep, ClientError> {
@@ -123,24 +158,37 @@ impl Intake {
         Ok(())
     }
 
-    async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
+    async fn post(
+        &self,
+        post: &Post,
+        voice: &Voice,
+        actor: Option<&Actor<'_>>,
+        said: &RoomPost,
+    ) -> Result<Result<(), ClientError>, ClientError> {
         let room = match self.room(post.channel).await {
             Ok(room) => room,
             Err(error) => return refused_or_fatal(Err(error)),
         };
         let key = key(post.id);
         loop {
-            let broker = self.broker(voice);
+            let as_guest = self.is_guest(voice);
+            let broker = actor.map_or_else(|| self.bot(voice, as_guest), Actor::broker);
             let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
             // What a bot without a token posts counts as a guest's.
-            if !self.signed_out(voice, &sent) {
-                return if self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) };
+            if !self.signed_out(voice, as_guest, &sent) {
+                return if actor.is_some_and(Actor::is_alone) { Ok(sent) } else { refused_or_fatal(sent) };
             }
         }
     }
 
-    async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
-        if let Some(problem) = self.claimed(voice, text) {
+    async fn submit(
+        &self,
+        post: &Post,
+        voice: &Voice,
+        actor: Option<&Actor<'_>>,
+        text: &str,
+    ) -> Result<Result<(), ClientError>, ClientError> {
+        if let Some(problem) = actor.and_then(|actor| claimed(actor.name(), text)) {
             return Ok(Err(ClientError::Refused(Box::new(problem))));
         }
         let book = &self.shared.book;
@@ -154,7 +202,8 @@ impl Intake {
             book.place(&self.place(post, &reference).await).map_err(lost)?;
             fresh = Some(reference);
         }
-        let broker = self.broker(voice);
+        let as_guest = self.is_guest(voice);
+        let broker = actor.map_or_else(|| self.bot(voice, as_guest), Actor::broker);
         let key = if matches!(voice, Voice::Human(_)) { key(post.id) } else { message_key(post.id) };
         let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
@@ -162,35 +211,26 @@ impl Intake {
             book.unplace(root, post.id).map_err(lost)?;
         }
         // The text of a bot without a token isn't a message, and counts as a guest's post.
-        if self.signed_out(voice, &sent) || self.speaks_alone(voice) { Ok(sent) } else { refused_or_fatal(sent) }
-    }
-
-    /// Returns the refusal of a human's text that claims another sender or depth: it is never rewritten (E3). A human's
-    /// message adds no depth, so 0 is due.
-    fn claimed(&self, voice: &Voice, text: &str) -> Option<Problem> {
-        let Voice::Human(user) = voice else { return None };
-        let (header, _) = header::parse(text).ok()?;
-        let claim = header.from.as_str();
-        if claim != self.shared.name_of(*user) {
-            return Some(Problem::new(&Refusal::new(Code::FromMismatch).about(claim)));
+        if self.signed_out(voice, as_guest, &sent) || actor.is_some_and(Actor::is_alone) {
+            Ok(sent)
+        } else {
+            refused_or_fatal(sent)
         }
-        let depth = u64::from(header.depth);
-        (depth != 0).then(|| Problem::new(&Refusal::new(Code::DepthMismatch).numbers(0, depth)))
     }
 
-    /// Takes a foreign bot whose token the broker refuses out of service; returns whether it was in service until now.
-    fn signed_out(&self, voice: &Voice, sent: &Result<(), ClientError>) -> bool {
+    /// Takes a foreign bot out of service if the broker refuses its token; returns whether this call was made with it.
+    fn signed_out(&self, voice: &Voice, as_guest: bool, sent: &Result<(), ClientError>) -> bool {
         let refused = sent.as_ref().err().and_then(ClientError::problem);
         let Some(_) = refused.filter(|problem| problem.code == Code::Unauthenticated) else { return false };
         let Voice::Agent(agent) = voice else { return false };
-        let until_now = !self.shared.is_lost(agent);
+        // Its deliveries may have found this out during the call.
         self.shared.lose(agent);
-        until_now
+        !as_guest
     }
 
-    /// Returns whether a human has a token of their own, whose end isn't the bridge's.
-    fn speaks_alone(&self, voice: &Voice) -> bool {
-        matches!(voice, Voice::Human(user) if self.shared.humans.contains_key(user))
+    /// Returns whether the calls of a bot are made as a guest.
+    fn is_guest(&self, voice: &Voice) -> bool {
+        !matches!(voice, Voice::Agent(agent) if !self.shared.is_lost(agent) && self.shared.takers.contains_key(agent))
     }
 
     /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
@@ -214,12 +254,13 @@ impl Intake {
         Ok(name)
     }
 
-    fn broker(&self, voice: &Voice) -> &RetryingClient {
+    /// Returns the broker as a bot; a human's calls are its actor's.
+    fn bot(&self, voice: &Voice, as_guest: bool) -> &RetryingClient {
         match voice {
-            Voice::Agent(agent) if self.shared.is_lost(agent) => &self.shared.guest,
-            Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
-            Voice::Guest => &self.shared.guest,
-            Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),
+            Voice::Agent(agent) if !as_guest => {
+                self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker)
+            }
+            Voice::Agent(_) | Voice::Guest | Voice::Human(_) => &self.shared.guest,
         }
     }
 
@@ -235,6 +276,18 @@ impl Intake {
             self.shared.outbox.warn(&lost(error).to_string());
         }
     }
+}
+
+/// Returns the refusal of a human's text that claims another sender or depth: it is never rewritten (E3). A human's
+/// message adds no depth, so 0 is due.
+fn claimed(name: &str, text: &str) -> Option<Problem> {
+    let (header, _) = header::parse(text).ok()?;
+    let claim = header.from.as_str();
+    if claim != name {
+        return Some(Problem::new(&Refusal::new(Code::FromMismatch).about(claim)));
+    }
+    let depth = u64::from(header.depth);
+    (depth != 0).then(|| Problem::new(&Refusal::new(Code::DepthMismatch).numbers(0, depth)))
 }
 
 /// Repeats a call until it is answered. A refusal is an answer, even if a later try could succeed: the posts behind

@@ -44,7 +44,9 @@ pub(crate) fn current_user(of: &User) -> Value {
 
 /// Returns a guild member, without the user.
 pub(crate) fn member(discord: &Discord, of: Id) -> Value {
-    let roles: Vec<String> = discord.bots.get(&of).map(|bot| bot.role.to_string()).into_iter().collect();
+    let own = discord.bots.get(&of).map(|bot| bot.role);
+    let given = discord.appointed.get(&of).into_iter().flatten().copied();
+    let roles: Vec<String> = own.into_iter().chain(given).map(|role| role.to_string()).collect();
     json!({
         "roles": roles, "nick": null, "avatar": null, "joined_at": time(time_ms(discord.guild)), "deaf": false,
         "mute": false, "flags": 0, "pending": false, "premium_since": null, "communication_disabled_until": null,
@@ -80,9 +82,10 @@ fn role(id: Id, name: &str, permissions: u64, position: u64) -> Value {
     })
 }
 
-/// Returns the roles: everyone's, which grants nothing, and one per bot.
+/// Returns the roles: everyone's, which grants nothing, those that people are given, and one per bot.
 pub(crate) fn roles(discord: &Discord) -> Vec<Value> {
     let mut roles = vec![role(discord.guild, "@everyone", 0, 0)];
+    roles.extend(discord.roles.iter().map(|(id, name)| role(*id, name, 0, 1)));
     for bot in discord.bots.values() {
         let name = discord.users.get(&bot.id).map(|user| user.name.as_str()).unwrap_or_default();
         roles.push(role(bot.role, name, bot.permissions, 1));

@@ -197,6 +197,10 @@ pub(crate) struct Discord {
     pub(crate) guild: Id,
     pub(crate) users: BTreeMap<Id, User>,
     pub(crate) bots: BTreeMap<Id, Bot>,
+    /// The guild's roles besides those of bots, by id: their names.
+    pub(crate) roles: BTreeMap<Id, String>,
+    /// The roles that each user has.
+    pub(crate) appointed: BTreeMap<Id, BTreeSet<Id>>,
     pub(crate) channels: BTreeMap<Id, Channel>,
     pub(crate) messages: BTreeMap<Id, Message>,
     pub(crate) webhooks: BTreeMap<Id, Webhook>,
@@ -233,6 +237,8 @@ impl Discord {
             guild: 0,
             users: BTreeMap::new(),
             bots: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            appointed: BTreeMap::new(),
             channels: BTreeMap::new(),
             messages: BTreeMap::new(),
             webhooks: BTreeMap::new(),

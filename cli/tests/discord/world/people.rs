@@ -81,6 +81,25 @@ impl TestDiscord {
         })
     }
 
+    /// Creates a role of the guild.
+    pub(crate) fn role(&self, name: &str) -> Id {
+        self.with(|discord| {
+            let id = discord.id();
+            discord.roles.insert(id, name.to_owned());
+            id
+        })
+    }
+
+    /// Gives a user a role.
+    pub(crate) fn appoints(&self, user: Id, role: Id) {
+        self.with(|discord| discord.appointed.entry(user).or_default().insert(role));
+    }
+
+    /// Takes every role from a user.
+    pub(crate) fn dismisses(&self, user: Id) {
+        self.with(|discord| discord.appointed.remove(&user));
+    }
+
     /// Takes a privileged intent from a bot, as on its developer's page.
     pub(crate) fn without_intent(&self, bot: Id, intent: u64) {
         self.with(|discord| discord.bots.get_mut(&bot).unwrap().privileged &= !intent);
