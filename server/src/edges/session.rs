@@ -37,7 +37,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use self::dispatch::{Desk, WaitingBytes};
 use self::socket::Socket;
 use crate::broker::Parcel;
-use crate::calls::places::{PLACES_MAX, Places};
+use crate::calls::places::AllPlaces;
 use crate::calls::{Caller, Context, ended};
 use crate::edges::http::connections::{Peer, SessionPermit};
 use crate::edges::http::{authenticate_bearer, bearer_header};
@@ -82,19 +82,25 @@ enum End {
 struct Edge {
     humans: (Context, Router),
     agents: (Context, Router),
+    places: Arc<AllPlaces>,
 }
 
 impl Edge {
     fn of(&self, caller: &Caller) -> (Context, Router) {
-        if caller.principal.is_human() { self.humans.clone() } else { self.agents.clone() }
+        if caller.principal.is_human() {
+            return self.humans.clone();
+        }
+        let (ctx, routes) = self.agents.clone();
+        (Context { places: Some(self.places.of(caller.principal.agent())), ..ctx }, routes)
     }
 }
 
 /// Returns the route of sessions, whose calls these routes serve.
 pub(crate) fn route(ctx: &Context, calls: impl Fn(Context) -> Router) -> MethodRouter<Context> {
     let with = |ctx: Context| (ctx.clone(), calls(ctx));
-    let places = Some(Places::new(PLACES_MAX));
-    let edge = Edge { humans: with(ctx.clone()), agents: with(Context { places, ..ctx.clone() }) };
+    let places = Arc::new(AllPlaces::new());
+    let agents = Context { places: Some(places.of_routes()), ..ctx.clone() };
+    let edge = Edge { humans: with(ctx.clone()), agents: with(agents), places };
     get(move |State(_): State<Context>, peer: Option<Extension<Peer>>, request: Request| {
         let opened = open(edge.clone(), peer, request);
         async { opened }
