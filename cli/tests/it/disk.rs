@@ -112,8 +112,8 @@ fn send_until_full(server: &Server) -> usize {
 #[test]
 fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(disk) = Mounted::over(&dir.path().join(".lastword"), 16 << 20) else { return };
-    std::fs::write(disk.0.join("ballast"), vec![0; 8 << 20]).unwrap();
+    let Some(disk) = Mounted::over(&dir.path().join(".lastword"), 32 << 20) else { return };
+    std::fs::write(disk.0.join("ballast"), vec![0; 24 << 20]).unwrap();
     let server = Server::start_in(dir);
     server.agent("kilo");
     let sent = send_until_full(&server);
