@@ -35,7 +35,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let now = now::now(&ctx, viewer.caller).await?;
     let main = html! {
-        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href="/overview" { "Figures" } }))
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href="/overview" { "Overview" } }))
         (tiles(&moment, &now))
         div.columns {
             div {
@@ -58,7 +58,7 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
                 span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @match due { Some(due) => (countdown(due, moment.now)), None => "nothing expires" } }
+                span.faint { @match due { Some(due) => { "first expiry: " (countdown(due, moment.now)) }, None => "nothing expires" } }
             }
             a.tile href="#runs" {
                 span { "Open work" } b { (number(now.tally.open)) }

@@ -27,7 +27,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
             (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} open turns", number(now.agents), number(now.turns))))
-            (tile("/incidents", "Incidents", now.holding, &format!("hold work now, {} in total", number(now.incidents))))
+            (tile("/incidents", "Incidents", now.holding, &format!("holding work now, {} in total", number(now.incidents))))
         }
         section.panels {
             (hours(&figures))

@@ -276,7 +276,7 @@ pub(super) fn limit_words(name: &str) -> &str {
         ("grant_tokens_max", "tokens"),
         ("grant_cost_microusd_max", "cost"),
         ("grant_age_ms", "time"),
-        ("sender_messages_max", "messages per minute"),
+        ("sender_messages_max", "messages sent"),
         ("pair_messages_max", "messages to one agent"),
         ("fan_out_targets_max", "recipients at once"),
         ("roots_per_hour_max", "own roots per hour"),

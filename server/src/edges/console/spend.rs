@@ -117,7 +117,7 @@ fn over_time(spending: &Spending, window: Window) -> Markup {
                     @if index % (bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
                 }
             }
-            p.faint { "Times are UTC. The last bar is the current stretch, so far." }
+            p.faint { "Times are UTC. The last bar isn't over yet." }
         }
     }
 }
