@@ -1,6 +1,6 @@
 //! What was spent over a stretch of time, by agent and by grant, beside the limits of the day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
 use lastword_proto::state::Grant;
@@ -44,6 +44,8 @@ pub(crate) struct Spender {
     pub(crate) name: String,
     /// For a grant: the REF of its conversation.
     pub(crate) reference: Option<String>,
+    /// Whether it is forgotten, and its conversation has no page.
+    pub(crate) forgotten: bool,
     /// For an open grant: its budget, and whether that is used up.
     pub(crate) budget: Option<GrantBudget>,
     /// What it spent.
@@ -102,9 +104,11 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
     let from = since.min(midnight);
     let turns = ask_fresh(ctx, move |index| index.spent_since(from, TURNS_MAX)).await?;
     let cut = turns.len() >= TURNS_MAX;
-    let mut convs: Vec<ConvId> = turns.iter().filter_map(|turn| turn.conv).collect();
-    convs.sort_unstable();
-    convs.dedup();
+    let of: Vec<(GrantId, ConvId)> = turns.iter().filter_map(|turn| turn.grant.zip(turn.conv)).collect();
+    let forgotten = move |live: &Live<'_>| -> BTreeSet<ConvId> {
+        of.iter().filter(|(grant, _)| live.state.grants.get(grant).is_none()).map(|(_, conv)| *conv).collect()
+    };
+    let convs: Vec<ConvId> = ctx.handle.query(forgotten).await?.into_iter().collect();
     let refs: BTreeMap<ConvId, String> = ask_fresh(ctx, move |index| index.refs(&convs)).await?.into_iter().collect();
     let look = move |live: &Live<'_>| {
         let agent = |turn: &SpentTurn| live.state.turns.get(&turn.turn).map(|turn| turn.agent);
@@ -159,12 +163,18 @@ fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a (SpentTurn, Opt
     }
     // The turns of grants that were forgotten are still in the read model, without their agents.
     let name = |agent: Option<AgentId>| agent.map_or("forgotten", |agent| live.state.name_of(agent)).to_owned();
-    ordered(sums.into_iter().map(|(agent, spent)| Spender { name: name(agent), reference: None, budget: None, spent }))
+    ordered(sums.into_iter().map(|(agent, spent)| Spender {
+        name: name(agent),
+        reference: None,
+        forgotten: agent.is_none(),
+        budget: None,
+        spent,
+    }))
 }
 
 fn by_grant<'a>(
     live: &Live<'_>,
-    refs: &BTreeMap<ConvId, String>,
+    forgotten: &BTreeMap<ConvId, String>,
     turns: impl Iterator<Item = &'a SpentTurn>,
 ) -> Vec<Spender> {
     // With the first conversation that a turn of it was in, which stands for its own once the grant is forgotten.
@@ -179,11 +189,12 @@ fn by_grant<'a>(
     let state = live.state;
     let reference = |grant: &GrantId, conv: Option<ConvId>| {
         let own = state.grants.get(grant).and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string);
-        own.or_else(|| refs.get(&conv?).cloned())
+        own.or_else(|| forgotten.get(&conv?).cloned())
     };
     ordered(sums.into_iter().map(|(grant, (spent, conv))| Spender {
         name: grant.to_string(),
         reference: reference(&grant, conv),
+        forgotten: state.grants.get(&grant).is_none(),
         budget: state.grants.get(&grant).filter(|grant| grant.end.is_none()).map(|grant| budget_of(state, grant)),
         spent,
     }))

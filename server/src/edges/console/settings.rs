@@ -70,7 +70,7 @@ fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, String>) -> M
                 p { button type="submit" { "Compare" } }
             }
             @match &other {
-                Ok(None) => { p.faint { "Nothing is changed here: enter other values to see the bound before and after." } }
+                Ok(None) => { p.faint { "Enter other values to compare the bounds. Nothing changes here." } }
                 Ok(Some((other, lines))) => div #after role="status" {
                     (compared(limits, other))
                     (warning(other))
@@ -139,7 +139,8 @@ fn compared(limits: &Limits, other: &Limits) -> Markup {
             } }
         }
         @if (now.messages, now.turns) == (then.messages, then.turns) {
-            p { "This changes nothing that a grant can cause: the total of messages in a grant still bounds it first." }
+            @let first = if then.structure > then.messages { "the total of messages in a grant bounds" } else { "hops and requests of a task bound" };
+            p { "A grant can cause as much as now, because " (first) " it first." }
         }
     }
 }
@@ -207,7 +208,7 @@ fn own_limits(agents: &[&Person]) -> Markup {
     html! {
         section.card #own-limits aria-labelledby="own-limits-title" {
             header { h2 #own-limits-title { "Agents' own limits" } span.grow {} a href="/agents" { "Agents" } }
-            @if own.clone().next().is_none() { p { "No agent has limits of its own; the workspace's apply." } }
+            @if own.clone().next().is_none() { p { "No agent has limits of its own, so the workspace's limits apply." } }
             ul.lines {
                 @for agent in own {
                     li { a href={ "/agents/" (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
@@ -235,7 +236,7 @@ fn tokens(moment: &Moment, people: &[Person]) -> Markup {
                     }
                 }
             }
-            p.faint { "A new token is shown once, to the one who asks for it, so it isn't made on a page: " code { "lastword agent token NAME" } " replaces one, and " code { "--overlap 1h" } " keeps the old one valid meanwhile." }
+            p.faint { "A new token is shown once, so no page makes one: " code { "lastword agent token NAME" } " replaces one, and " code { "--overlap 1h" } " keeps the old one valid meanwhile." }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, money, number, spent};
+use super::parts::{badge, conversation, foreign_line, money, number, spent};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
@@ -180,8 +180,11 @@ fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
                 @for one in all.iter().take(LINES_MAX) {
                     li {
                         span {
-                            @if !grants && one.name == "forgotten" { span.faint title="Their grants closed longer ago than the retention; the log has their turns." { "turns no longer in memory" } }
+                            @if !grants && one.forgotten { span.faint title="Their grants closed longer ago than the retention; the log has their turns." { "turns no longer in memory" } }
                             @else if !grants { (name_link(&one.name)) }
+                            @else if one.forgotten {
+                                span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(one.reference.as_deref().unwrap_or_default())) } " " code.faint { (one.name) } }
+                            }
                             @else { @if let Some(reference) = &one.reference { (conversation(reference)) " " } code.faint { (one.name) } }
                         }
                         b.bad[one.budget.is_some_and(|budget| budget.used_up)] { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
