@@ -151,12 +151,8 @@ fn subject(held: &ApprovalView) -> String {
 fn on_a_line(value: &Value) -> String {
     let text =
         |value: &Value| value.as_str().map_or_else(|| value.to_string().replace("\",\"", "\", \""), str::to_owned);
-    match value {
-        Value::Object(members) if !members.is_empty() => {
-            members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
-        }
-        other => text(other),
-    }
+    let Some(members) = value.as_object().filter(|members| !members.is_empty()) else { return text(value) };
+    members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns what a decision is about, in one sentence.
