@@ -21,7 +21,7 @@ use crate::calls::subjects::first_line;
 use crate::calls::{Context, limits};
 
 /// The characters of a question in the title of its page.
-const TITLE_CHARS: usize = 80;
+const TITLE_CHARS: usize = 64;
 
 /// Returns the path of a decision's page.
 pub(super) fn path(asked: &Asked) -> String {
@@ -74,10 +74,7 @@ pub(super) fn title(decision: &Decision) -> String {
             format!("Timed out: {} asked {}", escape(&asked.agent), escape(&request.agent))
         }
         (Asked::Question(asked), None) => {
-            let line = first_line(&asked.message);
-            let cut: String = line.chars().take(TITLE_CHARS).collect();
-            let more = if cut.len() < line.len() { "…" } else { "" };
-            format!("{} asks: {}{more}", escape(&asked.agent), escape(&cut))
+            format!("{} asks: {}", escape(&asked.agent), escape(&shortened(&first_line(&asked.message))))
         }
         (Asked::Latch(incident), _) => {
             let on = incident.reference.as_ref().unwrap_or(&incident.on);
@@ -85,6 +82,15 @@ pub(super) fn title(decision: &Decision) -> String {
             format!("{} {is} held: {}", escape(on), incident.code.title())
         }
     }
+}
+
+/// Returns the words that fit into a title.
+fn shortened(line: &str) -> String {
+    let Some((end, _)) = line.char_indices().nth(TITLE_CHARS) else { return line.to_owned() };
+    let cut = &line[..end];
+    // A text without spaces is cut where it is.
+    let words = cut.rfind(' ').map_or(cut, |space| &cut[..space]);
+    format!("{words}…")
 }
 
 fn is_open(asked: &Asked) -> bool {

@@ -36,7 +36,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (nearest(&limits, &week))
         (refused(&week))
         h2 { "All limits" }
-        div.table tabindex="0" role="region" aria-label="All limits" {
+        div.table.stacked tabindex="0" role="region" aria-label="All limits" {
             table {
                 thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
                 tbody { @for limit in &limits.items { (row(&ctx, limit)) } }

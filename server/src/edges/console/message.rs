@@ -11,7 +11,7 @@ use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::palette::path;
-use super::parts::{badge, code, conversation, encoded, foreign_line, limit_words, links, number, time};
+use super::parts::{badge, capital, code, conversation, encoded, foreign_line, limit_words, links, number, time};
 use super::session::Viewer;
 use super::{exchange, live, log, markdown};
 use crate::calls::Context;
@@ -53,8 +53,8 @@ pub(super) async fn page(
 
 fn told(moment: &Moment, message: &StoredMessage) -> Markup {
     html! {
-        (heading(&message.id, &html! {
-            (badge(message.kind.word())) @if let Some(status) = message.status { " " (badge(status.word())) }
+        (heading(&format!("{} from {} to {}", capital(message.kind.word()), message.from, message.to), &html! {
+            code.faint { (message.id) } @if let Some(status) = message.status { " " (badge(status.word())) }
         }))
         dl.about {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }

@@ -262,6 +262,12 @@ pub(super) fn bar(distance: &Distance) -> Markup {
     }
 }
 
+/// Returns words with a capital at their begin.
+pub(super) fn capital(words: &str) -> String {
+    let mut chars = words.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// Returns what a limit counts, in words; a limit that no bar shows keeps its name.
 pub(super) fn limit_words(name: &str) -> &str {
     const WORDS: &[(&str, &str)] = &[

@@ -15,7 +15,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign_line, limit_words, number, plural, quantity, time};
+use super::parts::{badge, capital, encoded, foreign_line, limit_words, number, plural, quantity, time};
 use super::session::Viewer;
 use crate::calls::settings::{self, BOUNDING, Bound, Person, Settings};
 use crate::calls::{Context, humans};
@@ -103,11 +103,6 @@ fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<
 /// Returns what a limit counts, in a sentence.
 fn meaning(name: &str) -> &'static str {
     LIMITS.iter().find(|row| row.name == name).map_or("", |row| row.meaning)
-}
-
-fn capital(words: &str) -> String {
-    let mut chars = words.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn can_cause(bound: Bound) -> String {
