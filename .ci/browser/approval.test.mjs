@@ -49,6 +49,27 @@ test('the command, the file, the address and the query come first, each as what 
   await ignore(id);
 });
 
+test('an argument has the colours of what it is, and what was escaped stands out', async () => {
+  const { id } = await hold('Bash', { command: 'cd x && rm -rf "a b" p\u0430y', sql: "DELETE FROM t WHERE a = 'b'", patch: '@@ -1 +1 @@\n-a\n+b\n', n: 1 });
+  const call = page.locator(`#${id} .call`);
+  await call.waitFor();
+  const of = (tone) => call.locator(`.t-${tone}`).allTextContents();
+  assert.deepEqual(await of('word'), ['cd', 'rm', 'DELETE', 'FROM', 'WHERE']);
+  assert.deepEqual([await of('sign'), await of('flag'), await of('odd')], [['&&'], ['-rf'], ['\\u{430}']]);
+  assert.deepEqual([await of('added'), await of('removed')], [['+b'], ['-a']]);
+  assert.deepEqual(await call.locator('pre').first().textContent(), 'cd x && rm -rf "a b" p\\u{430}y');
+  // Both decisions stand together, and the digest is out of the way.
+  const box = async (name) => page.locator(`#${id}`).getByRole('button', { name, exact: true }).boundingBox();
+  for (const width of [375, 1200]) {
+    await page.setViewportSize({ width, height: 900 });
+    const [yes, no] = [await box('Approve'), await box('Reject')];
+    assert.ok(Math.abs(yes.y - no.y) < 2 && no.x - yes.x - yes.width < 20, JSON.stringify({ yes, no }));
+  }
+  assert.ok(!(await page.locator(`#${id}-digest code`).isVisible()));
+  await accessible(page, 'a coloured call');
+  await ignore(id);
+});
+
 test('a call with a fold says how many lines are unseen, and no key approves before they were shown', async () => {
   const { id } = await hold('Bash', { ...noise, command: 'rm -rf /' });
   await page.locator(`#${id}`).getByText('rm -rf /').first().waitFor();

@@ -136,7 +136,7 @@ test('who answers second is told who was first, and with what', async () => {
 test('a rejection brings its reason to the agent', async () => {
   await connected(page);
   const { id } = await hold('rm', { path: '/' });
-  await card(id).getByPlaceholder('Reason for the agent').fill('never');
+  await card(id).getByPlaceholder('Reason for the agent, if you reject').fill('never');
   await card(id).getByRole('button', { name: 'Reject' }).click();
   await flash().getByText('is rejected').waitFor();
   const seen = await broker.call('coder', 'GET', `/approvals/${id}`);

@@ -58,7 +58,10 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   const runs = page.locator('#runs .work', { hasText: 'SHOP-1' });
   await runs.getByText('Sell <b>more</b>').waitFor();
   assert.doesNotMatch(await runs.innerText(), /second line/);
-  assert.match(await runs.innerText(), /coder works/);
+  await page.locator('.tile[href="#runs"]').getByText(/agents? (is|are) working/).waitFor();
+  assert.match(await runs.innerText(), /held/);
+  await page.locator('#wrong').getByText('SHOP-1 is held since a limit tripped').waitFor();
+  assert.match(await runs.innerText(), /coder is working/);
   assert.match(await runs.innerText(), /\$0\.25/);
   await page.locator('#wrong').getByText(/Rules refused \d+ messages?; the agents were told and went on/).waitFor();
   // What an agent went on from is a count, and nothing that went wrong.
@@ -80,7 +83,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.getByText('by operator').waitFor();
   assert.equal(await page.locator('li', { hasText: 'eu' }).count(), 1);
   await page.goto(`${broker.url}/inbox`);
-  await page.locator(`#${latch}`).getByRole('button', { name: 'Resume' }).click();
+  await page.locator(`#${latch}`).getByRole('button', { name: 'Lift', exact: true }).click();
   await page.locator(`#${latch}`).waitFor({ state: 'detached' });
 });
 

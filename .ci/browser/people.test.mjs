@@ -45,7 +45,7 @@ test('an agent that one page pauses is paused on another, and resumes there', as
   assert.equal(await state('coder'), 'paused');
   await other.getByRole('link', { name: 'coder' }).click();
   await other.getByRole('button', { name: 'Resume' }).click();
-  await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
+  await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
   assert.equal(await state('coder'), 'active');
   assert.deepEqual(other.errors, []);
   await other.close();
@@ -98,11 +98,11 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   const card = page.locator(`#${id}`);
   await card.getByText('This grant has used up its messages').waitFor();
   await card.getByRole('link', { name: 'HOLD-1' }).waitFor();
-  await card.getByText('Grant another amount').click();
+  await card.getByText('Lift with another amount').click();
   assert.equal(await card.getByLabel('Messages').inputValue(), '3');
   await card.getByLabel('Messages').fill('40');
-  await card.getByRole('button', { name: 'Grant' }).click();
-  await flash().getByText('Extended the budget of HOLD-1').waitFor();
+  await card.getByRole('button', { name: 'Lift with this amount' }).click();
+  await flash().getByText('Extended the grant of HOLD-1').waitFor();
   await card.waitFor({ state: 'detached' });
   await page.locator('#lifted summary').click();
   await page.locator('#lifted').getByText('lifted by operator').waitFor();
@@ -117,7 +117,9 @@ test('a limit that tripped is lifted by resuming', async () => {
   const { id, turn } = await latch('HOLD-2');
   await page.goto(`${broker.url}/incidents`);
   await connected(page);
-  await page.locator(`#${id}`).getByRole('button', { name: 'Resume' }).click();
+  // What it gives, and what that can cost, is said before.
+  await page.locator(`#${id}-effect`).getByText(/gets 6 more messages\. .*Its budget \(.* tokens, unless extended\) stays\./).waitFor();
+  await page.locator(`#${id}`).getByRole('button', { name: 'Lift', exact: true }).click();
   await page.locator(`#${id}`).waitFor({ state: 'detached' });
   const { items } = await broker.call('operator', 'GET', '/incidents');
   assert.ok(items.find((incident) => incident.id === id).lifted_at);
@@ -179,7 +181,7 @@ test('the red stop opens while a message stands on the page, and stays open what
   await everything.waitFor();
   // A change of the page swaps a part of it below the dialog.
   await broker.call('operator', 'POST', '/agents/coder/resume');
-  await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
+  await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
   assert.ok(await everything.isVisible());
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await dialog.waitFor({ state: 'hidden' });

@@ -82,7 +82,7 @@ test('the graph shows who asks whom, what each agent does, and where a rule cut,
     assert.equal(await animation(), 'none');
     const row = page.getByRole('row', { name: /^tester coder/ });
     await row.getByText('rule D5').waitFor();
-    await page.getByRole('row', { name: /^operator coder waits for you 1 open/ }).waitFor();
+    await page.getByRole('row', { name: /^operator coder waiting for you 1 open/ }).waitFor();
   }
   // It follows what happens.
   await page.goto(`${broker.url}/graph`);

@@ -1,24 +1,14 @@
 // Pictures of every page of the console, light and dark, wide and narrow, of what `lastword demo --keep` leaves, and what
 // axe finds on each. To be run by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER [light-1280]
-import { spawn } from 'node:child_process';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { accessible, fits, launch, signedIn } from './world.mjs';
+import { accessible, demo, fits, launch, signedIn } from './world.mjs';
 
 const [folder, only = ''] = process.argv.slice(2);
 if (!folder) throw new Error('say into which folder the pictures go: node screenshots.mjs FOLDER');
 await mkdir(folder, { recursive: true });
 
-const demo = spawn(process.env.LASTWORD ?? '../debug/lastword', ['demo', '--keep', '--json'], {
-  stdio: ['ignore', 'pipe', 'inherit'],
-});
-let told = '';
-for await (const chunk of demo.stdout) {
-  told += chunk;
-  if (/"listening"[^}]*\}\s*$/.test(told)) break;
-}
-const url = /"listening":\s*"([^"]+)"/.exec(told)[1];
-const operator = (await readFile(/"operator_token_file":\s*"([^"]+)"/.exec(told)[1], 'utf8')).trim();
+const { url, operator, end } = await demo();
 const call = async (path) => (await fetch(`${url}/v1${path}`, { headers: { authorization: `Bearer ${operator}` } })).json();
 
 // A conversation of several agents, and one of its messages.
@@ -92,8 +82,6 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 await browser.close();
-const ended = new Promise((resolve) => demo.once('exit', resolve));
-demo.kill('SIGINT');
-await ended;
+await end();
 for (const fault of faults) console.error(fault);
 process.exitCode = faults.length ? 1 : 0;

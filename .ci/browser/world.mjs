@@ -79,7 +79,30 @@ export class Broker {
   }
 }
 
+/** What `lastword demo --keep` leaves: its address, its human's token, and how it ends. */
+export const demo = async () => {
+  const child = spawn(process.env.LASTWORD ?? '../debug/lastword', ['demo', '--keep', '--json'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let told = '';
+  for await (const chunk of child.stdout) {
+    told += chunk;
+    if (/"listening"[^}]*\}\s*$/.test(told)) break;
+  }
+  const url = /"listening":\s*"([^"]+)"/.exec(told)[1];
+  const operator = (await readFile(/"operator_token_file":\s*"([^"]+)"/.exec(told)[1], 'utf8')).trim();
+  const end = async () => {
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGINT');
+    await ended;
+  };
+  return { url, operator, end };
+};
+
 export const launch = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
+
+/** A browser that another program can drive, too, over this port. */
+export const launchOn = (port) => chromium.launchPersistentContext('', { executablePath: '/usr/bin/chromium', args: [...FLAGS, `--remote-debugging-port=${port}`] });
 
 /** A page in which a human has signed in. Its errors are kept in `page.errors`. */
 export async function signedIn(browser, broker, options = {}, who = 'operator') {

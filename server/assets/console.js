@@ -111,10 +111,11 @@
   document.addEventListener('htmx:finally:request', () => { retitle(); notify(); });
   retitle();
 
-  // In a narrow window the navigation is one row, and the lit entry may be beside it.
+  // In a narrow window the navigation is one row, and the lit entry may be beside it, or in its fading end.
+  const FADE = 56;
   const nav = $('header nav');
   const lit = nav && $('[aria-current]', nav);
-  if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth - nav.clientWidth;
+  if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth + FADE - nav.clientWidth;
 
   // --- Theme.
   const toggleTheme = () => {

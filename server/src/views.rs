@@ -26,7 +26,7 @@ pub(crate) use self::approvals::approval;
 pub(crate) use self::channels::NotifyChannel;
 pub(crate) use self::claims::claim;
 pub(crate) use self::clock::{clock, note, ready};
-pub(crate) use self::conversations::{conversation, fullest, grant, listed, standing, summary, tree};
+pub(crate) use self::conversations::{conversation, fullest, grant, listed, standing, summary, tree, waits_for_human};
 pub(crate) use self::escalations::escalation;
 pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanations::{ExplainContext, link, refused};

@@ -64,6 +64,8 @@ pub(crate) struct ListedConversation {
     pub(crate) messages: u64,
     /// The open requests in it and the conversations below it.
     pub(crate) open_tasks: u64,
+    /// Whether work in one of them waits for a human.
+    pub(crate) human_waits: bool,
     /// What the turns of all of them spent.
     pub(crate) spent: SpentIn,
     /// The conversations below it, the newest first; empty where the list isn't folded.
@@ -128,6 +130,7 @@ struct Family {
     view: ConversationView,
     messages: u64,
     open_tasks: u64,
+    human_waits: bool,
     /// All conversations below it.
     all: Vec<ConvId>,
     /// The newest of them.
@@ -139,7 +142,8 @@ impl Family {
         let view = views::listed(state, conv);
         let counters = view.summary.counters;
         let (messages, open_tasks) = (counters.messages, counters.open_tasks);
-        Self { id, view, messages, open_tasks, all: Vec::new(), below: Vec::new() }
+        let human_waits = views::waits_for_human(state, conv);
+        Self { id, view, messages, open_tasks, human_waits, all: Vec::new(), below: Vec::new() }
     }
 }
 
@@ -166,6 +170,7 @@ fn listed(
         below_more: family.all.len().saturating_sub(family.below.len()),
         below: family.below.into_iter().map(|one| listed(one, subjects, spent)).collect(),
         view: family.view,
+        human_waits: family.human_waits,
         messages: family.messages,
         open_tasks: family.open_tasks,
     }
@@ -195,6 +200,7 @@ fn families(state: &State, before: Option<Position>) -> (Vec<Family>, Option<Str
         for conv in family.all.iter().filter_map(|conv| state.conversations.get(conv)) {
             family.messages += conv.messages;
             family.open_tasks += conv.open_tasks.len() as u64;
+            family.human_waits |= views::waits_for_human(state, conv);
         }
         let newest = family.all.iter().rev().take(BELOW_MAX);
         let below = newest.filter_map(|id| Some(Family::alone(state, *id, state.conversations.get(id)?)));

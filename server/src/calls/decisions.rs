@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lastword_proto::fact::{EscalationCause, Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn};
-use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, StoredMessage};
+use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice};
 use lastword_proto::{Priority, Seq, State, Time};
 
 use super::{Caller, Context, approvals, escalations, subjects};
@@ -88,8 +88,26 @@ pub(crate) struct Decisions {
     pub(crate) waiting: Vec<Decision>,
     /// The decisions settled last, newest first.
     pub(crate) settled: Vec<Decision>,
-    /// The messages to the caller that it has not taken yet, newest first.
-    pub(crate) unread: Vec<StoredMessage>,
+    /// The newest messages and notices to the caller that it has not taken yet, newest first.
+    pub(crate) unread: Vec<Unread>,
+    /// The number of all that it has not taken yet.
+    pub(crate) unread_all: usize,
+}
+
+/// A message or notice to a human that it has not taken yet.
+pub(crate) struct Unread {
+    /// The id of the message or line of the log.
+    pub(crate) id: String,
+    /// Its type, in one word.
+    pub(crate) kind: &'static str,
+    /// The name of its sender; `system` for the broker.
+    pub(crate) from: String,
+    /// The REF of its conversation, or the name of its room.
+    pub(crate) reference: Option<String>,
+    /// Its text.
+    pub(crate) body: String,
+    /// Its time.
+    pub(crate) created_at: String,
 }
 
 /// The id of a decision.
@@ -157,18 +175,49 @@ fn holds(incident: &Incident) -> bool {
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
-    let look = move |live: &Live<'_>| {
-        let notices = live.state.agent(agent).map(|human| &human.notices);
-        let unread: Vec<Seq> = notices.into_iter().flatten().rev().map(|(seq, _)| *seq).take(UNREAD_MAX).collect();
-        (pending(live.state), settled(live.state), unread)
-    };
+    let look = move |live: &Live<'_>| (pending(live.state), settled(live.state), unread(live.state, agent));
     let (waiting, settled, unread) = ctx.handle.query(look).await?;
-    let shown = views::show(&ctx.handle, unread).await?;
+    let unread_all = unread.len();
     Ok(Decisions {
         waiting: filled(ctx, caller, waiting).await?,
         settled: filled(ctx, caller, settled).await?,
-        unread: shown.into_iter().filter_map(Shown::stored).collect(),
+        unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect()).await?,
+        unread_all,
     })
+}
+
+/// Returns the positions of all that a human has not taken yet, oldest first.
+pub(super) fn unread(state: &State, human: AgentId) -> Vec<Seq> {
+    let notices = state.agent(human).map(|human| &human.notices);
+    notices.into_iter().flatten().map(|(seq, _)| *seq).collect()
+}
+
+/// Returns messages and notices with their texts, newest first.
+async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> {
+    let messages = views::show(&ctx.handle, seqs.clone()).await?;
+    let is_message = |seq: &Seq| messages.iter().any(|message| message.seq == *seq);
+    let others: Vec<Seq> = seqs.into_iter().filter(|seq| !is_message(seq)).collect();
+    let others = views::notices(&ctx.handle, others).await?.into_iter().map(|worded| worded.notice);
+    let mut unread: Vec<Unread> = others
+        .map(|Notice { id, kind, from, reference, body, created_at, .. }| Unread {
+            id,
+            kind: kind.word(),
+            from,
+            reference,
+            body,
+            created_at,
+        })
+        .collect();
+    unread.extend(messages.into_iter().filter_map(Shown::stored).map(|message| Unread {
+        id: message.id,
+        kind: message.kind.word(),
+        from: message.from,
+        reference: Some(message.reference),
+        body: message.body,
+        created_at: message.created_at,
+    }));
+    unread.sort_by_key(|one| Reverse(Seq::parse(&one.id)));
+    Ok(unread)
 }
 
 /// Lists the pending decisions.

@@ -32,7 +32,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) event: Event,
     /// The refusal, if the event is a refused message.
     pub(crate) refusal: Option<Problem>,
-    /// The requests that led to a message refused in a turn, from the root on; empty for other events.
+    /// The requests that led to a message or write refused in a turn, from the root on; empty for other events.
     pub(crate) chain: Vec<RequestLink>,
     /// The fact that the event is derived from.
     pub(crate) entry: Arc<Entry>,
@@ -137,8 +137,10 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
     Ok(drafts.into_iter().map(line).collect())
 }
 
-/// Returns the requests that led to a refused message.
+/// Returns the requests that led to a refused message or write.
 fn led_to(state: &State, fact: &Fact) -> Vec<RequestLink> {
-    let Fact::Refused { turn: Some(turn), .. } = fact else { return Vec::new() };
+    let (Fact::Refused { turn: Some(turn), .. } | Fact::WriteRefused { turn: Some(turn), .. }) = fact else {
+        return Vec::new();
+    };
     decisions::chain(state, state.turns.get(turn).map(|turn| turn.task))
 }

@@ -1,14 +1,15 @@
 //! What a human wants to know at a glance: what runs, what went wrong, and what today cost.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use lastword_proto::fact::EndReason;
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId};
 use lastword_proto::state::{Asker, Grant, Phase, Running, Task};
 use lastword_proto::wire::Distance;
-use lastword_proto::{AnswerStatus, Seq, State, Time};
+use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
 
-use super::decisions::{self, Decision};
+use super::decisions::{self, Asked, Decision};
 use super::read_model::ask_fresh;
 use super::{Caller, Context, subjects};
 use crate::broker::Live;
@@ -30,12 +31,48 @@ pub(crate) struct Now {
     pub(crate) running: Vec<RunningWork>,
     /// The number of open grants that aren't listed.
     pub(crate) running_more: usize,
+    /// What all open grants do.
+    pub(crate) tally: Tally,
     /// What went wrong in the last 24 hours, and needs a human.
     pub(crate) wrong: Vec<Wrong>,
     /// The messages that rules refused in the last 24 hours.
     pub(crate) refused: u64,
     /// The spending since midnight UTC.
     pub(crate) today: Today,
+}
+
+/// What an open grant does, in the order of what a human should see first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A limit holds it.
+    Held,
+    /// A human paused or stopped its conversation.
+    Controlled(Running),
+    /// An agent has an open turn in it.
+    Working,
+    /// No agent works, because a task waits for a human.
+    WaitsForHuman,
+    /// No agent works; a request is queued.
+    Queued,
+    /// No agent works; its tasks wait for answers.
+    WaitsForAnswers,
+}
+
+/// How many open grants do what, and how many agents work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// The open grants.
+    pub(crate) open: u64,
+    /// The agents with an open turn in one of them.
+    pub(crate) agents: u64,
+    /// Those that a limit holds.
+    pub(crate) held: u64,
+    /// Those that a human paused or stopped.
+    pub(crate) paused: u64,
+    /// Those that wait for a human.
+    pub(crate) human: u64,
+    /// Those whose requests are queued.
+    pub(crate) queued: u64,
 }
 
 /// The work of one open grant.
@@ -52,12 +89,8 @@ pub(crate) struct RunningWork {
     pub(crate) working: Vec<String>,
     /// The names of the agents whose requests are queued.
     pub(crate) queued: Vec<String>,
-    /// The number of questions and held calls that its tasks wait for.
-    pub(crate) human_waits: u64,
-    /// Whether a limit holds it.
-    pub(crate) held: bool,
-    /// Whether its conversation is paused or stopped.
-    pub(crate) running: Running,
+    /// What it does.
+    pub(crate) standing: Standing,
     /// The tokens charged to it.
     pub(crate) tokens: u64,
     /// Whether the tokens are estimated, at least in part.
@@ -96,6 +129,21 @@ pub(crate) enum Wrong {
         /// The number of queued requests.
         queued: u64,
     },
+    /// A limit that tripped and holds work.
+    Held {
+        /// The incident's id.
+        id: String,
+        /// The REF of the conversation; `None` for a room.
+        reference: Option<String>,
+        /// What it holds: a grant's id, a REF, or a room's name.
+        on: String,
+        /// The code of the limit.
+        code: Code,
+        /// The number of requests that it holds.
+        requests: u64,
+        /// When it tripped.
+        at: String,
+    },
     /// An agent whose day budget is used up.
     Rests {
         /// The agent's name.
@@ -123,6 +171,7 @@ struct Look {
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
+    tally: Tally,
     ended: Vec<Ended>,
     people: Vec<Wrong>,
     today: Today,
@@ -153,7 +202,8 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
-    let mut wrong: Vec<Wrong> = look.people;
+    let mut wrong: Vec<Wrong> = waiting.iter().filter_map(held).collect();
+    wrong.extend(look.people);
     wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
         subject: line(Some(ended.request)).unwrap_or_default(),
         answer: line(ended.answer).unwrap_or_default(),
@@ -166,7 +216,21 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
     }));
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
-    Ok(Now { waiting, unread: look.unread, running, running_more: look.more, wrong, refused, today: look.today })
+    let (running_more, tally) = (look.more, look.tally);
+    Ok(Now { waiting, unread: look.unread, running, running_more, tally, wrong, refused, today: look.today })
+}
+
+/// Returns a limit that holds work; nothing else that waits for a human went wrong.
+fn held(decision: &Decision) -> Option<Wrong> {
+    let Asked::Latch(incident) = &decision.asked else { return None };
+    Some(Wrong::Held {
+        id: incident.id.clone(),
+        reference: incident.reference.clone(),
+        on: incident.on.clone(),
+        code: incident.code,
+        requests: incident.parked.len() as u64,
+        at: incident.at.clone(),
+    })
 }
 
 fn look(live: &Live<'_>, human: AgentId) -> Look {
@@ -177,8 +241,45 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     let more = newest.len().saturating_sub(LINES_MAX);
     newest.truncate(LINES_MAX);
     let running = newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?))).collect();
-    let unread = state.agent(human).map_or(0, |human| human.notices.len());
-    Look { unread, running, more, ended: ended(live), people: people(live), today: today(live) }
+    let unread = decisions::unread(state, human).len();
+    Look { unread, running, more, tally: tally(state), ended: ended(live), people: people(live), today: today(live) }
+}
+
+fn tally(state: &State) -> Tally {
+    let mut tally = Tally::default();
+    let mut working = BTreeSet::new();
+    for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
+        let tasks: Vec<&Task> = state.open_tasks_of(id).filter_map(|task| state.tasks.get(&task)).collect();
+        working.extend(tasks.iter().filter(|task| matches!(task.phase, Phase::Open(_))).map(|task| task.agent));
+        tally.open += 1;
+        match standing(state, grant, &tasks) {
+            Standing::Held => tally.held += 1,
+            Standing::Controlled(_) => tally.paused += 1,
+            Standing::WaitsForHuman => tally.human += 1,
+            Standing::Queued => tally.queued += 1,
+            Standing::Working | Standing::WaitsForAnswers => {}
+        }
+    }
+    tally.agents = working.len() as u64;
+    tally
+}
+
+fn standing(state: &State, grant: &Grant, tasks: &[&Task]) -> Standing {
+    let conv = state.conversations.get(&grant.conv);
+    let running = conv.map_or(Running::Active, |conv| conv.running);
+    if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
+        Standing::Held
+    } else if running != Running::Active {
+        Standing::Controlled(running)
+    } else if tasks.iter().any(|task| matches!(task.phase, Phase::Open(_))) {
+        Standing::Working
+    } else if grant.human_waits > 0 {
+        Standing::WaitsForHuman
+    } else if tasks.iter().any(|task| task.phase == Phase::Queued) {
+        Standing::Queued
+    } else {
+        Standing::WaitsForAnswers
+    }
 }
 
 fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWork) {
@@ -191,7 +292,6 @@ fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWo
         agents
     };
     let root = grant.root_task().and_then(|task| state.tasks.get(&task)).and_then(|task| task.request.as_ref());
-    let conv = state.conversations.get(&grant.conv);
     let work = RunningWork {
         reference: state.ref_of(grant.conv).map_or_else(String::new, ToString::to_string),
         subject: String::new(),
@@ -199,9 +299,7 @@ fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWo
         since: grant.opened_at,
         working: names(&|phase| matches!(phase, Phase::Open(_))),
         queued: names(&|phase| phase == Phase::Queued),
-        human_waits: grant.human_waits,
-        held: grant.latched.is_some() || conv.is_some_and(|conv| conv.latched),
-        running: conv.map_or(Running::Active, |conv| conv.running),
+        standing: standing(state, grant, &tasks),
         tokens: grant.spend.tokens,
         estimated: grant.estimated,
         cost_microusd: grant.spend.cost_microusd,

@@ -1,9 +1,10 @@
 //! What was spent over a stretch of time, by agent and by grant, beside the limits of the day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_proto::Time;
-use lastword_proto::ids::{AgentId, DAY_MS, GrantId, HOUR_MS};
+use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
+use lastword_proto::state::Grant;
+use lastword_proto::{State, Time};
 use lastword_store::{SpentIn, SpentTurn};
 
 use super::read_model::ask_fresh;
@@ -43,8 +44,23 @@ pub(crate) struct Spender {
     pub(crate) name: String,
     /// For a grant: the REF of its conversation.
     pub(crate) reference: Option<String>,
+    /// Whether it is forgotten, and its conversation has no page.
+    pub(crate) forgotten: bool,
+    /// For an open grant: its budget, and whether that is used up.
+    pub(crate) budget: Option<GrantBudget>,
     /// What it spent.
     pub(crate) spent: SpentIn,
+}
+
+/// The budget of an open grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GrantBudget {
+    /// The tokens that it may spend, extensions included; 0 is no limit.
+    pub(crate) tokens: u64,
+    /// The cost that it may spend, in millionths of a dollar, extensions included; 0 is no limit.
+    pub(crate) cost_microusd: u64,
+    /// Whether it has spent that much.
+    pub(crate) used_up: bool,
 }
 
 /// One agent's use of its day budget.
@@ -88,6 +104,12 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
     let from = since.min(midnight);
     let turns = ask_fresh(ctx, move |index| index.spent_since(from, TURNS_MAX)).await?;
     let cut = turns.len() >= TURNS_MAX;
+    let of: Vec<(GrantId, ConvId)> = turns.iter().filter_map(|turn| turn.grant.zip(turn.conv)).collect();
+    let forgotten = move |live: &Live<'_>| -> BTreeSet<ConvId> {
+        of.iter().filter(|(grant, _)| live.state.grants.get(grant).is_none()).map(|(_, conv)| *conv).collect()
+    };
+    let convs: Vec<ConvId> = ctx.handle.query(forgotten).await?.into_iter().collect();
+    let refs: BTreeMap<ConvId, String> = ask_fresh(ctx, move |index| index.refs(&convs)).await?.into_iter().collect();
     let look = move |live: &Live<'_>| {
         let agent = |turn: &SpentTurn| live.state.turns.get(&turn.turn).map(|turn| turn.agent);
         let turns: Vec<(SpentTurn, Option<AgentId>)> = turns.iter().map(|turn| (*turn, agent(turn))).collect();
@@ -96,7 +118,7 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
             sum: history::add_up(within().map(|(turn, _)| spent(turn))),
             bars: bars(within().map(|(turn, _)| turn), now, window),
             agents: by_agent(live, within()),
-            grants: by_grant(live, within().map(|(turn, _)| turn)),
+            grants: by_grant(live, &refs, within().map(|(turn, _)| turn)),
             budgets: budgets(live, &turns, midnight),
             cut,
         }
@@ -141,22 +163,51 @@ fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a (SpentTurn, Opt
     }
     // The turns of grants that were forgotten are still in the read model, without their agents.
     let name = |agent: Option<AgentId>| agent.map_or("forgotten", |agent| live.state.name_of(agent)).to_owned();
-    ordered(sums.into_iter().map(|(agent, spent)| Spender { name: name(agent), reference: None, spent }))
-}
-
-fn by_grant<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>) -> Vec<Spender> {
-    let mut sums: BTreeMap<GrantId, SpentIn> = BTreeMap::new();
-    for turn in turns {
-        if let Some(grant) = turn.grant {
-            add(sums.entry(grant).or_default(), turn);
-        }
-    }
-    let reference = |grant: &GrantId| live.state.ref_of(live.state.grants.get(grant)?.conv).map(ToString::to_string);
-    ordered(sums.into_iter().map(|(grant, spent)| Spender {
-        name: grant.to_string(),
-        reference: reference(&grant),
+    ordered(sums.into_iter().map(|(agent, spent)| Spender {
+        name: name(agent),
+        reference: None,
+        forgotten: agent.is_none(),
+        budget: None,
         spent,
     }))
+}
+
+fn by_grant<'a>(
+    live: &Live<'_>,
+    forgotten: &BTreeMap<ConvId, String>,
+    turns: impl Iterator<Item = &'a SpentTurn>,
+) -> Vec<Spender> {
+    // With the first conversation that a turn of it was in, which stands for its own once the grant is forgotten.
+    let mut sums: BTreeMap<GrantId, (SpentIn, Option<ConvId>)> = BTreeMap::new();
+    for turn in turns {
+        if let Some(grant) = turn.grant {
+            let (sum, conv) = sums.entry(grant).or_default();
+            add(sum, turn);
+            *conv = [*conv, turn.conv].into_iter().flatten().min();
+        }
+    }
+    let state = live.state;
+    let reference = |grant: &GrantId, conv: Option<ConvId>| {
+        let own = state.grants.get(grant).and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string);
+        own.or_else(|| forgotten.get(&conv?).cloned())
+    };
+    ordered(sums.into_iter().map(|(grant, (spent, conv))| Spender {
+        name: grant.to_string(),
+        reference: reference(&grant, conv),
+        forgotten: state.grants.get(&grant).is_none(),
+        budget: state.grants.get(&grant).filter(|grant| grant.end.is_none()).map(|grant| budget_of(state, grant)),
+        spent,
+    }))
+}
+
+fn budget_of(state: &State, grant: &Grant) -> GrantBudget {
+    let (limits, more) = (&state.limits, grant.extension());
+    let whole = |limit: u64, more: u64| if limit == 0 { 0 } else { limit.saturating_add(more) };
+    let tokens = whole(limits.grant_tokens_max, more.tokens);
+    let cost_microusd = whole(limits.grant_cost_microusd_max, more.cost_microusd);
+    let is_over = |used: u64, limit: u64| limit > 0 && used >= limit;
+    let used_up = is_over(grant.spend.tokens, tokens) || is_over(grant.spend.cost_microusd, cost_microusd);
+    GrantBudget { tokens, cost_microusd, used_up }
 }
 
 fn budgets(live: &Live<'_>, turns: &[(SpentTurn, Option<AgentId>)], midnight: Time) -> Vec<DayBudget> {

@@ -20,6 +20,7 @@ mod exchange;
 mod forms;
 mod frame;
 mod graph;
+mod highlight;
 mod inbox;
 mod incidents;
 mod layout;

@@ -102,8 +102,8 @@ impl Activity {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
-            Self::Held => "latched",
-            Self::WaitsForHuman => "waits for you",
+            Self::Held => "held",
+            Self::WaitsForHuman => "waiting for you",
             Self::Working => "working",
             Self::Queued => "queued",
             Self::Idle => "idle",

@@ -66,6 +66,12 @@ pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
     conv.latched || state.at_work_in(conv).any(holds)
 }
 
+/// Returns whether work of a conversation's open grants waits for a human.
+pub(crate) fn waits_for_human(state: &State, conv: &Conversation) -> bool {
+    let waits = |id| state.grants.get(&id).is_some_and(|grant| grant.human_waits > 0);
+    !conv.open_tasks.is_empty() && state.at_work_in(conv).any(waits)
+}
+
 /// Returns the status of a conversation.
 pub(crate) fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())

@@ -4,6 +4,7 @@ use lastword_proto::Limits;
 use lastword_proto::limits::Observed;
 use serde_json::{Value, json};
 
+use crate::clock::Machine;
 use crate::console::Browser;
 use crate::exchange::id;
 use crate::world::World;
@@ -30,7 +31,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has(">queued<");
     let turn = world.take("kilo").await;
     let seen = browser.get("/agents/kilo").await.is(200);
-    seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("agent day tokens");
+    seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("tokens today");
     browser.post("/agents/kilo/pause", &[]).await.is(200).has("kilo is paused");
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["state"], "paused");
     browser.get("/agents/kilo").await.is(200).has("Resume");
@@ -69,7 +70,10 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
     let seen = seen.has("/conversations/BIG-1").has("This grant has used up its messages").has("grant_messages");
-    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Would reach</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
+    let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Would reach</dt><dd>8 messages</dd>");
+    let seen =
+        seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
+    seen.has("Its budget (200\u{202f}000 tokens, unless extended) stays.");
     browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Enter at least one amount");
     browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
     let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grants"][0].clone();
@@ -91,7 +95,7 @@ async fn a_conversation_shows_each_grant_that_is_open_in_it_and_the_older_one_ca
     let browser = Browser::signed_in(&world).await;
     browser.get("/conversations?state=latched").await.is(200).has("/conversations/BIG-1");
     let page = browser.get("/conversations/BIG-1").await.is(200);
-    let page = page.has("<span class=\"badge bad\">latched</span>").has("Resume").has("/incidents#inc-1");
+    let page = page.has("<span class=\"badge bad\">held</span>").has("Lift").has("/incidents#inc-1");
     page.has("every open grant").has(&format!("<option value=\"{}\" selected>", ids[1]));
     let more = |to: &str| json!({"messages": 2, "grant": to});
     world.post("operator", "/v1/conversations/BIG-1/grant", more("3")).await.refused(400, "malformed");
@@ -150,7 +154,7 @@ async fn the_overview_is_the_sum_of_the_log() {
     let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
     let seen = browser.get("/overview").await.is(200);
     let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
-    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Held by a limit", 1));
+    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Incidents", 1));
     assert_eq!(seen.text.matches("<rect").count(), 24);
     seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;
@@ -174,4 +178,77 @@ async fn a_browser_gets_a_page_where_there_is_nothing_and_a_program_a_problem() 
         assert_eq!(problem["code"], "unknown_request");
     }
     assert_eq!(ask("/unread/read", "text/html").await.unwrap().status(), 405);
+}
+
+#[tokio::test]
+async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown() {
+    let world = latched().await;
+    world.send("operator", "reader", "ASK-1", "and this").await.is(201);
+    let turn = world.take("reader").await;
+    let usage = json!({"usage": {"input_tokens": 1_000, "output_tokens": 200}});
+    world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
+    let seen = seen.has("BIG-1</a> is held since a limit tripped").has("is not connected");
+    let seen = seen.has("<b>1\u{202f}200</b>").has("no price reported");
+    assert!(!seen.text.contains("$0"), "{}", seen.text);
+    browser.get("/conversations?q=and").await.is(200);
+    let asked = world.post("reader", "/v1/escalations", json!({"message": "Which?"})).await.is(201);
+    browser.get("/conversations").await.is(200).has("waiting for you");
+    browser.get(&format!("/questions/{}", id(&asked, "id"))).await.is(200).has("<h1>reader asks: Which?</h1>");
+    let incident = browser.get("/incidents/inc-1").await.is(200);
+    incident.has("<h1>BIG-1 is held: This grant has used up its messages</h1>").has("Back to inbox");
+}
+
+#[tokio::test]
+async fn the_front_page_and_the_inbox_count_the_same_unread_messages_and_notices() {
+    let limits = Limits { budget_warning_percent: 1, grant_tokens_max: 1_000, ..Limits::default() };
+    let world = World::within(limits, &["coder"]).await;
+    world.send("operator", "coder", "T-1", "do it").await.is(201);
+    let turn = world.take("coder").await;
+    world.post("coder", "/v1/messages", json!({"type": "info", "to": "operator", "body": "by the way"})).await.is(201);
+    world.finish("coder", &turn, "done").await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let front = browser.get("/").await.is(200).text;
+    let inbox = browser.get("/inbox").await.is(200).text;
+    let unread = front.split(" unread message").next().and_then(|text| text.rsplit('>').next()).unwrap().to_owned();
+    assert!(unread.parse::<usize>().unwrap() > 0, "{front}");
+    assert!(inbox.contains(&format!("Unread messages for you <span class=\"count\">{unread}</span>")), "{inbox}");
+    let list = inbox.split("id=\"unread\"").nth(1).unwrap().split("</details>").next().unwrap();
+    assert_eq!(list.matches("<li>").count().to_string(), unread, "{list}");
+}
+
+#[tokio::test]
+async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let refusals = browser.get("/limits").await.is(200).text;
+    let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
+    let seen = browser.get(&format!("/messages/msg-{at}")).await.is(200);
+    let seen = seen.has("at most 6 allowed; this one would have made it 8").has("href=\"/limits#grant_messages_max\"");
+    let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall\"");
+    seen.has("href=\"/limits#refused\"");
+}
+
+#[tokio::test]
+async fn the_spending_of_a_forgotten_grant_keeps_its_ref_and_a_used_up_budget_is_shown() {
+    let machine = Machine::new();
+    let limits = Limits { retention_ms: 60_000, grant_tokens_max: 1_000, ..Limits::default() };
+    let world = machine.world(&["kilo"], limits).await;
+    let spent = |tokens: u64| json!({"answer": "done", "usage": {"input_tokens": tokens, "output_tokens": 0}});
+    world.send("operator", "kilo", "GONE-1", "work").await.is(201);
+    let turn = world.take("kilo").await;
+    world.post("kilo", &format!("/v1/turns/{}/finish", id(&turn["turn"], "id")), spent(700)).await.is(200);
+    machine.run(120_000);
+    world.send("operator", "kilo", "HERE-1", "more work").await.is(201);
+    let turn = world.take("kilo").await;
+    let usage = json!({"usage": {"input_tokens": 1_500}});
+    world.post("kilo", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
+    world.get("operator", "/v1/conversations/GONE-1").await.refused(404, "unknown_request");
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/spend").await.is(200).has("turns no longer in memory");
+    let seen = seen
+        .has("<code>GONE-1</code> <code class=\"faint\">grant-1</code>")
+        .has("has used up the budget of <code>grant-2</code>");
+    seen.has("1\u{202f}000 tokens. <a class=\"step\" href=\"/incidents\">Lift or stop it</a>");
 }

@@ -24,7 +24,7 @@ async fn an_agents_own_limits_are_set_and_taken_away_on_its_page() {
     assert_eq!(limits().await, all);
     let seen =
         browser.get("/agents/kilo").await.is(200).has("name=\"ack_ms\" inputmode=\"decimal\"").has("value=\"1.5\"");
-    seen.has("Dollars a day: <b>$2.50</b>").has("agent day cost").has("0/20");
+    seen.has("Dollars a day: <b>$2.50</b>").has("cost today").has("0/20");
     let from = "div#limits-form-said";
     let wrong = [("roots_per_hour_max", "many"), ("ack_ms", "9")];
     let seen = browser.post_from("/agents/kilo/limits", &wrong, from).await.is(400);

@@ -15,7 +15,7 @@ use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 use crate::calls::{Context, agents, control, limits};
 use crate::error::ApiError;
-use crate::views::{Member, OpenTurn, fullest};
+use crate::views::{Activity, Member, OpenTurn, fullest};
 
 /// `GET /agents`: the list of agents and humans.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -73,7 +73,7 @@ fn row(moment: &Moment, member: &Member) -> Markup {
     let view = &member.view;
     html! {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
-            div.what { b { (name_link(&view.name)) } " " (running(view.state)) " " (connected(member)) }
+            div.what { b { (name_link(&view.name)) } " " (running(view.state)) (connected(member)) }
             div.who {
                 div { (badge(member.activity().word())) (waits(member)) }
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
@@ -104,15 +104,18 @@ fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
     }
 }
 
+/// Shows that a human paused or stopped an agent; that it is active goes without saying.
 fn running(state: Running) -> Markup {
-    badge(parts::running_word(state))
+    html! { @if state != Running::Active { (badge(parts::running_word(state))) " " } }
 }
 
+/// Shows whether it is connected, where its activity doesn't say so.
 fn connected(member: &Member) -> Markup {
-    if member.view.connected {
-        badge("connected")
-    } else {
-        html! { span.badge.plain { "not connected" } }
+    match (member.view.connected, member.view.kind) {
+        (true, Kind::Human) => badge("connected"),
+        (true, Kind::Agent) => html! {},
+        (false, Kind::Agent) if member.activity() == Activity::Away => html! {},
+        (false, _) => html! { span.badge.plain { "not connected" } },
     }
 }
 
@@ -129,7 +132,7 @@ pub(super) async fn one(
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading(&name, &html! {
-            @if agent { (running(view.state)) " " } @else { (badge("human")) " " }
+            @if agent { (running(view.state)) } @else { (badge("human")) " " }
             (connected(&member))
             @if agent { " " (badge(member.activity().word())) }
         }))
@@ -148,7 +151,7 @@ pub(super) async fn one(
         }
         @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
         @if agent {
-            @if !member.asks.is_empty() || !member.held.is_empty() { p { "Waits for a human:" (waits(&member)) } }
+            @if !member.asks.is_empty() || !member.held.is_empty() { p { "Waiting for a human:" (waits(&member)) } }
             h2 { "Open turns" }
             @if member.turns.is_empty() { p.faint { "No open turns." } }
             ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }

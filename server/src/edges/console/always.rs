@@ -10,7 +10,7 @@ use lastword_proto::wire::ApprovalView;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::call::{arguments_of, rule, subject_word};
+use super::call::{allows, arguments_of, rule};
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
@@ -34,8 +34,9 @@ pub(super) async fn page(
     let main = html! {
         (heading(&format!("Always allow what {id} asks"), &html! {}))
         (arguments_of(&held))
-        p { "This rule allows exactly this " (subject_word(&held)) " of " (foreign_line(&held.agent)) ", without a human:" }
+        p { "The rule:" }
         pre.rule { (written(&rule)) }
+        p { (allows(&held)) }
         p { (words(matched)) }
         (confirm(&ctx, &viewer, &held))
         p { a href={ "/approvals/" (id) } { "Back to " (id) } }
@@ -54,7 +55,7 @@ async fn offered(ctx: &Context, caller: Caller, id: &str) -> Result<(ApprovalVie
 
 fn words(matched: Matched) -> String {
     match matched {
-        Matched { matched: 1, held: 1 } => "In the last 7 days one call was held, which it matches.".to_owned(),
+        Matched { matched: 1, held: 1 } => "One call was held in the last 7 days, and it matches.".to_owned(),
         Matched { matched, held } => format!("It matches {matched} of the {held} calls held in the last 7 days."),
     }
 }
@@ -67,9 +68,9 @@ fn confirm(ctx: &Context, viewer: &Viewer, held: &ApprovalView) -> Markup {
     };
     let to = format!("/approvals/{}/always", held.id);
     html! {
-        p.faint { "It is written into " code { (foreign_line(&place)) } ", above the other rules, with your name and the time, and takes effect at once. "
-            a href="/limits#held-calls" { "Limits" } " takes it back."
-            @if held.state == ApprovalState::Pending { " " (held.id) " itself still waits for its decision." } }
+        p.faint { "The broker writes it into " code { (foreign_line(&place)) } ", above the other rules, with your name and the time, and takes effect at once. "
+            "Take it back under " a href="/limits#held-calls" { "Limits" } "."
+            @if held.state == ApprovalState::Pending { " " (held.id) " itself stays pending until you decide it." } }
         (viewer.allowed(Role::Owner, "Changing the policy", || {
             viewer.fill_in("always-form", &to, &html! { button.main type="submit" { "Allow from now on" } })
         }))

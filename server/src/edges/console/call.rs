@@ -9,6 +9,7 @@ use lastword_proto::wire::call::{self, Argument, ArgumentKind, arguments, json};
 use maud::{Markup, html};
 
 use super::decision::{chain, ends, urgency};
+use super::highlight::tones;
 use super::layout::Moment;
 use super::parts::{Fold, foreign, foreign_line, plural, time};
 use super::session::Viewer;
@@ -36,15 +37,25 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
             @let parts = arguments(&held.arguments);
             (arguments_of(held))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
-            p.facts {
-                span { "denied if nobody decides" }
-                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
-                span.digest title="SHA-256 of this call; your approval is for exactly this call" { "digest " code { (held.digest) } }
+            div.facts {
+                span { "Denied if nobody decides in time." }
+                @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
+                (digest(held))
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
                 (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
                 (otherwise(viewer, held))
             }))
+        }
+    }
+}
+
+/// Shows the digest on demand.
+pub(super) fn digest(held: &ApprovalView) -> Markup {
+    html! {
+        details.digest id={ (held.id) "-digest" } {
+            summary { "Digest" }
+            code { (held.digest) } " identifies this call; an approval is for exactly this one."
         }
     }
 }
@@ -68,7 +79,7 @@ fn argument(part: &Argument) -> Markup {
     html! {
         div.argument {
             p.name { (part.name) }
-            (fold(part).escaped(&part.text, class))
+            (fold(part).coloured(&part.text, class, &tones(part)))
         }
     }
 }
@@ -86,9 +97,9 @@ fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
                 }
             }))
             (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
-                label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
-                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent" data-key="r" autocomplete="off";
                 button.danger type="submit" { "Reject" }
+                label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
+                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent, if you reject" data-key="r" autocomplete="off";
             }))
         }
     }
@@ -103,8 +114,10 @@ fn subject(held: &ApprovalView) -> Option<&str> {
     subjects.next().is_none().then_some(first)
 }
 
-pub(super) fn subject_word(held: &ApprovalView) -> &'static str {
-    if subject(held).is_some() { "call" } else { "tool, with whatever arguments," }
+/// Returns what the offered rule lets the agent do.
+pub(super) fn allows(held: &ApprovalView) -> Markup {
+    let what = if subject(held).is_some() { "make exactly this call" } else { "call this tool with any arguments" };
+    html! { "It lets " b { (foreign_line(&held.agent)) } " " (what) " without asking a human." }
 }
 
 /// Returns the rule that allows this call without a human; `None` if no rule could.
@@ -149,11 +162,11 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows it:" }
                 pre.rule { (written(&rule)) }
-                p.faint { "It allows exactly this " (subject_word(held)) " of " (foreign_line(&held.agent)) "." }
+                p.faint { (allows(held)) }
                 p { a.button href={ "/approvals/" (id) "/always" } { "Write this rule…" } }
             }
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
-                button type="submit" { "Ignore" } " " span.faint { "The agent is told that the call was not decided." }
+                button type="submit" { "Ignore" } " " span.faint { "Tells the agent that nobody decided the call." }
             }))
         }
     }

@@ -17,7 +17,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
-use super::{decision, graph, log, now, timeline, tree, waterfall};
+use super::{decision, graph, incidents, log, now, timeline, tree, waterfall};
 use crate::calls::graph as calls;
 use crate::calls::history::{self, History};
 use crate::calls::{Context, control, conversations, exchanges, grants};
@@ -87,11 +87,11 @@ pub(super) async fn detail(
     let main = html! {
         div.split {
         div.side {
-        (heading(reference, &standing(&history.view)))
+        (heading(reference, &standing(&history.view, !history.waiting.is_empty())))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
         (facts(moment, &history))
         (waiting(moment, &history))
-        (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(viewer, &history.view)))
+        (viewer.allowed(Role::Operator, "Pausing, stopping or extending a grant", || controls(viewer, &history.view)))
         }
         div.content {
         nav.views aria-label="Views" {
@@ -120,13 +120,13 @@ fn facts(moment: &Moment, history: &History) -> Markup {
     html! {
         p.facts {
             @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
-            span { "by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
+            span { "opened by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
             span { "with " (foreign_line(&view.participants.join(", "))) }
             span { (plural(history.messages, "message", "messages"))
-                @if history.messages > summary.counters.messages { " with the conversations below it" } }
+                @if history.messages > summary.counters.messages { ", child conversations included" } }
             span { (plural(history.open_tasks, "open request", "open requests")) }
             @if history.spent.tokens > 0 { span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) } }
-            span { "last " (time(&summary.last_at, moment.now)) }
+            span { "last message " (time(&summary.last_at, moment.now)) }
         }
         div.bars {
             @for distance in &view.limits { (bar(distance)) }
@@ -136,11 +136,11 @@ fn facts(moment: &Moment, history: &History) -> Markup {
             [only] => (grant(moment, only)),
             many => details #grants.fold {
                 summary { (plural(many.len() as u64, "grant", "grants")) ", " (open) " open"
-                    @if many.iter().any(|grant| grant.latched.is_some()) { " " (badge("latched")) } }
+                    @if many.iter().any(|grant| grant.latched.is_some()) { " " (badge("held")) } }
                 @for granted in many { (grant(moment, granted)) }
             },
         }
-        @if !view.grants.is_empty() { p.faint { "A grant counts everything that it caused, in every conversation." } }
+        @if !view.grants.is_empty() { p.faint { "A grant counts all work that it caused, in every conversation." } }
     }
 }
 
@@ -148,11 +148,11 @@ fn facts(moment: &Moment, history: &History) -> Markup {
 fn waiting(moment: &Moment, history: &History) -> Markup {
     html! {
         @if !history.waiting.is_empty() {
-            section.card.waits aria-label="Waits for you" {
+            section.card.waits aria-label="Waiting for you" {
                 ul.lines {
                     @for decision in &history.waiting {
                         li data-row tabindex="-1" {
-                            (badge("waits for you")) " " (now::sentence(decision)) " " (decision::ends(decision, moment)) " "
+                            (badge("waiting for you")) " " (now::sentence(decision)) " " (decision::ends(decision, moment)) " "
                             a.step data-open-row href=(decision::path(&decision.asked)) { (decision.asked.id()) }
                         }
                     }
@@ -165,7 +165,7 @@ fn waiting(moment: &Moment, history: &History) -> Markup {
 /// Shows a grant and its totals.
 fn grant(moment: &Moment, grant: &GrantView) -> Markup {
     let word = if grant.latched.is_some() {
-        "latched"
+        "held"
     } else if grant.open {
         "open"
     } else {
@@ -208,7 +208,7 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                     (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
                     (button("stop", "Stop", &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified.")))
                     @if view.summary.latched {
-                        (button("resume", "Resume", &format!("Resume {reference}? Work held by a limit continues.")))
+                        (button("resume", "Lift", &format!("Lift the hold on {reference}? {}", incidents::EFFECT)))
                     }
                 }
                 Running::Paused | Running::Stopped => {
@@ -217,18 +217,18 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
             }
             @if open.clone().next().is_some() {
                 details #more {
-                    summary { "Grant more" }
+                    summary { "Extend a grant" }
                     (viewer.form("do-grant", &to("grant"), &html! {
                         @if let [_, _, ..] = open.clone().collect::<Vec<_>>().as_slice() {
                             label { span { "To" } select name="grant" {
                                 @for grant in open {
-                                    option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", latched" } }
+                                    option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", held" } }
                                 }
                                 option value="" { "every open grant" }
                             } }
                         }
                         (amounts(|_| None))
-                        button type="submit" { "Grant" }
+                        button type="submit" { "Extend" }
                     }))
                 }
             }
@@ -275,7 +275,7 @@ pub(super) async fn control(
     let conv = conversations::find(&ctx, viewer.caller, &reference).await?;
     let words = if verb == "grant" {
         grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
-        html! { "Extended the budget of " (foreign_line(&reference)) "." }
+        html! { "Extended the grant of " (foreign_line(&reference)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
         control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;

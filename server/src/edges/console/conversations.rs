@@ -94,8 +94,8 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
             label { span { "State" } select name="state" {
                 option value="" { "any" }
-                @for word in ConversationStatus::ALL.map(ConversationStatus::word) {
-                    option value=(word) selected[word == params.state] { (word) }
+                @for status in ConversationStatus::ALL {
+                    option value=(status.word()) selected[status.word() == params.state] { (standing_word(status)) }
                 }
             } }
             div.buttons {
@@ -128,7 +128,7 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
     html! {
         div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
             div.what {
-                (link(&summary.reference)) " " (standing(view))
+                (link(&summary.reference)) " " (standing(view, listed.human_waits))
                 @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
@@ -141,7 +141,7 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             div.when { (time(&summary.last_at, moment.now)) }
             @if !listed.below.is_empty() {
                 details.below id={ "below-" (encoded(&summary.reference)) } {
-                    summary { (plural((listed.below.len() + listed.below_more) as u64, "conversation below it", "conversations below it")) }
+                    summary { (plural((listed.below.len() + listed.below_more) as u64, "child conversation", "child conversations")) }
                     ul { @for one in &listed.below { li { (below(moment, one)) } } }
                     @if listed.below_more > 0 { p.faint { "and " (listed.below_more) " earlier ones" } }
                 }
@@ -154,7 +154,7 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
 fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
     let summary = &listed.view.summary;
     html! {
-        (link(&summary.reference)) " " (standing(&listed.view)) " " (foreign_line(&listed.subject))
+        (link(&summary.reference)) " " (standing(&listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
             @if listed.spent.tokens > 0 { " · " (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) }
@@ -163,7 +163,19 @@ fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
     }
 }
 
-/// Shows a conversation's status.
-pub(super) fn standing(view: &ConversationView) -> Markup {
-    badge(view.summary.standing().word())
+/// Shows a conversation's status; one that waits for a human isn't merely active.
+pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
+    let status = view.summary.standing();
+    badge(if human_waits && status == ConversationStatus::Active { "waiting for you" } else { standing_word(status) })
+}
+
+/// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`.
+const fn standing_word(status: ConversationStatus) -> &'static str {
+    match status {
+        ConversationStatus::Latched => "held",
+        ConversationStatus::Stopped
+        | ConversationStatus::Paused
+        | ConversationStatus::Active
+        | ConversationStatus::Idle => status.word(),
+    }
 }

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_proto::Priority;
 use lastword_proto::fact::{EscalationCause, Role};
 use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::visible::escape;
 use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
 use maud::{Markup, html};
 
@@ -16,7 +17,11 @@ use super::session::Viewer;
 use super::{call, exchange, incidents, markdown};
 use crate::calls::decisions::{self, Asked, Decision, TimedOut};
 use crate::calls::explanations::explain;
+use crate::calls::subjects::first_line;
 use crate::calls::{Context, limits};
+
+/// The characters of a question in the title of its page.
+const TITLE_CHARS: usize = 64;
 
 /// Returns the path of a decision's page.
 pub(super) fn path(asked: &Asked) -> String {
@@ -46,18 +51,46 @@ pub(super) async fn page(
         }
         Asked::Question(_) | Asked::Call(_) | Asked::Latch(_) => None,
     };
+    let title = title(&decision);
     let main = html! {
-        (heading(&id, &html! { (badge(state_word(&decision.asked))) }))
+        (heading(&title, &badge(state_word(&decision.asked))))
         @if is_open(&decision.asked) {
             div.cards.one { (card(&viewer, &moment, &limits, &decision)) }
         } @else {
             (record(&moment, &decision))
         }
         @if let Some(exchange) = &exchange { (exchange::table(exchange)) }
-        p { a href="/inbox" { "All that waits" } }
+        p { a href="/inbox" { "Back to inbox" } }
     };
     let topics = [Topic::Inbox, Topic::Incidents];
-    viewer.page(&ctx, &moment, Page { title: &id, place: Place::Inbox, topics: &topics, main }).await
+    viewer.page(&ctx, &moment, Page { title: &title, place: Place::Inbox, topics: &topics, main }).await
+}
+
+/// Returns what is decided, for the heading and the window's title.
+pub(super) fn title(decision: &Decision) -> String {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Call(held), _) => format!("{} asks to call {}", escape(&held.agent), escape(&held.tool)),
+        (Asked::Question(asked), Some(request)) => {
+            format!("Timed out: {} asked {}", escape(&asked.agent), escape(&request.agent))
+        }
+        (Asked::Question(asked), None) => {
+            format!("{} asks: {}", escape(&asked.agent), escape(&shortened(&first_line(&asked.message))))
+        }
+        (Asked::Latch(incident), _) => {
+            let on = incident.reference.as_ref().unwrap_or(&incident.on);
+            let is = if incident.lifted_at.is_some() { "was" } else { "is" };
+            format!("{} {is} held: {}", escape(on), incident.code.title())
+        }
+    }
+}
+
+/// Returns the words that fit into a title.
+fn shortened(line: &str) -> String {
+    let Some((end, _)) = line.char_indices().nth(TITLE_CHARS) else { return line.to_owned() };
+    let cut = &line[..end];
+    // A text without spaces is cut where it is.
+    let words = cut.rfind(' ').map_or(cut, |space| &cut[..space]);
+    format!("{words}…")
 }
 
 fn is_open(asked: &Asked) -> bool {
@@ -73,7 +106,7 @@ fn state_word(asked: &Asked) -> &'static str {
         Asked::Question(view) => escalation_word(view.state),
         Asked::Call(view) => approval_word(view.state),
         Asked::Latch(view) if view.lifted_at.is_some() => "lifted",
-        Asked::Latch(_) => "latched",
+        Asked::Latch(_) => "held",
     }
 }
 
@@ -195,9 +228,9 @@ fn decided(moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup 
                 }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
             }
-            p.facts {
-                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
-                span.digest { "digest " code { (held.digest) } }
+            div.facts {
+                @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
+                (call::digest(held))
             }
         }
     }

@@ -5,6 +5,7 @@ use std::f64::consts::TAU;
 
 use axum::extract::State;
 use axum::response::Response;
+use lastword_proto::Code;
 use lastword_proto::visible::escape;
 use maud::{Markup, html};
 
@@ -23,7 +24,7 @@ const NODES_MAX: usize = 40;
 /// The radius of a node without tokens, and what the largest one has more.
 const RADIUS: (f64, f64) = (11.0, 15.0);
 /// The space around the circle of nodes, for their names.
-const MARGIN: f64 = 92.0;
+const MARGIN: f64 = 100.0;
 
 /// `GET /graph`: the graph of the workspace.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -48,11 +49,26 @@ pub(super) fn view(graph: &Graph) -> Markup {
             @for activity in [Activity::Working, Activity::WaitsForHuman, Activity::Held, Activity::Queued, Activity::Idle, Activity::Away] {
                 span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
             }
-            span { span.dot.human {} " human" } span { "size: tokens" } span { "moving: open requests" } span.bad { "✕ a rule refused" }
+            span { span.dot.human {} " human" } span { "larger: more tokens" }
+            span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
+            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (code.title()) ", " (number(count)) } }
         }
         (drawing(graph))
         (table(graph))
     }
+}
+
+/// Returns the rules whose refusals the graph shows, each with the number of messages on its edges.
+fn cuts(graph: &Graph) -> Vec<(Code, u64)> {
+    let mut cuts: Vec<(Code, u64)> = Vec::new();
+    for edge in graph.edges.values() {
+        let Some((code, _)) = edge.cut else { continue };
+        match cuts.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += edge.refused,
+            None => cuts.push((code, edge.refused)),
+        }
+    }
+    cuts
 }
 
 const fn tone(activity: Option<Activity>) -> &'static str {
@@ -183,7 +199,7 @@ fn arrow(from: (f64, f64), end: (f64, f64)) -> ((f64, f64), (f64, f64), (f64, f6
 fn table(graph: &Graph) -> Markup {
     let node = |name: &str| graph.nodes.iter().find(|node| node.name == name);
     html! {
-        div.table tabindex="0" role="region" aria-label="Requests between agents" {
+        div.table.edges tabindex="0" role="region" aria-label="Requests between agents" {
             table {
                 thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "Requests" } th scope="col" { "Refused" } } }
                 tbody {
@@ -194,7 +210,7 @@ fn table(graph: &Graph) -> Markup {
                             td {
                                 @match edge.last { Some(last) => a href={ "/messages/" (last) } { (counts(edge)) }, None => (counts(edge)) }
                             }
-                            td {
+                            td.none[edge.cut.is_none()] {
                                 @match edge.cut {
                                     Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (code.title()) } },
                                     None => span.faint { "none" },

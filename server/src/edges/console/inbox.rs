@@ -19,7 +19,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign_line, plural, time};
 use super::session::Viewer;
-use crate::calls::decisions::Asked;
+use crate::calls::decisions::{Asked, Decision};
 use crate::calls::{Context, agents, approvals, decisions, escalations, limits, turns};
 use crate::error::ApiError;
 
@@ -38,18 +38,21 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         }
         @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
         @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
-        div.cards {
-            @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
+        div.panes {
+            @if lists.waiting.len() > 1 { (index(&moment, &lists.waiting)) }
+            div.cards {
+                @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
+            }
         }
         @if !lists.unread.is_empty() {
             details #unread.fold {
-                summary { "Unread messages for you " span.count { (lists.unread.len()) } }
+                summary { "Unread messages for you " span.count { (lists.unread_all) } }
                 (viewer.form("mark-read", "/unread/read", &html! {
-                    p { button type="submit" { "Mark as read" } " " span.faint { "Until then " code { "lastword inbox" } " returns them, too." } }
+                    p { button type="submit" { "Mark all as read" } " " span.faint { code { "lastword inbox" } " shows them until then." } }
                 }))
                 ul.lines {
                     @for message in &lists.unread {
-                        li { (badge(message.kind.word())) " " b { (foreign_line(&message.from)) } " in " (conversation(&message.reference)) " "
+                        li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
                             a href={ "/messages/" (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
                     }
                 }
@@ -64,6 +67,20 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     };
     let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows all pending decisions on a line each, where a window has room for it beside the cards.
+fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
+    html! {
+        nav.index aria-label="Pending decisions" {
+            @for decision in waiting {
+                a href={ "#" (decision.asked.id()) } {
+                    span.what { (foreign_line(&decision::title(decision))) }
+                    span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
+                }
+            }
+        }
+    }
 }
 
 /// Shows the form that rejects the calls whose boxes are ticked; the boxes are on their cards.

@@ -12,12 +12,17 @@ use super::conversation::amounts;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, conversation, encoded, foreign_line, money, number, plural, time};
 use super::session::Viewer;
+use super::work::duration;
 use crate::calls::{Context, incidents, limits};
 
 /// The most lifted incidents in the list.
 const LIFTED_MAX: usize = 50;
+/// What lifting a hold does, where no incident says it in numbers.
+pub(super) const EFFECT: &str =
+    "Its held requests continue. A grant that used up a total or its budget gets the same amount once more.";
+
 /// The most parked requests that are named.
 const PARKED_MAX: usize = 12;
 
@@ -32,7 +37,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "open incident", "open incidents")) } }))
         @if open.is_empty() {
             (empty("No open incidents.", &html! {
-                "A conversation or grant that reaches one of its totals is held and listed here until a human lifts it."
+                "A limit that trips holds a conversation or grant, and stays listed here until a human lifts the hold."
             }))
         }
         div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
@@ -64,22 +69,22 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incide
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
                 h2 id={ (id) "-title" } { (incident.code.title()) }
-                (badge("latched"))
+                (badge("held"))
                 span.grow {}
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
             p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (incident.code.rule()) ", " code { (incident.code) } }
-                dt { "Limit" } dd { (number(incident.limit)) }
-                dt { (reached(incident.code)) } dd { (number(incident.current)) }
-                dt { "Parked" } dd { (parked(incident)) }
+                dt { "Limit" } dd { (amount(limits, incident, incident.limit)) }
+                dt { (reached(incident.code)) } dd { (amount(limits, incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
+                dt { "Held" } dd { (parked(incident)) }
             }
             @match &incident.reference {
                 Some(reference) => {
-                    (viewer.allowed(Role::Operator, "Resuming, stopping or granting more", || decisions(viewer, limits, incident, reference)))
+                    (viewer.allowed(Role::Operator, "Lifting a hold or stopping its work", || decisions(viewer, limits, incident, reference)))
                 }
-                None => p.faint { "A room is released when a human posts in it." }
+                None => p.faint { "A human's post in the room lifts the hold." }
             }
         }
     }
@@ -92,6 +97,18 @@ const fn reached(code: Code) -> &'static str {
         Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Would reach",
         _ => "Reached",
     }
+}
+
+/// Formats a value of an incident with its unit.
+fn amount(limits: &LimitsView, incident: &IncidentView, n: u64) -> String {
+    let unit = match total(incident.code) {
+        Some((_, "grant_tokens_max")) if value(limits, "grant_cost_microusd_max") > 0 => "",
+        Some((_, "grant_age_ms")) => return duration(n),
+        Some((unit, _)) => unit,
+        None if matches!(incident.code, Code::TurnsHard) => "agent messages",
+        None => "",
+    };
+    format!("{} {unit}", number(n)).trim_end().to_owned()
 }
 
 fn held(incident: &IncidentView) -> Markup {
@@ -133,22 +150,14 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
     let id = &incident.id;
     let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let more = total(incident.code).filter(|_| incident.scope == "grant");
-    let value = |name: &str| {
-        let value = limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
-        if name == "grant_age_ms" { value / HOUR_MS } else { value }
-    };
-    let offered = |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| value(limit).div_ceil(2));
-    let question = match more {
-        Some(_) if incident.code == Code::Budget => format!("Resume {reference}? It gets its full budget again."),
-        Some((field, limit)) => {
-            format!("Resume {reference}? It gets {} more {field}, the same as at the start.", value(limit))
-        }
-        None => format!("Resume {reference}? The count of agent messages restarts."),
-    };
+    let offered =
+        |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| whole(limits, limit).div_ceil(2));
+    let effect = effect(limits, incident);
     html! {
+        p #{ (id) "-effect" } { b { "Lift" } ": " (effect) }
         div.decide {
-            (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &question, &html! {
-                button.main type="submit" data-key="a" { "Resume" }
+            (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
+                button.main type="submit" data-key="a" aria-describedby={ (id) "-effect" } { "Lift" }
             }))
             (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified."), &html! {
                 button.danger type="submit" { "Stop" }
@@ -156,15 +165,58 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
         }
         @if more.is_some() {
             details id={ (id) "-more" } {
-                summary { "Grant another amount" }
+                summary { "Lift with another amount" }
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
                     input type="hidden" name="grant" value=(incident.on);
                     (amounts(offered))
-                    p.faint { "Tokens and hours count from the amount used. Held work continues if the extension is enough." }
-                    button type="submit" { "Grant" }
+                    p.faint { "Tokens and hours count from the amount used. Held requests continue if the amount is enough." }
+                    button type="submit" { "Lift with this amount" }
                 }))
             }
         }
+    }
+}
+
+fn value(limits: &LimitsView, name: &str) -> u64 {
+    limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value)
+}
+
+/// Returns the value of a limit, a time in hours.
+fn whole(limits: &LimitsView, name: &str) -> u64 {
+    let value = value(limits, name);
+    if name == "grant_age_ms" { value / HOUR_MS } else { value }
+}
+
+/// Says what lifting the hold gives, and what that can cost at most.
+fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
+    let (tokens, cost) = (value(limits, "grant_tokens_max"), value(limits, "grant_cost_microusd_max"));
+    let budget = match (tokens, cost) {
+        (0, 0) => None,
+        (tokens, 0) => Some(format!("{} tokens", number(tokens))),
+        (0, cost) => Some(money(cost)),
+        (tokens, cost) => Some(format!("{} tokens and {}", number(tokens), money(cost))),
+    };
+    let gives = match total(incident.code).filter(|_| incident.scope == "grant") {
+        Some(_) if incident.code == Code::Budget => {
+            return format!(
+                "{} gets its whole budget once more and can spend up to {} from now on. {}",
+                incident.on,
+                budget.unwrap_or_else(|| "as much as it needs".to_owned()),
+                continues(incident)
+            );
+        }
+        Some((field, limit)) => format!("{} gets {} more {field}.", incident.on, number(whole(limits, limit))),
+        None => "the count of agent messages restarts at 0.".to_owned(),
+    };
+    let bounded = budget.map(|budget| format!(" Its budget ({budget}, unless extended) stays.")).unwrap_or_default();
+    format!("{gives} {}{bounded}", continues(incident))
+}
+
+fn continues(incident: &IncidentView) -> String {
+    match incident.parked.len() as u64 {
+        0 => "No request is held.".to_owned(),
+        1 => "The held request continues.".to_owned(),
+        n => format!("The {n} held requests continue."),
     }
 }
 

@@ -173,6 +173,7 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
+                meta name="description" content="The console of Lastword, the message broker for teams of AI agents.";
                 // Elements that the reader opened stay open when the page is replaced, and htmx adds no styles of its
                 // own.
                 meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":"[data-said]","includeIndicatorCSS":false,"history":false}"#;

@@ -36,7 +36,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (nearest(&limits, &week))
         (refused(&week))
         h2 { "All limits" }
-        div.table tabindex="0" role="region" aria-label="All limits" {
+        div.table.stacked tabindex="0" role="region" aria-label="All limits" {
             table {
                 thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
                 tbody { @for limit in &limits.items { (row(&ctx, limit)) } }
@@ -151,7 +151,7 @@ fn held(viewer: &Viewer, index: usize, rule: &ApprovalRuleView, written: Option<
         tr {
             th scope="row" { code { (foreign_line(&rule.call)) }
                 @if let Some((_, comment)) = written { div.faint { (foreign_line(comment)) } } }
-            td { @if rule.agents.is_empty() { "everybody's" } @else { (foreign_line(&rule.agents.join(", "))) } }
+            td { @if rule.agents.is_empty() { "every agent" } @else { (foreign_line(&rule.agents.join(", "))) } }
             td { (ruled(rule.decision)) @if let Some(tier) = &rule.tier { " " span.badge.plain { (foreign_line(tier)) } }
                 @if let Some((text, _)) = written.filter(|_| viewer.role == Role::Owner) {
                     (viewer.confirmed(&format!("withdraw-{index}"), "/limits/rules/withdraw", "Take back this rule? Such a call is held again.", &html! {

@@ -2,14 +2,16 @@
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use lastword_proto::wire::{LiftStep, Problem, RefusedAt, StoredMessage};
+use lastword_proto::fact::WriteKind;
+use lastword_proto::wire::{Event, LiftStep, Problem, RefusedAt, StoredMessage};
 use lastword_proto::{Code, Fact, Refusal, Seq};
 use maud::{Markup, html};
 
+use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::palette::path;
-use super::parts::{badge, code, conversation, foreign_line, links, time};
+use super::parts::{badge, capital, code, conversation, encoded, foreign_line, limit_words, links, number, time};
 use super::session::Viewer;
 use super::{exchange, live, log, markdown};
 use crate::calls::Context;
@@ -39,7 +41,7 @@ pub(super) async fn page(
         }
         (None, None) => {
             if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
-                write_refused(&moment, &line, (write.word(), refusal))
+                write_refused(&moment, &line, (*write, refusal))
             } else {
                 other(&moment, &line)
             }
@@ -51,8 +53,8 @@ pub(super) async fn page(
 
 fn told(moment: &Moment, message: &StoredMessage) -> Markup {
     html! {
-        (heading(&message.id, &html! {
-            (badge(message.kind.word())) @if let Some(status) = message.status { " " (badge(status.word())) }
+        (heading(&format!("{} from {} to {}", capital(message.kind.word()), message.from, message.to), &html! {
+            code.faint { (message.id) } @if let Some(status) = message.status { " " (badge(status.word())) }
         }))
         dl.about {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
@@ -83,38 +85,106 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
     let member = |name: &str| event.data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     html! {
         (heading("Refused message", &badge("refused")))
-        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " tried to send a " (member("type")) " to "
-            b { (foreign_line(&member("to"))) } @if !member("ref").is_empty() { " on " code { (foreign_line(&member("ref"))) } } "." }
+        p { (agent_link(event)) " tried to send a " (member("type")) " to "
+            (name_link(&member("to"))) @if !member("ref").is_empty() { " in " (conversation(&member("ref"))) } "." }
         dl.about {
-            dt { "Why" } dd { (foreign_line(&problem.detail)) }
-            dt { "Rule" } dd { (problem.rule) }
-            dt { "Code" } dd { code { (problem.code) } }
-            @if let Some(limit) = problem.limit { dt { "Limit" } dd { (limit) } }
-            @if let Some(current) = problem.current { dt { "Would be" } dd { (current) } }
-            dt { "Told to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+            (why(problem))
             @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
             dt { "When" } dd { (time(&event.at, moment.now)) }
         }
         p.faint { "The text was not kept: a refusal records sender, recipient, REF and reason only." }
+        (onward(line))
+    }
+}
+
+fn agent_link(event: &Event) -> Markup {
+    html! { @match &event.agent { Some(agent) => b { (name_link(agent)) }, None => b { "Somebody" } } }
+}
+
+/// Shows the reason: the sentence, the numbers with what they count, the rule with its limit, and the hint.
+fn why(problem: &Problem) -> Markup {
+    let limit = limit_of(problem.code);
+    html! {
+        dt { "Why" } dd { (problem.code.title()) @if let Some(subject) = subject(problem) { ": " (foreign_line(subject)) } }
+        @if let (Some(most), Some(current)) = (problem.limit, problem.current) {
+            dt { "Numbers" } dd { "at most " (number(most)) " allowed; this one would have made it " (number(current)) }
+        }
+        dt { "Rule" } dd {
+            (problem.rule) ", " code { (problem.code) }
+            @if let Some(name) = limit { ", set by " a href={ "/limits#" (name) } { (limit_words(name)) } }
+        }
+        dt { "Hint to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+    }
+}
+
+/// Returns the part of the detail that the title doesn't say: whom or what it was about.
+fn subject(problem: &Problem) -> Option<&str> {
+    let rest = problem.detail.strip_prefix(problem.code.title())?.strip_prefix(": ")?;
+    Some(rest.split(" (limit ").next().unwrap_or(rest))
+}
+
+/// Returns the limit that a code is about, if one limit alone is.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other codes have no limit, or several")]
+const fn limit_of(code: Code) -> Option<&'static str> {
+    match code {
+        Code::DepthCap => Some("depth_max"),
+        Code::HopCap => Some("hops_max"),
+        Code::TaskRequests => Some("task_requests_max"),
+        Code::GrantMessages => Some("grant_messages_max"),
+        Code::GrantTurns => Some("grant_turns_max"),
+        Code::GrantAgents => Some("grant_agents_max"),
+        Code::GrantExpired => Some("grant_age_ms"),
+        Code::TurnsSoft => Some("turns_soft_max"),
+        Code::TurnsHard => Some("turns_hard_max"),
+        Code::FanOut => Some("fan_out_targets_max"),
+        _ => None,
+    }
+}
+
+/// Leads on from a refusal: to the conversation, the agent, and its other refusals.
+fn onward(line: &HistoryEntry) -> Markup {
+    let event = &line.event;
+    let reference = event.reference.as_ref().or_else(|| line.chain.last().map(|link| &link.reference));
+    html! {
+        ul.lines.onward {
+            @if let Some(reference) = reference {
+                li { "Conversation " (conversation(reference)) ": "
+                    a href={ "/conversations/" (encoded(reference)) "?view=waterfall" } { "where it was refused" } }
+            }
+            @if let Some(agent) = &event.agent {
+                li { "Agent " (name_link(agent)) ": " a href={ "/conversations?from=" (encoded(agent)) } { "its messages" } }
+            }
+            li { a href="/limits#refused" { "All refusals by rule" } }
+        }
+    }
+}
+
+/// Returns what an agent tried, as a verb.
+const fn tried(write: WriteKind) -> &'static str {
+    match write {
+        WriteKind::Post => "post in a room",
+        WriteKind::Escalation => "ask a human",
+        WriteKind::Approval => "have a tool call approved",
+        WriteKind::Claim => "claim a resource",
     }
 }
 
 /// Shows a refused write other than a message: a post, a question, a held call or a claim.
-fn write_refused(moment: &Moment, line: &HistoryEntry, (write, refusal): (&str, &Refusal)) -> Markup {
+fn write_refused(moment: &Moment, line: &HistoryEntry, (write, refusal): (WriteKind, &Refusal)) -> Markup {
     let problem = Problem::new(refusal);
     let event = &line.event;
     html! {
-        (heading(&format!("Refused {}", write.replace('_', " ")), &badge("refused")))
-        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " tried to make a " (write.replace('_', " "))
+        (heading(&format!("Refused {}", write.word()), &badge("refused")))
+        p { (agent_link(event)) " tried to " (tried(write))
             @if let Some(reference) = &event.reference { " in " (conversation(reference)) } "." }
         dl.about {
-            dt { "Why" } dd { (foreign_line(&problem.detail)) }
-            dt { "Rule" } dd { (problem.rule) ", " code { (problem.code) } }
-            dt { "Told to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+            (why(&problem))
+            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
             @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
             dt { "When" } dd { (time(&event.at, moment.now)) }
         }
+        (onward(line))
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         Some(known) => table(&known.nodes()),
         None => html! {
             (heading("Nodes", &html! {}))
-            (empty("This server runs alone.", &html! { "Several nodes over NATS serve a workspace on when one of them is lost." }))
+            (empty("This server runs alone.", &html! { "Several nodes over NATS keep a workspace served when one of them is lost." }))
         },
     };
     viewer.page(&ctx, &moment, Page { title: "Nodes", place: Place::Overview, topics: &[], main }).await

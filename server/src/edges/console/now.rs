@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::AnswerStatus;
 use lastword_proto::fact::{EndReason, EscalationCause};
-use lastword_proto::state::Running;
 use lastword_proto::wire::call::{Argument, arguments};
 use lastword_proto::wire::{ApprovalView, rfc3339};
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::agents::name_link;
 use super::decision;
@@ -21,7 +21,7 @@ use super::parts::{
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::decisions::{Asked, Decision};
-use crate::calls::now::{self, Now, RunningWork, Today, Wrong};
+use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -35,7 +35,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let now = now::now(&ctx, viewer.caller).await?;
     let main = html! {
-        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } }))
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href="/overview" { "Overview" } }))
         (tiles(&moment, &now))
         div.columns {
             div {
@@ -57,37 +57,58 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
     html! {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
-                span { "Waits for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @match due { Some(due) => (countdown(due, moment.now)), None => "nothing expires" } }
+                span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
+                span.faint { @match due { Some(due) => { "first expiry: " (countdown(due, moment.now)) }, None => "nothing expires" } }
             }
             a.tile href="#runs" {
-                span { "Running" } b { (number((now.running.len() + now.running_more) as u64)) }
-                span.faint { (plural(at_work(now), "agent works", "agents work")) }
+                span { "Open work" } b { (number(now.tally.open)) }
+                span.faint { (tally(&now.tally)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
-                span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "in the last 24 h" }
+                span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "held now, or failed in 24 h" }
             }
             a.tile href="#cost" {
-                span { "Cost today" } b { (money(now.today.cost_microusd)) }
-                span.faint { @if now.today.estimated { "≈ " } (number(now.today.tokens)) " tokens" }
+                (cost(&now.today))
             }
         }
     }
 }
 
-fn at_work(now: &Now) -> u64 {
-    let mut names: Vec<&String> = now.running.iter().flat_map(|work| &work.working).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.len() as u64
+/// Shows what today cost; without a reported price the tokens alone, because $0 would read as free.
+fn cost(today: &Today) -> Markup {
+    let about = if today.estimated { "≈ " } else { "" };
+    html! {
+        @if today.cost_microusd > 0 {
+            span { "Cost today" } b { (money(today.cost_microusd)) }
+            span.faint { (about) (number(today.tokens)) " tokens" }
+        } @else {
+            span { "Tokens today" } b { (number(today.tokens)) }
+            span.faint { @if today.estimated { "in part estimated, " } @if today.tokens > 0 { "no price reported" } @else { "nothing spent" } }
+        }
+    }
+}
+
+/// Returns what the open work does, in one line.
+fn tally(tally: &Tally) -> String {
+    let mut line = match tally.agents {
+        _ if tally.open == 0 => return "nothing to do".to_owned(),
+        0 => "no agent is working".to_owned(),
+        n => plural(n, "agent is working", "agents are working"),
+    };
+    let counts =
+        [(tally.human, "waiting for you"), (tally.held, "held"), (tally.paused, "paused"), (tally.queued, "queued")];
+    for (n, word) in counts.into_iter().filter(|(n, _)| *n > 0) {
+        line.push_str(&format!(" · {n} {word}"));
+    }
+    line
 }
 
 fn waiting(moment: &Moment, now: &Now) -> Markup {
     let more = now.waiting.len().saturating_sub(WAITING_MAX);
     html! {
         section.card #waits aria-labelledby="waits-title" {
-            header { h2 #waits-title { "Waits for you" } span.grow {} a href="/inbox" { "Inbox" } }
-            @if now.waiting.is_empty() { p.faint { "Nothing waits for a human." } }
+            header { h2 #waits-title { "Waiting for you" } span.grow {} a href="/inbox" { "Inbox" } }
+            @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
             ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, decision)) } }
             @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
             @if now.unread > 0 { p.faint { a href="/inbox#unread" { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
@@ -123,7 +144,15 @@ fn waits(moment: &Moment, decision: &Decision) -> Markup {
 /// Returns what a held call acts on, or all its arguments on one line.
 fn subject(held: &ApprovalView) -> String {
     let first = arguments(&held.arguments).into_iter().next().filter(Argument::is_subject);
-    first.map_or_else(|| held.arguments.to_string(), |part| part.text)
+    first.map_or_else(|| on_a_line(&held.arguments), |part| part.text)
+}
+
+/// Returns the members of an object as `name: value`, which break between words; anything else as JSON.
+fn on_a_line(value: &Value) -> String {
+    let text =
+        |value: &Value| value.as_str().map_or_else(|| value.to_string().replace("\",\"", "\", \""), str::to_owned);
+    let Some(members) = value.as_object().filter(|members| !members.is_empty()) else { return text(value) };
+    members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns what a decision is about, in one sentence.
@@ -146,8 +175,7 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
                 Some(reference) => (conversation(reference)),
                 None => b { (foreign_line(&incident.on)) },
             }
-            " is held: " (incident.code.title()) ", " (number(incident.current)) " of " (number(incident.limit))
-            @if !incident.parked.is_empty() { ". " (plural(incident.parked.len() as u64, "request waits", "requests wait")) " behind it" }
+            " is held: " (incident.code.title()) @if !incident.parked.is_empty() { ", " (plural(incident.parked.len() as u64, "held request", "held requests")) }
         },
     }
 }
@@ -155,7 +183,7 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
 fn work(moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
-            header { h2 #runs-title { "Running" } span.grow {} a href="/conversations?state=active" { "Conversations" } }
+            header { h2 #runs-title { "Open work" } span.grow {} a href="/conversations?state=active" { "Conversations" } }
             @if now.running.is_empty() { p.faint { "No work is open. " a href="/compose" { "Ask an agent" } } }
             ul.lines { @for work in &now.running { (runs(moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
@@ -168,13 +196,17 @@ fn runs(moment: &Moment, work: &RunningWork) -> Markup {
         li.work data-row tabindex="-1" {
             p.strong { (conversation(&work.reference)) " " (foreign_line(&work.subject)) }
             p {
-                @if work.running != Running::Active { (badge(running_word(work.running))) " " }
-                @if work.held { (badge("latched")) " " }
-                @if work.human_waits > 0 { (badge("waits for you")) " " }
+                @match work.standing {
+                    Standing::Held => { (badge("held")) " " }
+                    Standing::Controlled(running) => { (badge(running_word(running))) " " }
+                    Standing::WaitsForHuman => { (badge("waiting for you")) " " }
+                    Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
+                }
                 (who(work))
-                span.faint { " · for " (foreign_line(&work.giver)) " since " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
+                span.faint { "requested by " (foreign_line(&work.giver)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
-            @if let Some(nearest) = &work.nearest { (bar(nearest)) }
+            // A limit that is far away says nothing.
+            @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| nearest.current.saturating_mul(2) >= nearest.limit) { (bar(nearest)) }
         }
     }
 }
@@ -184,9 +216,9 @@ fn who(work: &RunningWork) -> Markup {
         html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
     };
     html! {
-        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " works" } @else { " work" } }
-        @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) }
-        @else if work.human_waits == 0 { "waits for answers" }
+        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
+        @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
+        @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
     }
 }
 
@@ -194,7 +226,7 @@ fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
-            @if wrong.is_empty() { p.faint { "Nothing in the last 24 hours." } }
+            @if wrong.is_empty() { p.faint { "Nothing is held, and nothing failed in the last 24 hours." } }
             ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
             @if refused > 0 { p.faint { "Rules refused " a href="/limits#refused" { (plural(refused, "message", "messages")) } "; the agents were told and went on." } }
         }
@@ -215,6 +247,15 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
         Wrong::Away { agent, queued } => html! {
             p { (name_link(agent)) " is not connected, and " (plural(*queued, "request is", "requests are")) " queued for it." }
             p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Start it, or stop its requests" } }
+        },
+        Wrong::Held { id, reference, on, code, requests, at } => html! {
+            p {
+                @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
+                " is held since a limit tripped: " (code.title())
+                @if *requests > 0 { ", " (plural(*requests, "held request", "held requests")) }
+                " " (time(at, moment.now))
+            }
+            p { a.step data-open-row href={ "/incidents/" (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
             p { (name_link(agent)) " has used up today's budget and starts no work: " (countdown(*until, moment.now)) "." }
@@ -242,9 +283,9 @@ fn today(today: &Today) -> Markup {
     let most = today.agents.iter().map(|(_, tokens, _)| *tokens).max().unwrap_or_default().max(1);
     html! {
         section.card #cost aria-labelledby="cost-title" {
-            header { h2 #cost-title { "Cost today" } span.grow {} a href="/spend" { "Spend" } }
+            header { h2 #cost-title { "Spent today" } span.grow {} a href="/spend" { "Spend" } }
             p { b { (spent(today.tokens, today.estimated, today.cost_microusd)) } span.faint { " since midnight UTC" } }
-            @if today.tokens > 0 && today.cost_microusd == 0 { p.faint { "No agent reported a cost, so only tokens are known." } }
+            @if today.tokens > 0 && today.cost_microusd == 0 { p.faint { "No agent reported a price, so the cost is unknown." } }
             ul.measures {
                 @for (name, tokens, cost) in today.agents.iter().take(SPENDERS_MAX) {
                     li {

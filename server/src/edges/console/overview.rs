@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{number, quantity};
+use super::parts::{number, plural, quantity};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::figures::{self, Figures};
@@ -26,16 +26,14 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
-            (tile("/", "Pending decisions", now.waiting, "for a human"))
             (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} open turns", number(now.agents), number(now.turns))))
-            (tile("/incidents", "Held by a limit", now.holding, &format!("{} in total", number(now.incidents))))
+            (tile("/incidents", "Incidents", now.holding, &format!("holding work now, {} in total", number(now.incidents))))
         }
         section.panels {
             (hours(&figures))
-            (refusals("Refusals by rule", &sums.refused, "No message was refused."))
             (conversations(&figures))
+            (refusals(&sums.refused, total(&sums.observed).all))
             (spent(sums.tokens, sums.cost_microusd))
-            (cut(&figures))
         }
     };
     let topics = [Topic::Conversations, Topic::Inbox, Topic::Agents, Topic::Incidents];
@@ -93,14 +91,15 @@ fn clock(at: Time) -> String {
 /// The most rules in a list.
 const RULES_MAX: usize = 8;
 
-fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
+/// Shows what the rules refused. What that work would have cost is unknown, so it isn't shown.
+fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
     let mut codes: Vec<&CodeCount> = codes.iter().collect();
     codes.sort_by_key(|code| std::cmp::Reverse(code.count.all));
     let most = codes.first().map_or(1, |code| code.count.all);
     html! {
         article.card {
-            h2 { (title) }
-            @if codes.is_empty() { p.faint { (none) } }
+            h2 { "Refusals by rule" }
+            @if codes.is_empty() { p.faint { "No message was refused." } }
             ul.measures {
                 @for code in codes.iter().take(RULES_MAX) {
                     li {
@@ -111,6 +110,8 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
                 }
             }
             @if codes.len() > RULES_MAX { p.faint { "and " (codes.len() - RULES_MAX) " other codes" } }
+            p.faint { "A refused message wakes no agent. The work that it would have caused is unknown, so no saved tokens or cost are shown." }
+            @if observed > 0 { p.faint { "Guards that observe would have refused " (plural(observed, "more message", "more messages")) "." } }
         }
     }
 }
@@ -118,8 +119,8 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
 fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
-        ("Open", "/conversations?state=active", now.open, "good"),
-        ("Ended", "/conversations", now.ended, "plain"),
+        ("Active", "/conversations?state=active", now.open, "good"),
+        ("Idle", "/conversations?state=idle", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
         ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),
@@ -133,7 +134,7 @@ fn conversations(figures: &Figures) -> Markup {
                     li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
                 }
             }
-            p.faint { "Conversations in memory: one without open work is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+            p.faint { "Conversations in memory, children included: one without open work is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
         }
     }
 }
@@ -150,22 +151,6 @@ fn spent(tokens: Count, cost: Count) -> Markup {
             }
             p.faint { "From ended turns: their reported usage, or an estimate from the length of their texts." }
             @if cost.all == 0 { p.faint { "No turn has reported a cost." } }
-        }
-    }
-}
-
-/// Shows how much work the broker refused or held. What that work would have cost is unknown, so it isn't shown.
-fn cut(figures: &Figures) -> Markup {
-    let (refused, observed) = (total(&figures.sums.refused), total(&figures.sums.observed));
-    html! {
-        article.card {
-            h2 { "Refused and held" }
-            dl.about {
-                dt { "Refused messages" } dd { b { (number(refused.all)) } }
-                dt { "Latches" } dd { b { (number(figures.standing.incidents)) } }
-                dt { "Observed" } dd { b { (number(observed.all)) } }
-            }
-            p.faint { "A refused message woke no agent and cost nothing further. The work that it would have caused is unknown, so no saved tokens or cost are shown. \"Observed\" counts the messages that a guard in observation would have refused." }
         }
     }
 }

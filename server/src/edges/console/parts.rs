@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
+use super::highlight::{Tone, coloured};
 use crate::calls::decisions::RequestLink;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -68,15 +69,22 @@ impl Fold {
 
     /// Shows a text that is already escaped.
     pub(super) fn escaped(self, text: &str, class: &str) -> Markup {
+        self.coloured(text, class, &[])
+    }
+
+    /// Shows a text that is already escaped, in these tones.
+    pub(super) fn coloured(self, text: &str, class: &str, tones: &[Tone]) -> Markup {
         let (first, rest) = text.split_at(cut(text, self.bytes_max, self.lines_max));
         let unseen = rest.lines().count();
         html! {
             div class=(class) {
-                pre { (first) }
+                pre { (coloured(first, 0, tones)) }
                 @if unseen > 0 {
                     details.rest data-lines=(unseen) {
                         summary { "Show all (" (bytes(text.len())) "), " (plural(unseen as u64, "more line", "more lines")) }
-                        div tabindex="-1" { @for block in blocks(rest) { pre { (block) } } }
+                        div tabindex="-1" {
+                            @for (from, block) in placed(first.len(), rest) { pre { (coloured(block, from, tones)) } }
+                        }
                     }
                 }
             }
@@ -95,6 +103,18 @@ fn cut(text: &str, max_bytes: usize, max_lines: usize) -> usize {
         Some(line) if line > end / 2 => line + 1,
         Some(_) | None => end,
     }
+}
+
+/// Returns the blocks of a text that begins at `at`, each with its begin.
+fn placed(mut at: usize, text: &str) -> Vec<(usize, &str)> {
+    let place = |block: &'_ str| {
+        let from = at;
+        at += block.len();
+        from
+    };
+    let blocks = blocks(text);
+    let begins: Vec<usize> = blocks.iter().copied().map(place).collect();
+    begins.into_iter().zip(blocks).collect()
 }
 
 fn blocks(mut text: &str) -> Vec<&str> {
@@ -180,10 +200,11 @@ pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
         | "used" | "settled" => "good",
-        "pending" | "paused" | "waiting" | "waits for you" | "call" | "question" | "timed out" | "queued"
-        | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
-        "stopped" | "latched" | "held" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted"
-        | "alert" => "bad",
+        "pending" | "paused" | "waiting for you" | "call" | "question" | "timed out" | "queued" | "delivered"
+        | "partial" | "warning" | "urgent" | "high" => "warn",
+        "stopped" | "held" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
+            "bad"
+        }
         _ => "plain",
     };
     html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }
@@ -231,19 +252,46 @@ pub(super) fn links(chain: &[RequestLink]) -> Markup {
 
 /// Shows the used share of a limit as a bar, with its name and numbers.
 pub(super) fn bar(distance: &Distance) -> Markup {
-    let name = distance
-        .name
-        .trim_end_matches("_max")
-        .trim_end_matches("_microusd")
-        .trim_start_matches("grant_")
-        .replace('_', " ");
+    let name = limit_words(&distance.name);
     html! {
         span.bar title=(distance.name) {
-            (share(&name, distance.current, distance.limit))
+            (share(name, distance.current, distance.limit))
             span.numbers { (name) " " (numbers(&distance.name, distance.current, distance.limit))
                 @if distance.estimated { " (estimated)" } }
         }
     }
+}
+
+/// Returns words with a capital at their begin.
+pub(super) fn capital(words: &str) -> String {
+    let mut chars = words.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Returns what a limit counts, in words; a limit that no bar shows keeps its name.
+pub(super) fn limit_words(name: &str) -> &str {
+    const WORDS: &[(&str, &str)] = &[
+        ("depth_max", "depth"),
+        ("turns_soft_max", "soft turn limit"),
+        ("turns_hard_max", "hard turn limit"),
+        ("hops_max", "hops"),
+        ("task_requests_max", "requests of a task"),
+        ("grant_messages_max", "messages"),
+        ("grant_turns_max", "turns"),
+        ("grant_agents_max", "agents"),
+        ("grant_tokens_max", "tokens"),
+        ("grant_cost_microusd_max", "cost"),
+        ("grant_age_ms", "time"),
+        ("sender_messages_max", "messages sent"),
+        ("pair_messages_max", "messages to one agent"),
+        ("fan_out_targets_max", "recipients at once"),
+        ("roots_per_hour_max", "own roots per hour"),
+        ("root_messages_per_day_max", "messages of own roots today"),
+        ("agent_day_tokens_max", "tokens today"),
+        ("agent_day_cost_microusd_max", "cost today"),
+        ("agent_day_bytes_max", "bytes today"),
+    ];
+    WORDS.iter().find(|(known, _)| *known == name).map_or(name, |(_, words)| words)
 }
 
 /// Shows the bar without the name.

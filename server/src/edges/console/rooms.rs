@@ -31,7 +31,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 fn row(room: &RoomView) -> Markup {
     html! {
         div.row.room role="listitem" tabindex="-1" data-row {
-            div.what { a href={ "/rooms/" (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("latched")) } }
+            div.what { a href={ "/rooms/" (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("held")) } }
             div.who { (foreign_line(&room.members.join(", "))) }
             div.counts { (plural(room.messages, "post", "posts")) }
         }
@@ -47,7 +47,7 @@ pub(super) async fn one(
     let moment = Moment::of(&ctx);
     let (room, posts) = rooms::show(&ctx, viewer.caller, &name).await?;
     let main = html! {
-        (heading(&room.name, &html! { @if room.latched { (badge("latched")) } }))
+        (heading(&room.name, &html! { @if room.latched { (badge("held")) } }))
         p.facts {
             span { (plural(room.messages, "post", "posts")) ", " (room.agent_messages) " by agents since a human spoke" }
             span { "members: " @for (index, member) in room.members.iter().enumerate() { @if index > 0 { ", " } (name_link(member)) } }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lastword_proto::fact::Role;
-use lastword_proto::limits::Profile;
+use lastword_proto::limits::{LIMITS, Profile};
 use lastword_proto::wire::rfc3339;
 use lastword_proto::{Code, Limits, Time};
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign_line, number, plural, quantity, time};
+use super::parts::{badge, capital, encoded, foreign_line, limit_words, number, plural, quantity, time};
 use super::session::Viewer;
 use crate::calls::settings::{self, BOUNDING, Bound, Person, Settings};
 use crate::calls::{Context, humans};
@@ -63,17 +63,16 @@ fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, String>) -> M
             form method="get" action="/settings" {
                 div.fields.wide {
                     @for name in BOUNDING {
-                        label { span { (name) } input type="number" name=(name) min="1" inputmode="numeric"
+                        label title=(meaning(name)) { span { (capital(limit_words(name))) @if name.starts_with("grant_") { " of a grant" } ", " code { (name) } } input type="number" name=(name) min="1" inputmode="numeric"
                             value=(wanted.get(name).cloned().unwrap_or_default()) placeholder=(limits.value(name).unwrap_or_default()); }
                     }
                 }
-                p { button type="submit" { "Show what that means" } }
+                p { button type="submit" { "Compare" } }
             }
             @match &other {
-                Ok(None) => { p.faint { "Nothing is changed here: enter other values to see the bound before and after." } }
+                Ok(None) => { p.faint { "Enter other values to compare the bounds. Nothing changes here." } }
                 Ok(Some((other, lines))) => div #after role="status" {
-                    p { "Now: " (can_cause(Bound::of(limits))) }
-                    p { b { "Then: " (can_cause(Bound::of(other))) } }
+                    (compared(limits, other))
                     (warning(other))
                     p { "Only the configuration changes these limits. Write in " code { (place(ctx)) } ", under " code { "[limits]" } ", and start the server again:" }
                     pre.rule { (lines) }
@@ -101,14 +100,44 @@ fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<
     Ok((!lines.is_empty()).then_some((other, lines)))
 }
 
+/// Returns what a limit counts, in a sentence.
+fn meaning(name: &str) -> &'static str {
+    LIMITS.iter().find(|row| row.name == name).map_or("", |row| row.meaning)
+}
+
 fn can_cause(bound: Bound) -> String {
     let Bound { messages, turns, structure } = bound;
     let by = if structure > messages {
-        format!("grant_messages_max; hops_max and task_requests_max alone would allow {}", number(structure))
+        format!(
+            "The total of messages in a grant sets this; hops and requests of a task alone would allow {}.",
+            number(structure)
+        )
     } else {
-        "hops_max and task_requests_max".to_owned()
+        "Hops and requests of a task set this.".to_owned()
     };
-    format!("One grant can cause at most {} waking messages and {} turns, by {by}.", number(messages), number(turns))
+    format!("One grant can cause at most {} waking messages and {} turns. {by}", number(messages), number(turns))
+}
+
+/// Shows what one grant can cause before and after a change.
+fn compared(limits: &Limits, other: &Limits) -> Markup {
+    let (now, then) = (Bound::of(limits), Bound::of(other));
+    let rows = [
+        ("Waking messages of a grant", now.messages, then.messages),
+        ("Turns of a grant", now.turns, then.turns),
+        ("Messages by hops and requests alone", now.structure, then.structure),
+    ];
+    html! {
+        table {
+            thead { tr { th scope="col" { "At most" } th scope="col" { "Now" } th scope="col" { "Then" } } }
+            tbody { @for (name, now, then) in rows {
+                tr { th scope="row" { (name) } td { (number(now)) } td { @if now == then { "the same" } @else { b { (number(then)) } } } }
+            } }
+        }
+        @if (now.messages, now.turns) == (then.messages, then.turns) {
+            @let first = if then.structure > then.messages { "the total of messages in a grant bounds" } else { "hops and requests of a task bound" };
+            p { "A grant can cause as much as now, because " (first) " it first." }
+        }
+    }
 }
 
 /// Says what `serve` does with limits that bound so much.
@@ -164,7 +193,7 @@ fn roles(humans: &[&Person]) -> Markup {
                     li { (name_link(&human.name)) " " @if let Some(role) = human.role { (badge(role.word())) } }
                 }
             }
-            p.faint { "A viewer reads; an approver decides; an operator stops, grants and schedules; an owner sets limits and roles. A human's page changes the role." }
+            p.faint { "A viewer reads; an approver decides; an operator stops, grants and schedules; an owner sets limits and roles. Change a role on the human's page." }
         }
     }
 }
@@ -174,14 +203,14 @@ fn own_limits(agents: &[&Person]) -> Markup {
     html! {
         section.card #own-limits aria-labelledby="own-limits-title" {
             header { h2 #own-limits-title { "Agents' own limits" } span.grow {} a href="/agents" { "Agents" } }
-            @if own.clone().next().is_none() { p { "No agent has limits of its own; the workspace's apply." } }
+            @if own.clone().next().is_none() { p { "No agent has limits of its own, so the workspace's limits apply." } }
             ul.lines {
                 @for agent in own {
                     li { a href={ "/agents/" (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
                         @for (name, value) in &agent.limits { " " code { (name) } " " b { (quantity(name, *value)) } } }
                 }
             }
-            p.faint { "An agent's own limit replaces the workspace's for that agent, at once. An agent's page changes it." }
+            p.faint { "An agent's own limit replaces the workspace's for that agent, at once. Set it on the agent's page." }
         }
     }
 }
@@ -202,7 +231,7 @@ fn tokens(moment: &Moment, people: &[Person]) -> Markup {
                     }
                 }
             }
-            p.faint { "A new token is shown once, to the one who asks for it, so it isn't made on a page: " code { "lastword agent token NAME" } " replaces one, and " code { "--overlap 1h" } " keeps the old one valid meanwhile." }
+            p.faint { "A new token is shown once, so no page makes one: " code { "lastword agent token NAME" } " replaces one, and " code { "--overlap 1h" } " keeps the old one valid meanwhile." }
         }
     }
 }

@@ -12,15 +12,19 @@ use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{conversation, money, number, spent};
+use super::parts::{badge, conversation, foreign_line, money, number, spent};
 use super::session::Viewer;
 use crate::calls::Context;
-use crate::calls::spend::{self, DayBudget, Spender, Spending, Window};
+use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
 
 /// The most agents or grants in a list.
 const LINES_MAX: usize = 20;
 /// The size of the chart of bars.
-const CHART: (u64, u64) = (720, 120);
+const CHART: (u64, u64) = (720, 100);
+/// The widest bar.
+const BAR_MAX: u64 = 48;
+/// The fewest bars of the chart.
+const BARS_MIN: usize = 6;
 /// The size of the chart of a budget.
 const BUDGET: (u64, u64) = (360, 90);
 
@@ -63,6 +67,7 @@ pub(super) async fn page(
         nav.views aria-label="Over" {
             @for (over, word, name, _) in OVER { a href={ "?over=" (word) } aria-current=[(over == params.over).then_some("page")] { (name) } }
         }
+        (used_up(&spending.grants))
         @if sum.tokens == 0 { (empty("Nothing was spent.", &html! { "Agents report tokens and cost when they end a turn; without a report, tokens are estimated from the texts." })) }
         @if spending.cut { p.faint { "Only the newest turns are added up." } }
         @if sum.tokens > 0 && sum.cost_microusd == 0 { p.faint { "No turn has reported a cost, so tokens are shown." } }
@@ -71,10 +76,12 @@ pub(super) async fn page(
             div { (spenders("By agent", &spending.agents, false)) }
             div { (spenders("By grant", &spending.grants, true)) }
         }
-        @if !spending.budgets.is_empty() {
-            h2 { "Budgets of today" }
-            div.panels.budgets { @for budget in spending.budgets.iter().take(LINES_MAX) { (day(budget, moment.now)) } }
+        @let (near, far): (Vec<_>, Vec<_>) = spending.budgets.iter().partition(|budget| budget.used.saturating_mul(4) >= budget.limit);
+        @if !spending.budgets.is_empty() { h2 { "Today's budgets of the agents" } }
+        @if !near.is_empty() {
+            div.panels.budgets { @for budget in near.into_iter().take(LINES_MAX) { (day(budget, moment.now)) } }
         }
+        @if !far.is_empty() { (small(&far)) }
     };
     let topics = [Topic::Agents, Topic::Limits];
     viewer.page(&ctx, &moment, Page { title: "Spend", place: Place::Spend, topics: &topics, main }).await
@@ -89,7 +96,10 @@ fn over_time(spending: &Spending, window: Window) -> Markup {
     let value = |bar: &(Time, u64, u64)| if is_cost { bar.2 } else { bar.1 };
     let words = |n: u64| if is_cost { money(n) } else { format!("{} tokens", number(n)) };
     let most = spending.bars.iter().map(value).max().unwrap_or_default().max(1);
-    let step = CHART.0 / spending.bars.len().max(1) as u64;
+    // Without the stretches before anything was spent, of which a new workspace has most.
+    let empty = spending.bars.iter().take_while(|bar| bar.1 == 0 && bar.2 == 0).count();
+    let bars = &spending.bars[empty.min(spending.bars.len().saturating_sub(BARS_MIN))..];
+    let step = CHART.0 / bars.len().max(1) as u64;
     let label = |at: Time| {
         if window == Window::Week { rfc3339(at).get(5..10).unwrap_or_default().to_owned() } else { clock(at) }
     };
@@ -98,18 +108,64 @@ fn over_time(spending: &Spending, window: Window) -> Markup {
             svg.chart viewBox={ "0 0 " (CHART.0) " " (CHART.1 + 20) } role="img" aria-label={ "Spending over time, at most " (words(most)) " in one bar" } {
                 line.grid x1="0" y1="14" x2=(CHART.0) y2="14" {}
                 text x="0" y="10" { (words(most)) }
-                @for (index, bar) in spending.bars.iter().enumerate() {
+                @for (index, bar) in bars.iter().enumerate() {
                     @let x = index as u64 * step;
                     @let height = (u128::from(value(bar)) * u128::from(CHART.1 - 14) / u128::from(most)).max(1);
-                    rect x=(x) y=(u128::from(CHART.1) - height) width=(step.saturating_sub(4).max(1)) height=(height) class=[(value(bar) == 0).then_some("none")] {
+                    rect x=(x) y=(u128::from(CHART.1) - height) width=(step.saturating_sub(4).clamp(1, BAR_MAX)) height=(height) class=[(value(bar) == 0).then_some("none")] {
                         title { (label(bar.0)) " " (clock(bar.0)) ": " (words(value(bar))) }
                     }
-                    @if index % (spending.bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
+                    @if index % (bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
                 }
             }
-            p.faint { "UTC. The last bar is still running." }
+            p.faint { "Times are UTC. The last bar isn't over yet." }
         }
     }
+}
+
+/// Shows the open grants whose budget is used up.
+fn used_up(grants: &[Spender]) -> Markup {
+    let over: Vec<(&Spender, GrantBudget)> =
+        grants.iter().filter_map(|one| Some((one, one.budget.filter(|budget| budget.used_up)?))).collect();
+    html! {
+        @if !over.is_empty() {
+            section.card.over aria-label="Budgets that are used up" {
+                ul.lines {
+                    @for (one, budget) in over {
+                        li {
+                            (badge("held")) " " @if let Some(reference) = &one.reference { (conversation(reference)) " " }
+                            "has used up the budget of " code { (one.name) } ": "
+                            @if budget.tokens > 0 { (number(budget.tokens)) " tokens" }
+                            @if budget.tokens > 0 && budget.cost_microusd > 0 { " and " }
+                            @if budget.cost_microusd > 0 { (money(budget.cost_microusd)) }
+                            ". " a.step href="/incidents" { "Lift or stop it" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Shows the budgets of which less than a quarter is used, as bars: their curves would be flat.
+fn small(budgets: &[&DayBudget]) -> Markup {
+    html! {
+        section.card.far aria-label="Budgets of which less than a quarter is used" {
+            ul.measures {
+                @for budget in budgets.iter().take(LINES_MAX) {
+                    li {
+                        span { (name_link(&budget.agent)) }
+                        b { @if budget.is_cost { (money(budget.used)) } @else { (number(budget.used)) } " of " (counted(budget, budget.limit)) }
+                        progress max=(budget.limit) value=(budget.used) aria-label={ (budget.agent) ", of its budget" } {}
+                    }
+                }
+            }
+            @if budgets.len() > LINES_MAX { p.faint { "and " (budgets.len() - LINES_MAX) " more" } }
+        }
+    }
+}
+
+fn counted(budget: &DayBudget, n: u64) -> String {
+    if budget.is_cost { money(n) } else { format!("{} tokens", number(n)) }
 }
 
 fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
@@ -124,12 +180,15 @@ fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
                 @for one in all.iter().take(LINES_MAX) {
                     li {
                         span {
-                            @if !grants && one.name == "forgotten" { span.faint { "in forgotten grants" } }
+                            @if !grants && one.forgotten { span.faint title="Their grants closed longer ago than the retention; the log has their turns." { "turns no longer in memory" } }
                             @else if !grants { (name_link(&one.name)) }
+                            @else if one.forgotten {
+                                span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(one.reference.as_deref().unwrap_or_default())) } " " code.faint { (one.name) } }
+                            }
                             @else { @if let Some(reference) = &one.reference { (conversation(reference)) " " } code.faint { (one.name) } }
                         }
-                        b { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
-                        progress max=(most) value=(value(one)) aria-label={ (one.name) ", of the most" } {}
+                        b.bad[one.budget.is_some_and(|budget| budget.used_up)] { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
+                        progress class=[one.budget.is_some_and(|budget| budget.used_up).then_some("bad")] max=(most) value=(value(one)) aria-label={ (one.name) ", of the most" } {}
                     }
                 }
             }
@@ -140,7 +199,7 @@ fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
 
 /// Shows an agent's budget of the day: what was used by the time, and the limit as a line.
 fn day(budget: &DayBudget, now: Time) -> Markup {
-    let words = |n: u64| if budget.is_cost { money(n) } else { format!("{} tokens", number(n)) };
+    let words = |n: u64| counted(budget, n);
     let top = budget.limit.max(budget.used).max(1);
     let y = |n: u64| {
         BUDGET.1 - u64::try_from(u128::from(n) * u128::from(BUDGET.1 - 16) / u128::from(top)).unwrap_or_default()

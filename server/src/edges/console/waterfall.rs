@@ -24,6 +24,8 @@ const ROW: u64 = 30;
 const CURVE: u64 = 60;
 /// The height of the axis, in pixels; the style sheet has the same.
 const AXIS: u64 = 26;
+/// The room that a label of the axis takes, in pixels.
+const LABEL: u64 = 66;
 /// The most requests drawn.
 const ROWS_MAX: usize = 300;
 /// The deepest indentation that differs.
@@ -164,7 +166,8 @@ fn legend(scale: &Scale, zoom: Zoom) -> Markup {
     let times = zoom.times();
     html! {
         div.legend {
-            span { span.key.open {} " open" } span { span.key.turn {} " an agent works" } span { span.key.human {} " waits for a human" }
+            span { span.key.turn {} " an agent is working" } span { span.key.human {} " waiting for a human" }
+            span { span.key.done {} span.key.open {} span.key.failed {} " queued or waiting for answers: completed, open or partial, failed" }
             span.bad { "✕ refused" }
             span { (duration(scale.ms)) " in all, UTC" }
             span.zoom {
@@ -210,16 +213,22 @@ fn name(row: &Row<'_>, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
                 None => { "own root " code { (row.task) } },
             }
             @if let Some(status) = row.work.status.filter(|status| *status != AnswerStatus::Completed) { " " (badge(status.word())) }
+            // A narrow window has no room for the column.
+            span.narrow { (took(row.work)) }
         }
     }
 }
 
 fn sums(work: &Work) -> Markup {
     html! {
-        div.sum {
-            @if let Some(ms) = work.took_ms() { (duration(ms)) } @else { span.faint { "open" } }
-            @if work.tokens() > 0 { span.faint { " · " (spent(work.tokens(), work.is_estimated(), work.cost_microusd())) } }
-        }
+        div.sum { (took(work)) }
+    }
+}
+
+fn took(work: &Work) -> Markup {
+    html! {
+        @if let Some(ms) = work.took_ms() { (duration(ms)) } @else { span.faint { "open" } }
+        @if work.tokens() > 0 { span.faint { " · " (spent(work.tokens(), work.is_estimated(), work.cost_microusd())) } }
     }
 }
 
@@ -230,7 +239,9 @@ fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Ma
         svg.axis width=(scale.width) height=(AXIS) viewBox={ "0 0 " (scale.width) " " (AXIS) } aria-hidden="true" {
             @for (x, text) in scale.ticks(zoom) {
                 line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {}
-                text x=(x + 3) y="16" { (text) }
+                // The last label would end outside.
+                @if x + LABEL > scale.width { text x=(x.saturating_sub(3)) y="16" text-anchor="end" { (text) } }
+                @else { text x=(x + 3) y="16" { (text) } }
             }
         }
         svg.rows width=(scale.width) height=(height - AXIS) viewBox={ "0 0 " (scale.width) " " (height - AXIS) } role="group" aria-label=(label) {
@@ -267,7 +278,7 @@ fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
         }
         @for wait in &work.waits {
             @let (x, width) = scale.bar(*wait);
-            rect.human data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" fill="url(#hatch)" { title { "waits for a human" } }
+            rect.human data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" fill="url(#hatch)" { title { "waiting for a human" } }
         }
         @for mark in &work.marks {
             @if let Mark::Refused(at) = mark && let Some(line) = history.lines.get(*at) {
