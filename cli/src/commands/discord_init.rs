@@ -100,10 +100,14 @@ fn ask(question: &str) -> Result<String, Failure> {
 /// Asks for a token, which isn't shown.
 fn ask_hidden(question: &str) -> Result<String, Failure> {
     use crossterm::event::{Event, KeyCode, KeyModifiers, read};
-    stderr().lock().write_all(format!("{question} (not shown) ").as_bytes())?;
+    // Before the question: what is pasted as soon as it shows would be shown, too, and lost.
     crossterm::terminal::enable_raw_mode()?;
+    let asked = stderr().lock().write_all(format!("{question} (not shown) ").as_bytes());
     let mut text = String::new();
     let typed = loop {
+        if asked.is_err() {
+            break Ok(false);
+        }
         let key = match read() {
             Ok(Event::Key(key)) => key,
             Ok(_) => continue,
