@@ -304,20 +304,26 @@ async fn a_restart_of_the_server_gives_every_open_turn_again() {
     world.server.shutdown().await;
 }
 
+/// Opens a turn of alice in which it asks bob, who answers. Returns the delivery that opened the turn.
+async fn asked_within_turn(world: &World, alice: &mut Raw) -> Value {
+    world.send("operator", "alice", "T-1", "please").await.is(201);
+    let pushed = alice.delivery().await;
+    let turn = &pushed["delivery"]["turn"]["token"];
+    alice.ok(json!({ "call": "send", "turn": turn, "body": request("bob", "T-1") })).await;
+    let asked = world.take("bob").await;
+    world.finish("bob", &asked, "forty-two").await.is(200);
+    pushed
+}
+
 #[tokio::test]
 async fn an_answer_to_a_turn_is_pushed_into_it() {
     let world = World::with(&["alice", "bob"]).await;
     let mut alice = Raw::of(&world, "alice").await;
     alice.watch(8).await;
-    world.send("operator", "alice", "T-1", "please").await.is(201);
-    let pushed = alice.delivery().await;
-    let turn = pushed["delivery"]["turn"].clone();
-    alice.ok(json!({ "call": "send", "turn": turn["token"], "body": request("bob", "T-1") })).await;
-    let asked = world.take("bob").await;
-    world.finish("bob", &asked, "forty-two").await.is(200);
+    let pushed = asked_within_turn(&world, &mut alice).await;
     let joined = alice.delivery().await;
     assert_eq!(joined["delivery"]["message"]["body"], "forty-two");
-    assert_eq!(joined["delivery"]["turn"]["id"], turn["id"]);
+    assert_eq!(joined["delivery"]["turn"]["id"], pushed["delivery"]["turn"]["id"]);
     alice.finish(&pushed, "done").await;
     world.server.shutdown().await;
 }
@@ -351,12 +357,7 @@ async fn answers_are_pushed_into_turns_that_fill_the_window() {
     let world = World::with(&["alice", "bob"]).await;
     let mut alice = Raw::of(&world, "alice").await;
     alice.watch(1).await;
-    world.send("operator", "alice", "T-1", "please").await.is(201);
-    let pushed = alice.delivery().await;
-    let turn = pushed["delivery"]["turn"].clone();
-    alice.ok(json!({ "call": "send", "turn": turn["token"], "body": request("bob", "T-1") })).await;
-    let asked = world.take("bob").await;
-    world.finish("bob", &asked, "forty-two").await.is(200);
+    let pushed = asked_within_turn(&world, &mut alice).await;
     assert_eq!(alice.delivery().await["delivery"]["message"]["body"], "forty-two");
     // Neither was acknowledged, so the next session gets both again.
     drop(alice);
