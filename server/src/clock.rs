@@ -133,7 +133,9 @@ impl Clock {
             Ok(pace) => pace,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The other thread publishes its reading in a moment; the last one is good enough until then.
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) if matches!(self.source, Source::Machine(_)) => return,
+            // A test counts on the reading that it has set.
+            Err(TryLockError::WouldBlock) => self.pace.lock().unwrap_or_else(PoisonError::into_inner),
         };
         let reading = self.source.read();
         pace.step(reading);
