@@ -43,6 +43,7 @@ pub(crate) use self::wakes::{Subscription, Wait};
 
 use self::boot::idled;
 use self::handle::BrokerShared;
+use self::wakes::Waiter;
 use self::writer::{Batch, Writing};
 use crate::clock::Stopwatch;
 use crate::disk::LOOK_EVERY;
@@ -170,7 +171,8 @@ impl Broker {
         // Before the commands, so that an input that arrives after a deadline is judged by the state after it.
         if runs && self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
             self.core.handle(now, Input::Tick, &mut self.out);
-            self.batch.take(&mut self.out, self.core.state());
+            self.absorb(None);
+            self.collect();
         }
         for command in commands.drain(..) {
             if let Some(release) = self.process(command) {
@@ -190,7 +192,7 @@ impl Broker {
     fn record_lost_jumps(&mut self) {
         if let Some(ms) = self.shared.clock.take_lost_jumps() {
             self.core.handle(self.shared.clock.now(), Input::Idled(None, ms), &mut self.out);
-            self.batch.take(&mut self.out, self.core.state());
+            self.absorb(None);
             self.batch.jumped_ms += ms;
         }
     }
@@ -212,9 +214,29 @@ impl Broker {
         } else {
             self.core.handle(clock.now(), input, &mut self.out);
         }
+        let release = self.absorb(then);
+        self.collect();
+        release
+    }
+
+    /// Adds the facts and effects of one input to the batch; returns the prepared answer.
+    fn absorb(&mut self, then: Option<OnReply>) -> Option<Release> {
         let reply = self.batch.take(&mut self.out, self.core.state())?;
         self.shared.metrics.reply(&reply);
         then.map(|then| then(reply, &self.live()))
+    }
+
+    /// Lets the senders that wait for the answers in this batch collect them, so that each is appended with its answer.
+    fn collect(&mut self) {
+        while let Some((request, task)) = self.batch.answers.pop() {
+            while let Some(Waiter { by, then }) = self.shared.wakes.waiter(request) {
+                let settled = self.core.state().tasks.get(&task).and_then(|task| task.request.as_ref());
+                let Some(id) = settled.map(|request| request.id.clone()) else { continue };
+                self.core.handle(self.shared.clock.now(), Input::Collect(by, id), &mut self.out);
+                let release = self.absorb(Some(then));
+                self.batch.held.extend(release);
+            }
+        }
     }
 
     fn live(&self) -> Live<'_> {

@@ -257,14 +257,14 @@ pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
     let _ended = stopping.wait_for(|stopping| *stopping).await.is_ok();
 }
 
-/// Waits for `ring`, at most for `wait` or until the server shuts down; `true` if it rang.
-pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
+/// Waits for `ring`, at most for `wait` or until the server shuts down; `None` if it didn't ring until then.
+pub(crate) async fn wait_for<T>(ctx: &Context, ring: impl Future<Output = T>, wait: Duration) -> Option<T> {
     let mut stopping = ctx.stopping.clone();
     let away = ctx.places.as_deref().map(places::Places::leave_a_while);
     let rang = tokio::select! {
-        () = ring => true,
-        () = tokio::time::sleep(wait) => false,
-        () = ended(&mut stopping) => false,
+        rang = ring => Some(rang),
+        () = tokio::time::sleep(wait) => None,
+        () = ended(&mut stopping) => None,
     };
     if let Some(away) = away {
         away.end().await;

@@ -15,8 +15,6 @@ pub(super) enum Fault {
     ReleaseBeforeAppend,
     /// The writer is marked as idle before the batch is appended.
     IdleBeforeAppend,
-    /// An answer wakes those that wait before it is durable.
-    WakeBeforeAppend,
     /// A failure is recorded without waking a judge that waits for the writer.
     FailWithoutWake,
 }

@@ -450,7 +450,7 @@ impl Handle {
 
 /// Prepares an answer for its release. Its caller may have disconnected meanwhile; then the send fails, and that is
 /// fine.
-fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) -> Release {
+pub(super) fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) -> Release {
     Box::new(move || drop(send.send(answer)))
 }
 

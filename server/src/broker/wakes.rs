@@ -1,23 +1,39 @@
-//! Hints that wake waiting callers: one channel per connected agent, one per awaited answer, one for approvals.
+//! What waiting callers wait for: hints for connected agents and for approvals, and awaited answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use lastword_proto::ids::AgentId;
-use lastword_proto::{Entry, Fact, Input, MessageType, Seq};
+use lastword_proto::{Entry, Fact, Input, Principal, Reply, Seq};
 use tokio::sync::{Notify, oneshot};
 
-use super::Handle;
+use super::handle::release;
+use super::{Handle, Live, OnReply};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The hint channels. A lost hint only costs time, because what it announces is in the state.
-#[derive(Debug, Default)]
+/// The hint channels, and the senders that wait for answers. A lost hint only costs time, because what it announces is in
+/// the state.
+#[derive(Default)]
 pub(crate) struct Wakes {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
-    /// Senders that wait for an answer, by request: an answer wakes only those that wait for it.
-    answers: Mutex<BTreeMap<Seq, Vec<oneshot::Sender<()>>>>,
+    answers: Mutex<Answers>,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
+}
+
+/// The senders that wait for the answers to their requests, by request and in order.
+#[derive(Default)]
+struct Answers {
+    last: u64,
+    waiting: BTreeMap<(Seq, u64), Waiter>,
+}
+
+/// A sender that waits for an answer.
+pub(super) struct Waiter {
+    /// Who collects the answer.
+    pub(super) by: Principal,
+    /// Turns the reply to that into the sender's answer.
+    pub(super) then: OnReply,
 }
 
 #[derive(Debug, Default)]
@@ -28,16 +44,18 @@ struct Slot {
 }
 
 impl Wakes {
-    /// Rings for the callers that wait for this entry: the sender of an answered request, or a decided approval.
+    /// Rings for the callers that wait for this entry.
     pub(super) fn durable(&self, entry: &Entry) {
-        if let Fact::Accepted { message } = &entry.fact
-            && message.kind == MessageType::Response
-        {
-            // The receivers end when their senders are dropped, so removing them is the hint.
-            drop(message.in_reply_to.and_then(|request| self.answers().remove(&request)));
-        } else if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
+        if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
             self.approvals.notify_waiters();
         }
+    }
+
+    /// Takes a sender that waits for the answer to this request.
+    pub(super) fn waiter(&self, request: Seq) -> Option<Waiter> {
+        let mut answers = self.answers();
+        let first = answers.waiting.range((request, 0)..=(request, u64::MAX)).next().map(|(key, _)| *key)?;
+        answers.waiting.remove(&first)
     }
 
     pub(crate) fn wake(&self, agent: AgentId) {
@@ -88,7 +106,7 @@ impl Wakes {
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, BTreeMap<Seq, Vec<oneshot::Sender<()>>>> {
+    fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,36 +152,163 @@ impl Drop for Subscription {
 }
 
 /// A send that waits for the answer to its request; it stops waiting when dropped.
-pub(crate) struct Wait {
+///
+/// The broker collects the answer in the step in which it is given, so that both are appended together.
+pub(crate) struct Wait<T> {
     handle: Handle,
-    request: Seq,
-    ring: oneshot::Receiver<()>,
+    place: (Seq, u64),
+    collected: oneshot::Receiver<T>,
 }
 
-impl Wait {
-    /// Starts to wait for the answer to this message.
-    pub(crate) fn new(handle: &Handle, request: Seq) -> Self {
-        let (rings, ring) = oneshot::channel();
-        handle.wakes().answers().entry(request).or_default().push(rings);
-        Self { handle: handle.clone(), request, ring }
+impl<T: Send + 'static> Wait<T> {
+    /// Starts to wait for the answer to the message at `request`, which `then` receives.
+    pub(crate) fn new(
+        handle: &Handle,
+        (by, request): (Principal, Seq),
+        then: impl FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
+    ) -> Self {
+        let (send, collected) = oneshot::channel();
+        let then = Box::new(move |reply: Reply, live: &Live<'_>| release(send, then(reply, live)));
+        let mut answers = handle.wakes().answers();
+        answers.last += 1;
+        let place = (request, answers.last);
+        answers.waiting.insert(place, Waiter { by, then });
+        drop(answers);
+        Self { handle: handle.clone(), place, collected }
     }
 
-    /// Returns once the answer is durable.
-    pub(crate) async fn rings(&mut self) {
-        let _dropped = (&mut self.ring).await.is_err();
+    /// Returns the message whose answer it waits for.
+    pub(crate) const fn request(&self) -> Seq {
+        self.place.0
+    }
+
+    /// Returns the answer once it is durable; `None` if the disk had no room for it, or the broker has stopped.
+    pub(crate) async fn answer(&mut self) -> Option<T> {
+        (&mut self.collected).await.ok()
+    }
+
+    /// Stops waiting. Returns the answer if the broker has collected it meanwhile.
+    pub(crate) async fn end(&mut self) -> Option<T> {
+        if self.leave() { None } else { self.answer().await }
     }
 }
 
-impl Drop for Wait {
+impl<T> Wait<T> {
+    fn leave(&self) -> bool {
+        self.handle.wakes().answers().waiting.remove(&self.place).is_some()
+    }
+}
+
+impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        // Closed first, so that `retain` recognizes the sender of this wait.
-        self.ring.close();
-        let mut answers = self.handle.wakes().answers();
-        if let Some(waiting) = answers.get_mut(&self.request) {
-            waiting.retain(|rings| !rings.is_closed());
-            if waiting.is_empty() {
-                answers.remove(&self.request);
-            }
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::envelope::{Address, Draft};
+    use lastword_proto::fact::{Kind, Profile};
+    use lastword_proto::input::{Finish, Registration};
+    use lastword_proto::names::{AgentName, Ref};
+    use lastword_proto::{Code, Limits, MessageType};
+    use lastword_store::{InjectedFault, LogReader as _, MemoryLog};
+
+    use super::*;
+    use crate::broker::{Unserved, boot};
+    use crate::identity::{Secret, TurnSigner};
+
+    /// A broker over a log in memory, with a human who waits for the answer to a request that an agent has taken.
+    struct World {
+        log: MemoryLog,
+        handle: Handle,
+        human: Principal,
+        agent: Principal,
+        request: Seq,
+        wait: Wait<Reply>,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let log = MemoryLog::new();
+            let (handle, _) = boot(Box::new(log.clone()), TurnSigner::ephemeral().unwrap(), Limits::default()).unwrap();
+            let human = enrol(&handle, "ann", Kind::Human, None).await;
+            let agent = enrol(&handle, "kilo", Kind::Agent, Some(human)).await;
+            let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("kilo").unwrap()), "?");
+            draft.reference = Ref::new("T-1").ok();
+            let waits = handle.clone();
+            let then = move |reply, _live: &Live<'_>| {
+                let Reply::Sent(seqs) = reply else { panic!("{reply:?}") };
+                (seqs[0], Wait::new(&waits, (human, seqs[0]), |reply, _live| reply))
+            };
+            let (request, wait) = handle.submit_then(Input::Send(human, Box::new(draft)), then).await.unwrap();
+            let taken = handle.submit(Input::Take(agent, None)).await.unwrap();
+            assert!(matches!(taken, Reply::Delivery(Some(_))), "{taken:?}");
+            Self { log, handle, human, agent, request, wait }
         }
+
+        async fn finish(&self) -> Result<Reply, Unserved> {
+            let finish = Finish { body: "done".into(), ..Finish::default() };
+            self.handle.submit(Input::Finish(self.agent, None, Box::new(finish))).await
+        }
+
+        /// Returns whether the log says that the human has the answer.
+        fn is_read(&self) -> bool {
+            let all = self.log.read(Seq(1), 1_000).unwrap();
+            all.iter().any(|(_, entry)| matches!(entry.fact, Fact::NoticeRead { .. }))
+        }
+    }
+
+    async fn enrol(handle: &Handle, name: &str, kind: Kind, by: Option<Principal>) -> Principal {
+        let token = Secret::token().unwrap();
+        let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
+        let name = AgentName::new(name).unwrap();
+        let registration = Registration { name, kind, profile, credential: token.credential(), role: None, key: None };
+        let input = by.map_or(Input::Bootstrap(registration.clone()), |by| Input::Register(by, registration));
+        assert!(matches!(handle.submit(input).await, Ok(Reply::Registered(_))));
+        handle.prove(token.reveal()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_awaited_answer_is_collected_in_the_append_that_has_it() {
+        let mut world = World::new().await;
+        let finished = world.finish().await.unwrap();
+        let Reply::Finished { answer: Some(answer), .. } = finished else { panic!("{finished:?}") };
+        assert!(world.is_read(), "both are durable before the agent's reply");
+        let collected = world.wait.answer().await;
+        let Some(Reply::Delivery(Some(delivery))) = collected else { panic!("{collected:?}") };
+        assert_eq!((delivery.message, delivery.turn), (answer, None));
+        assert!(world.handle.wakes().answers().waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_waits_for_any_more_stays_in_the_inbox() {
+        let mut world = World::new().await;
+        assert!(world.wait.end().await.is_none());
+        world.finish().await.unwrap();
+        assert!(!world.is_read());
+        let taken = world.handle.submit(Input::Take(world.human, None)).await.unwrap();
+        assert!(matches!(taken, Reply::Delivery(Some(_))), "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_ends_behind_the_answer_has_the_answer() {
+        let mut world = World::new().await;
+        world.finish().await.unwrap();
+        assert!(matches!(world.wait.end().await, Some(Reply::Delivery(Some(_)))));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_found_no_room_can_be_awaited_again() {
+        let mut world = World::new().await;
+        world.log.fail_next(InjectedFault::Full);
+        assert_eq!(world.finish().await.unwrap_err().refusal().code, Code::DiskLow);
+        assert!(world.wait.answer().await.is_none());
+        let mut again = Wait::new(&world.handle, (world.human, world.request), |reply, _live| reply);
+        while world.finish().await.is_err() {
+            // The broker looks for room again every second.
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert!(matches!(again.answer().await, Some(Reply::Delivery(Some(_)))));
     }
 }

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::{io, mem};
 
-use lastword_proto::{Core, Effect, Entry, Out, Reply, Seq, State};
+use lastword_proto::fact::Part;
+use lastword_proto::ids::TaskId;
+use lastword_proto::{Core, Effect, Entry, Fact, Out, Reply, Seq, State};
 use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
@@ -35,6 +37,9 @@ pub(super) struct Batch {
     pub(super) jumped_ms: u64,
     /// Whether it contains a human's control, for which the disk's reserve is kept.
     pub(super) urgent: bool,
+    /// The answers that were given and that their senders may wait for: each with its request, and the task that it
+    /// settled.
+    pub(super) answers: Vec<(Seq, TaskId)>,
 }
 
 impl Batch {
@@ -48,6 +53,7 @@ impl Batch {
             commands: 0,
             jumped_ms: 0,
             urgent: false,
+            answers: Vec::new(),
         }
     }
 
@@ -70,6 +76,7 @@ impl Batch {
     pub(super) fn take(&mut self, out: &mut Out, state: &State) -> Option<Reply> {
         for entry in out.entries.drain(..) {
             self.changes.extend(Change::of(&entry.fact, state));
+            self.answers.extend(answered(&entry.fact));
             self.entries.push(Arc::new(entry));
         }
         let mut reply = None;
@@ -98,6 +105,13 @@ impl Batch {
             }
         }
     }
+}
+
+/// Returns the request that this fact answers, and the task that is settled.
+fn answered(fact: &Fact) -> Option<(Seq, TaskId)> {
+    let Fact::Accepted { message } = fact else { return None };
+    let Part::Answer(answer) = &message.part else { return None };
+    Some((message.in_reply_to?, answer.task))
 }
 
 /// The judge's side of the writer.
@@ -217,9 +231,6 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
 fn inject(batch: &mut Batch, shared: &BrokerShared) {
     if injected(Fault::ReleaseBeforeAppend) {
         mem::take(&mut batch.held).into_iter().for_each(|release| release());
-    }
-    if injected(Fault::WakeBeforeAppend) {
-        batch.entries.iter().for_each(|entry| shared.wakes.durable(entry));
     }
     if injected(Fault::IdleBeforeAppend) {
         shared.queue.mark_writer_idle();

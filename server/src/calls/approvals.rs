@@ -75,7 +75,7 @@ pub(crate) async fn show(
         };
         let view = epochs::found(ctx, &id.to_string(), ctx.handle.query(look).await?).await?;
         let left = wait.saturating_sub(stopwatch.elapsed());
-        if view.state != ApprovalState::Pending || left.is_zero() || !wait_for(ctx, ring, left).await {
+        if view.state != ApprovalState::Pending || left.is_zero() || wait_for(ctx, ring, left).await.is_none() {
             return Ok(view);
         }
     }

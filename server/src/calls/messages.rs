@@ -6,10 +6,11 @@ use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{EscalationView, FieldError, Finished, Scope, StoredMessage};
-use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq, State};
+use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
-use crate::broker::{Live, Wait};
+use crate::broker::{Handle, Live, Wait};
+use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
@@ -60,7 +61,7 @@ pub(crate) async fn send(
         let fresh = matches!(reply, Reply::Sent(_));
         match reply {
             Reply::Sent(seqs) | Reply::Again(seqs) => {
-                let waits = wait.and_then(|_| Some(Wait::new(&handle, *seqs.first()?)));
+                let waits = wait.and_then(|_| Some(awaited(&handle, caller, *seqs.first()?)));
                 let warning = seqs.iter().filter(|_| fresh).find_map(|seq| Some((*seq, warning(live.state, *seq)?)));
                 // Usually still in memory, which saves another read of the state.
                 Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh, warning))
@@ -109,19 +110,35 @@ async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> 
     }
 }
 
+/// An answer that was collected, with its text if that is still in memory; or what the broker replied instead.
+type Collected = Result<(Seq, Option<Vec<Shown>>), Reply>;
+
+fn collected(reply: Reply, live: &Live<'_>) -> Collected {
+    match reply {
+        // Usually still in memory, which saves another read of the state.
+        Reply::Delivery(Some(delivery)) => Ok((delivery.message, views::shown(live, &[delivery.message]))),
+        other => Err(other),
+    }
+}
+
+/// Starts to wait for the answer to the caller's request at `request`.
+fn awaited(handle: &Handle, caller: Caller, request: Seq) -> Wait<Collected> {
+    Wait::new(handle, (caller.principal, request), collected)
+}
+
 /// Waits for the answer to a request that was just sent; `None` if it didn't arrive in time, or can't be collected, such
 /// as on a disk that got low meanwhile. An error would read as a refused send, but the request is recorded.
 async fn collect_sent(
     ctx: &Context,
     caller: Caller,
     request: RequestId,
-    (wait, waits): (Duration, Wait),
+    (wait, waits): (Duration, Wait<Collected>),
     fresh: bool,
 ) -> Option<StoredMessage> {
     // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was registered.
     let there = if fresh { Ok(None) } else { collect_now(ctx, caller, request.clone()).await };
     let found = match there {
-        Ok(None) => collect(ctx, caller, request, wait, waits).await,
+        Ok(None) => collect(ctx, caller, request, (wait, waits)).await,
         there => there,
     };
     found.unwrap_or_else(|error| {
@@ -135,23 +152,38 @@ async fn collect(
     ctx: &Context,
     caller: Caller,
     request: RequestId,
-    wait: Duration,
-    mut answer: Wait,
+    (wait, mut waits): (Duration, Wait<Collected>),
 ) -> Result<Option<StoredMessage>, ApiError> {
-    if !wait_for(ctx, answer.rings(), wait).await {
-        return Ok(None);
+    let stopwatch = Stopwatch::start();
+    loop {
+        let left = wait.saturating_sub(stopwatch.elapsed());
+        let answered = match wait_for(ctx, waits.answer(), left).await {
+            Some(answered) => answered,
+            None => match waits.end().await {
+                None => return Ok(None),
+                answered => answered,
+            },
+        };
+        if let Some(answered) = answered {
+            return answer_of(ctx, answered).await;
+        }
+        // The disk had no room for the answer, so it is given again.
+        waits = awaited(&ctx.handle, caller, waits.request());
+        match collect_now(ctx, caller, request.clone()).await {
+            Err(fault) if fault.0.code == Code::DiskLow => {}
+            Ok(None) => {}
+            found => return found,
+        }
     }
-    collect_now(ctx, caller, request).await
 }
 
 /// Returns the answer to a request if it exists and wasn't delivered as a turn.
 async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, ApiError> {
-    let then = |reply: Reply, live: &Live<'_>| match reply {
-        // Usually still in memory, which saves another read of the state.
-        Reply::Delivery(Some(delivery)) => Ok((delivery.message, views::shown(live, &[delivery.message]))),
-        other => Err(other),
-    };
-    match ctx.handle.submit_then(Input::Collect(caller.principal, request), then).await? {
+    answer_of(ctx, ctx.handle.submit_then(Input::Collect(caller.principal, request), collected).await?).await
+}
+
+async fn answer_of(ctx: &Context, collected: Collected) -> Result<Option<StoredMessage>, ApiError> {
+    match collected {
         Ok((_, Some(shown))) => Ok(shown.into_iter().next().and_then(Shown::stored)),
         Ok((seq, None)) => one(ctx, seq).await.map(Some),
         Err(other) => match admitted(Ok(other))? {

@@ -46,7 +46,7 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
         }
         // Only a caller that really waits counts as connected (Q2).
         subscription.attach();
-        if !wait_for(ctx, ring, left).await {
+        if wait_for(ctx, ring, left).await.is_none() {
             return Ok(None);
         }
         caller.reauthenticate(&ctx.handle)?;
