@@ -18,6 +18,9 @@ use crate::standing::at_once;
 const ATTACH_MAX: Duration = Duration::from_secs(60);
 const ATTACH_PACE: Duration = Duration::from_millis(20);
 
+/// The limits of an agent that works at full speed for the whole of a measurement.
+const WHOLE_DAY: &str = "agent_day_tokens_max = 1000000000000\nagent_day_bytes_max = 0\n";
+
 /// The path of the `lastword` program.
 #[derive(Debug)]
 pub(crate) struct Program(PathBuf);
@@ -50,7 +53,7 @@ impl Program {
     /// Starts a server on `data` with these lines of `[limits]`.
     pub(crate) async fn serve_with(&self, data: &Path, limits: &str) -> Result<Served, Failure> {
         let config = data.with_extension("toml");
-        std::fs::write(&config, format!("[limits]\n{limits}")).map_err(Failure::unavailable)?;
+        std::fs::write(&config, format!("[limits]\n{WHOLE_DAY}{limits}")).map_err(Failure::unavailable)?;
         let mut serve = self.command();
         serve.arg("--config").arg(&config).arg("--data").arg(data);
         serve.args(["--json", "serve", "--listen", "127.0.0.1:0"]);

@@ -82,10 +82,7 @@ impl Soak {
                 .hint("name a shorter --retention-seconds, or more --minutes"));
         }
         let data = dir.join("soak");
-        let limits = format!(
-            "retention_ms = {}\nagent_day_tokens_max = 1000000000000\nagent_day_bytes_max = 0\n",
-            self.retention.as_millis()
-        );
+        let limits = format!("retention_ms = {}\n", self.retention.as_millis());
         let served = program.serve_with(&data, &limits).await?;
         let agents = served.agents(TEAM).await?;
         let endpoint = Endpoint::new(&format!("http://{}", served.addr));
