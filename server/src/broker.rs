@@ -27,8 +27,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::wire::DiskSpace;
-use lastword_proto::{Core, Input, Out, Reply};
+use lastword_proto::{Core, Effect, Input, Out, Reply, Seq};
 
 #[cfg(feature = "cluster")]
 pub(crate) use self::boot::fold;
@@ -39,7 +40,7 @@ pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
-pub(crate) use self::wakes::{Subscription, Wait};
+pub(crate) use self::wakes::{Bell, Receiving, Subscription, Wait};
 
 use self::boot::idled;
 use self::handle::BrokerShared;
@@ -170,9 +171,10 @@ impl Broker {
         let now = self.shared.clock.now();
         // Before the commands, so that an input that arrives after a deadline is judged by the state after it.
         if runs && self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
+            let woken = self.batch.wakes.len();
             self.core.handle(now, Input::Tick, &mut self.out);
             self.absorb(None);
-            self.collect();
+            self.serve_waiting(woken);
         }
         for command in commands.drain(..) {
             if let Some(release) = self.process(command) {
@@ -214,8 +216,9 @@ impl Broker {
         } else {
             self.core.handle(clock.now(), input, &mut self.out);
         }
+        let woken = self.batch.wakes.len();
         let release = self.absorb(then);
-        self.collect();
+        self.serve_waiting(woken);
         release
     }
 
@@ -226,17 +229,55 @@ impl Broker {
         then.map(|then| then(reply, &self.live()))
     }
 
-    /// Lets the senders that wait for the answers in this batch collect them, so that each is appended with its answer.
-    fn collect(&mut self) {
-        while let Some((request, task)) = self.batch.answers.pop() {
-            while let Some(Waiter { by, then }) = self.shared.wakes.waiter(request) {
-                let settled = self.core.state().tasks.get(&task).and_then(|task| task.request.as_ref());
-                let Some(id) = settled.map(|request| request.id.clone()) else { continue };
-                self.core.handle(self.shared.clock.now(), Input::Collect(by, id), &mut self.out);
-                let release = self.absorb(Some(then));
-                self.batch.held.extend(release);
+    /// Serves the callers that wait for what the last input brought: senders for answers, and agents for deliveries. What
+    /// they take is appended together with what brought it. `woken` is the number of wakes before the input.
+    fn serve_waiting(&mut self, mut woken: usize) {
+        loop {
+            if let Some((request, task)) = self.batch.answers.pop() {
+                self.collect(request, task);
+            } else if let Some(wake) = self.batch.wakes.get(woken) {
+                let agent = if let Effect::Wake(agent) = wake { Some(*agent) } else { None };
+                if agent.is_some_and(|agent| self.deliver(agent)) {
+                    self.batch.wakes.remove(woken);
+                } else {
+                    woken += 1;
+                }
+            } else {
+                return;
             }
         }
+    }
+
+    /// Lets the senders that wait for the answer to this request collect it.
+    fn collect(&mut self, request: Seq, task: TaskId) {
+        while let Some(Waiter { by, then }) = self.shared.wakes.waiter(request) {
+            let settled = self.core.state().tasks.get(&task).and_then(|task| task.request.as_ref());
+            let Some(id) = settled.map(|request| request.id.clone()) else { continue };
+            self.core.handle(self.shared.clock.now(), Input::Collect(by, id), &mut self.out);
+            let release = self.absorb(Some(then));
+            self.batch.held.extend(release);
+        }
+    }
+
+    /// Lets a caller that waits for the agent's deliveries take the next one. Returns whether nobody else is to be woken.
+    fn deliver(&mut self, agent: AgentId) -> bool {
+        if self.shared.disk.space() != DiskSpace::Enough {
+            return false;
+        }
+        let Some((number, mut taker)) = self.shared.wakes.taker(agent) else { return false };
+        let Some(input) = taker.next() else {
+            // It ends behind the deliveries that it took.
+            self.batch.held.push(Box::new(move || drop(taker)));
+            return false;
+        };
+        self.core.handle(self.shared.clock.now(), input, &mut self.out);
+        let Some(Reply::Delivery(Some(delivery))) = self.batch.take(&mut self.out, self.core.state()) else {
+            self.shared.wakes.put_back(agent, number, taker);
+            return false;
+        };
+        let release = taker.put(delivery, &self.live());
+        self.batch.held.push(release);
+        self.shared.wakes.put_back(agent, number, taker)
     }
 
     fn live(&self) -> Live<'_> {

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::select;
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::input::{Finish, Registration};
@@ -21,7 +22,7 @@ use shuttle::{Config, Runner, thread};
 
 use super::faults::{Fault, with};
 use super::queue::{Lane, Queue};
-use super::{Handle, Live, Subscription, Unserved, Wait, boot};
+use super::{Handle, Live, Receiving, Subscription, Unserved, Wait, boot};
 use crate::identity::{Secret, TurnSigner};
 
 /// The schedules of each kind that a model runs under, unless `LASTWORD_INTERLEAVINGS` says otherwise.
@@ -236,6 +237,57 @@ fn a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer() {
     world.end();
 }
 
+/// The worker takes a delivery by the judge, or, if it leaves at once, by its next calls.
+fn a_delivery_that_the_judge_takes_reaches_its_caller(leaves: bool) {
+    let world = World::new();
+    let (handle, agent, log) = (world.handle.clone(), world.agent, world.log.clone());
+    let worker = thread::spawn(move || {
+        let subscription = Subscription::new(&handle, agent.agent());
+        let keep = handle.clone();
+        let take = move |delivery, _live: &Live<'_>| keep.parcel(agent.agent(), delivery);
+        let mut receiving = Some(Receiving::new(&subscription, 1, move || Some(Input::Receive(agent)), take));
+        if leaves {
+            receiving = None;
+        }
+        let bell = subscription.bell();
+        let parcel = loop {
+            let mut ring = pin!(bell.notified());
+            ring.as_mut().enable();
+            let there = receiving.as_ref().and_then(Receiving::next);
+            if let Some(parcel) = there.or_else(|| handle.unread(agent.agent(), None)) {
+                break parcel;
+            }
+            match block_on(handle.submit(Input::Receive(agent))).unwrap() {
+                Reply::Delivery(Some(delivery)) => break handle.parcel(agent.agent(), delivery),
+                Reply::Delivery(None) => match &receiving {
+                    Some(receiving) => drop(block_on(select(ring, pin!(receiving.arrived())))),
+                    None => block_on(ring),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        let message = parcel.delivery().unwrap().message;
+        parcel.accept();
+        let all = log.read(Seq(1), 1_000).unwrap();
+        assert!(
+            all.iter().any(|(_, entry)| matches!(entry.fact, Fact::TurnOpened { .. })),
+            "it came before it was durable"
+        );
+        message
+    });
+    let request = sent(block_on(world.handle.submit(world.request(1))));
+    assert_eq!(worker.join().unwrap(), request);
+    world.end();
+}
+
+fn a_delivery_is_taken_for_a_caller_that_waits() {
+    a_delivery_that_the_judge_takes_reaches_its_caller(false);
+}
+
+fn a_delivery_is_taken_for_a_caller_that_leaves() {
+    a_delivery_that_the_judge_takes_reaches_its_caller(true);
+}
+
 fn a_failed_append_ends_the_broker_and_each_call() {
     let world = World::new();
     world.log.fail_next(InjectedFault::Fatal);
@@ -254,6 +306,8 @@ fn no_schedule_breaks_the_broker() {
     explore(producers_a_writer_and_the_judge_share_a_queue);
     explore(a_reply_and_a_read_are_released_once_they_are_durable);
     explore(a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer);
+    explore(a_delivery_is_taken_for_a_caller_that_waits);
+    explore(a_delivery_is_taken_for_a_caller_that_leaves);
     explore(a_failed_append_ends_the_broker_and_each_call);
 }
 
@@ -269,6 +323,7 @@ fn the_models_notice_a_lost_wake_of_the_queue() {
 fn the_models_notice_what_is_released_before_it_is_durable() {
     notices(Fault::ReleaseBeforeAppend, a_reply_and_a_read_are_released_once_they_are_durable);
     notices(Fault::IdleBeforeAppend, a_reply_and_a_read_are_released_once_they_are_durable);
+    notices(Fault::ReleaseBeforeAppend, a_delivery_is_taken_for_a_caller_that_waits);
     notices(Fault::ReleaseBeforeAppend, a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer);
 }
 

@@ -1,14 +1,17 @@
-//! What waiting callers wait for: hints for connected agents and for approvals, and awaited answers.
+//! What waiting callers wait for: deliveries, answers, and hints that something changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use lastword_proto::ids::AgentId;
+use lastword_proto::input::Delivery;
 use lastword_proto::{Entry, Fact, Input, Principal, Reply, Seq};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use super::handle::release;
-use super::{Handle, Live, OnReply};
+use super::{Handle, Live, OnReply, Release};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The hint channels, and the senders that wait for answers. A lost hint only costs time, because what it announces is in
@@ -17,6 +20,7 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) struct Wakes {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
     answers: Mutex<Answers>,
+    last_taker: AtomicU64,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
 }
@@ -36,11 +40,47 @@ pub(super) struct Waiter {
     pub(super) then: OnReply,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Slot {
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     waiting: usize,
     attached: usize,
+    /// The callers for which the judge takes deliveries, with their numbers.
+    takers: VecDeque<(u64, Box<dyn Takes>)>,
+}
+
+/// The hints for one agent.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rings: AtomicU64,
+    ring: Notify,
+}
+
+impl Bell {
+    /// Waits for the next hint.
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.ring.notified()
+    }
+
+    /// Returns how often it rang.
+    pub(crate) fn rings(&self) -> u64 {
+        self.rings.load(Ordering::Acquire)
+    }
+
+    fn ring(&self) {
+        self.rings.fetch_add(1, Ordering::AcqRel);
+        self.ring.notify_waiters();
+    }
+}
+
+/// A caller for which the judge takes deliveries.
+pub(super) trait Takes: Send {
+    /// Returns the input that takes the next delivery; `None` if the caller takes no more.
+    fn next(&mut self) -> Option<Input>;
+    /// Prepares a delivery for the caller.
+    fn put(&mut self, delivery: Delivery, live: &Live<'_>) -> Release;
+    /// Returns whether the caller has gone.
+    fn has_left(&self) -> bool;
 }
 
 impl Wakes {
@@ -60,21 +100,39 @@ impl Wakes {
 
     pub(crate) fn wake(&self, agent: AgentId) {
         if let Some(slot) = self.lock().get(&agent) {
-            slot.bell.notify_waiters();
+            slot.bell.ring();
         }
     }
 
     pub(crate) fn wake_all(&self) {
         for slot in self.lock().values() {
-            slot.bell.notify_waiters();
+            slot.bell.ring();
         }
+    }
+
+    /// Takes a caller that waits for this agent's deliveries; [`Wakes::put_back`] follows.
+    pub(super) fn taker(&self, agent: AgentId) -> Option<(u64, Box<dyn Takes>)> {
+        self.lock().get_mut(&agent)?.takers.pop_front()
+    }
+
+    /// Lets a caller wait on, behind the others. Returns whether it is the only one that waits for the agent.
+    pub(super) fn put_back(&self, agent: AgentId, number: u64, taker: Box<dyn Takes>) -> bool {
+        let mut slots = self.lock();
+        // Asked under the lock: a caller that leaves says so before it looks for its taker here.
+        let Some(slot) = slots.get_mut(&agent).filter(|_| !taker.has_left()) else {
+            // What it holds may wake the agent, which needs the lock.
+            drop(slots);
+            return false;
+        };
+        slot.takers.push_back((number, taker));
+        slot.waiting == 1
     }
 
     pub(crate) fn is_attached(&self, agent: AgentId) -> bool {
         self.lock().get(&agent).is_some_and(|slot| slot.attached > 0)
     }
 
-    fn enter(&self, agent: AgentId) -> Arc<Notify> {
+    fn enter(&self, agent: AgentId) -> Arc<Bell> {
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.waiting += 1;
@@ -106,6 +164,20 @@ impl Wakes {
         }
     }
 
+    fn receive(&self, agent: AgentId, taker: Box<dyn Takes>) -> u64 {
+        let number = self.last_taker.fetch_add(1, Ordering::AcqRel);
+        // The caller's subscription keeps the slot.
+        self.lock().entry(agent).or_default().takers.push_back((number, taker));
+        number
+    }
+
+    fn stop_receiving(&self, agent: AgentId, number: u64) -> Option<Box<dyn Takes>> {
+        let mut slots = self.lock();
+        let takers = &mut slots.get_mut(&agent)?.takers;
+        let at = takers.iter().position(|(known, _)| *known == number)?;
+        takers.remove(at).map(|(_, taker)| taker)
+    }
+
     fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +191,7 @@ impl Wakes {
 pub(crate) struct Subscription {
     handle: Handle,
     agent: AgentId,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     attached: bool,
 }
 
@@ -139,7 +211,7 @@ impl Subscription {
     }
 
     /// Returns the bell on which the hints arrive.
-    pub(crate) fn bell(&self) -> Arc<Notify> {
+    pub(crate) fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.bell)
     }
 }
@@ -148,6 +220,114 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let tell = || self.handle.cast(Input::Attach(self.agent, false));
         self.handle.wakes().leave(self.agent, self.attached, tell);
+    }
+}
+
+/// Deliveries that the broker takes for a caller in the step that brings them, so that a message and its delivery are
+/// appended together. It ends when dropped; what was taken until then is kept for the agent's next call.
+pub(crate) struct Receiving<T> {
+    handle: Handle,
+    agent: AgentId,
+    number: u64,
+    tray: Arc<Tray<T>>,
+}
+
+/// The deliveries that were taken for a caller and are durable.
+struct Tray<T> {
+    taken: Mutex<VecDeque<T>>,
+    arrived: Notify,
+    left: AtomicBool,
+    over: AtomicBool,
+}
+
+impl<T> Tray<T> {
+    fn taken(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The judge's side of [`Receiving`].
+struct Taker<T, A, F> {
+    tray: Arc<Tray<T>>,
+    /// How many deliveries it still takes.
+    most: usize,
+    ask: A,
+    then: F,
+}
+
+impl<T, A, F> Takes for Taker<T, A, F>
+where
+    T: Send + 'static,
+    A: Fn() -> Option<Input> + Send,
+    F: Fn(Delivery, &Live<'_>) -> T + Send,
+{
+    fn next(&mut self) -> Option<Input> {
+        if self.most == 0 { None } else { (self.ask)() }
+    }
+
+    fn put(&mut self, delivery: Delivery, live: &Live<'_>) -> Release {
+        self.most -= 1;
+        let (taken, tray) = ((self.then)(delivery, live), Arc::clone(&self.tray));
+        Box::new(move || {
+            tray.taken().push_back(taken);
+            tray.arrived.notify_one();
+        })
+    }
+
+    fn has_left(&self) -> bool {
+        self.tray.left.load(Ordering::Acquire)
+    }
+}
+
+impl<T, A, F> Drop for Taker<T, A, F> {
+    fn drop(&mut self) {
+        self.tray.over.store(true, Ordering::Release);
+        self.tray.arrived.notify_one();
+    }
+}
+
+impl<T: Send + 'static> Receiving<T> {
+    /// Takes up to `most` deliveries of the subscription's agent from now on, by the inputs of `ask`.
+    pub(crate) fn new(
+        subscription: &Subscription,
+        most: usize,
+        ask: impl Fn() -> Option<Input> + Send + 'static,
+        then: impl Fn(Delivery, &Live<'_>) -> T + Send + 'static,
+    ) -> Self {
+        let tray = Arc::new(Tray {
+            taken: Mutex::new(VecDeque::new()),
+            arrived: Notify::new(),
+            left: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        });
+        let (handle, agent) = (subscription.handle.clone(), subscription.agent);
+        let number = handle.wakes().receive(agent, Box::new(Taker { tray: Arc::clone(&tray), most, ask, then }));
+        Self { handle, agent, number, tray }
+    }
+}
+
+impl<T> Receiving<T> {
+    /// Returns the next delivery that is there.
+    pub(crate) fn next(&self) -> Option<T> {
+        self.tray.taken().pop_front()
+    }
+
+    /// Waits for a delivery, or for the end.
+    pub(crate) async fn arrived(&self) {
+        self.tray.arrived.notified().await;
+    }
+
+    /// Returns whether no more deliveries are taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tray.over.load(Ordering::Acquire)
+    }
+}
+
+impl<T> Drop for Receiving<T> {
+    fn drop(&mut self) {
+        self.tray.left.store(true, Ordering::Release);
+        // Dropped here, outside of the lock, which what it holds may need.
+        drop(self.handle.wakes().stop_receiving(self.agent, self.number));
     }
 }
 
@@ -215,7 +395,7 @@ mod tests {
     use lastword_store::{InjectedFault, LogReader as _, MemoryLog};
 
     use super::*;
-    use crate::broker::{Unserved, boot};
+    use crate::broker::{Parcel, Unserved, boot};
     use crate::identity::{Secret, TurnSigner};
 
     /// A broker over a log in memory, with a human who waits for the answer to a request that an agent has taken.
@@ -296,6 +476,83 @@ mod tests {
         let mut world = World::new().await;
         world.finish().await.unwrap();
         assert!(matches!(world.wait.end().await, Some(Reply::Delivery(Some(_)))));
+    }
+
+    impl World {
+        fn ask(&self, reference: &str) -> Input {
+            let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("kilo").unwrap()), "?");
+            draft.reference = Ref::new(reference).ok();
+            Input::Send(self.human, Box::new(draft))
+        }
+
+        fn receiving(&self, subscription: &Subscription, most: usize) -> Receiving<Parcel> {
+            let (handle, agent) = (self.handle.clone(), self.agent);
+            let ask = move || Some(Input::Receive(agent));
+            Receiving::new(subscription, most, ask, move |delivery, _live| handle.parcel(agent.agent(), delivery))
+        }
+
+        fn turns(&self) -> usize {
+            let all = self.log.read(Seq(1), 1_000).unwrap();
+            all.iter().filter(|(_, entry)| matches!(entry.fact, Fact::TurnOpened { .. })).count()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_is_delivered_to_whoever_waits_in_the_append_that_has_it() {
+        let world = World::new().await;
+        world.finish().await.unwrap();
+        let subscription = Subscription::new(&world.handle, world.agent.agent());
+        let receiving = world.receiving(&subscription, 1);
+        // The finish wakes the agent right after its reply, and a read waits for that.
+        world.handle.query(|_live| ()).await.unwrap();
+        let rings = subscription.bell().rings();
+        assert!(matches!(world.handle.submit(world.ask("T-2")).await, Ok(Reply::Sent(_))));
+        assert_eq!(world.turns(), 2, "both are durable before the sender's reply");
+        receiving.arrived().await;
+        receiving.next().unwrap().accept();
+        assert_eq!(subscription.bell().rings(), rings, "nobody else waits");
+        world.finish().await.unwrap();
+        // It takes no more: the next message only wakes the agent.
+        assert!(matches!(world.handle.submit(world.ask("T-3")).await, Ok(Reply::Sent(_))));
+        while !receiving.is_over() {
+            receiving.arrived().await;
+        }
+        assert!(receiving.next().is_none() && subscription.bell().rings() > rings);
+        assert_eq!(world.turns(), 2);
+    }
+
+    #[tokio::test]
+    async fn another_caller_of_the_agent_is_woken_beside_the_one_that_takes_the_delivery() {
+        let world = World::new().await;
+        world.finish().await.unwrap();
+        let (first, second) = (
+            Subscription::new(&world.handle, world.agent.agent()),
+            Subscription::new(&world.handle, world.agent.agent()),
+        );
+        let receiving = world.receiving(&first, 8);
+        let rings = second.bell().rings();
+        world.handle.submit(world.ask("T-2")).await.unwrap();
+        receiving.arrived().await;
+        assert!(receiving.next().is_some());
+        assert!(second.bell().rings() > rings);
+    }
+
+    #[tokio::test]
+    async fn a_delivery_that_its_caller_left_behind_is_kept_for_the_next_call() {
+        let world = World::new().await;
+        world.finish().await.unwrap();
+        let subscription = Subscription::new(&world.handle, world.agent.agent());
+        let receiving = world.receiving(&subscription, 8);
+        let Ok(Reply::Sent(sent)) = world.handle.submit(world.ask("T-2")).await else { panic!("refused") };
+        receiving.arrived().await;
+        drop(receiving);
+        let kept = world.handle.unread(world.agent.agent(), None).unwrap();
+        assert_eq!(kept.delivery().map(|delivery| delivery.message), Some(sent[0]));
+        kept.accept();
+        // And from here on, nobody takes anything for it.
+        world.finish().await.unwrap();
+        world.handle.submit(world.ask("T-3")).await.unwrap();
+        assert_eq!(world.turns(), 2);
     }
 
     #[tokio::test]

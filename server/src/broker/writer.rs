@@ -28,7 +28,7 @@ pub(super) struct Batch {
     entries: Vec<Arc<Entry>>,
     /// The changes of tokens that take effect once the batch is durable.
     changes: Vec<Change>,
-    wakes: Vec<Effect>,
+    pub(super) wakes: Vec<Effect>,
     /// The replies and reads that are released then.
     pub(super) held: Vec<Release>,
     /// The number of commands in the batch, including those without facts.

@@ -17,7 +17,7 @@ use lastword_proto::wire::{
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
-use crate::broker::{Live, Parcel, Subscription};
+use crate::broker::{Live, Parcel, Receiving, Subscription};
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
@@ -46,10 +46,49 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
         }
         // Only a caller that really waits counts as connected (Q2).
         subscription.attach();
-        if wait_for(ctx, ring, left).await.is_none() {
+        let take = Input::Take(caller.principal, caller.turn);
+        let receiving = (!caller.principal.is_human()).then(|| receiving(ctx, caller, &subscription, (take, 1)));
+        let woken = async {
+            tokio::select! {
+                () = ring => {}
+                () = arrived(receiving.as_ref()) => {}
+            }
+        };
+        let woken = wait_for(ctx, woken, left).await;
+        if let Some((parcel, shown)) = receiving.as_ref().and_then(Receiving::next)
+            && let Some((parcel, delivery)) = Box::pin(packed(ctx, caller, parcel, shown)).await?
+        {
+            parcel.accept();
+            return Ok(Some(delivery));
+        }
+        if woken.is_none() {
             return Ok(None);
         }
         caller.reauthenticate(&ctx.handle)?;
+    }
+}
+
+/// Lets the broker take deliveries for the caller as they come, by `input` and at most so many.
+pub(crate) fn receiving(
+    ctx: &Context,
+    caller: Caller,
+    subscription: &Subscription,
+    (input, most): (Input, usize),
+) -> Receiving<Taken> {
+    let (handle, agent) = (ctx.handle.clone(), caller.principal.agent());
+    let valid = ctx.handle.clone();
+    let ask = move || caller.reauthenticate(&valid).ok().map(|()| input.clone());
+    Receiving::new(subscription, most, ask, move |delivery, live| {
+        let shown = views::shown(live, &[delivery.message]);
+        (handle.parcel(agent, delivery), shown)
+    })
+}
+
+/// Waits for a delivery that the broker takes; forever if it takes none.
+pub(crate) async fn arrived(receiving: Option<&Receiving<Taken>>) {
+    match receiving {
+        Some(receiving) => receiving.arrived().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -145,7 +184,7 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiErro
 }
 
 /// A delivery, with its message if that is still in memory.
-type Taken = (Parcel, Option<Vec<Shown>>);
+pub(crate) type Taken = (Parcel, Option<Vec<Shown>>);
 
 async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, ApiError> {
     let handle = ctx.handle.clone();
@@ -364,7 +403,8 @@ pub(crate) async fn again_all(
     Ok(all)
 }
 
-async fn packed(
+/// Returns a delivery in its wire form.
+pub(crate) async fn packed(
     ctx: &Context,
     caller: Caller,
     parcel: Parcel,

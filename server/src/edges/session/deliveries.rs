@@ -10,13 +10,14 @@ use futures_util::stream::{self, BoxStream};
 use lastword_proto::ids::TurnId;
 use lastword_proto::wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
 use lastword_proto::wire::{Delivery, FieldError, Scope};
-use lastword_proto::{Code, Seq};
+use lastword_proto::{Code, Input, Seq};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::Push;
 use super::dispatch::Desk;
-use crate::broker::{Parcel, Subscription};
+use crate::broker::{Bell, Parcel, Receiving, Subscription};
+use crate::calls::turns::Taken;
 use crate::calls::{Caller, Context, ended, turns};
 use crate::edges::http::Feed;
 use crate::error::ApiError;
@@ -190,6 +191,11 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
         desk: Arc::downgrade(desk),
         ctx,
         caller,
+        receiving: None,
+        bell: subscription.bell(),
+        rings: 0,
+        recheck: false,
+        is_full: false,
         subscription,
         taken: VecDeque::new(),
         working: Some(working),
@@ -205,7 +211,16 @@ struct Inbox {
     desk: std::sync::Weak<Desk>,
     ctx: Context,
     caller: Caller,
+    /// The deliveries that the broker takes as they come.
+    receiving: Option<Receiving<Taken>>,
     subscription: Subscription,
+    bell: Arc<Bell>,
+    /// How often the bell had rung when the broker was last asked.
+    rings: u64,
+    /// Whether the broker is asked without a ring.
+    recheck: bool,
+    /// Whether the window had no room for what is there.
+    is_full: bool,
     /// The deliveries that were taken and not pushed yet.
     taken: VecDeque<(Parcel, Delivery)>,
     /// The open turns that the client works on; `None` once the others were looked up.
@@ -221,7 +236,7 @@ impl Inbox {
     async fn next(&mut self) -> Option<Push> {
         let desk = self.desk.upgrade()?;
         let mut stopping: watch::Receiver<bool> = self.ctx.stopping.clone();
-        let bell = self.subscription.bell();
+        let bell = Arc::clone(&self.bell);
         loop {
             let (mut rings, mut moved) = (pin!(bell.notified()), pin!(desk.window.moved.notified()));
             // Listen before looking: what arrives between the two still rings.
@@ -235,15 +250,21 @@ impl Inbox {
                 }
                 Ok(Some((parcel, delivery))) => return Some(Push::Delivery(parcel, Box::new(delivery))),
                 Ok(None) if !self.joinable.is_empty() => continue,
-                Ok(None) => tokio::select! {
-                    () = rings => {}
-                    () = moved => {}
-                    () = sleep(RECHECK_EVERY) => {}
-                    () = ended(&mut stopping) => return None,
-                },
+                Ok(None) => {
+                    self.listen(&desk.window);
+                    let receives = self.receives();
+                    tokio::select! {
+                        () = rings => {}
+                        () = turns::arrived(self.receiving.as_ref()) => {}
+                        () = moved, if self.is_full || !receives => {}
+                        () = sleep(RECHECK_EVERY) => self.recheck = true,
+                        () = ended(&mut stopping) => return None,
+                    }
+                }
                 Err(fault) if fault.0.code == Code::Unauthenticated => return Some(Push::Revoked(fault.0.detail)),
                 Err(fault) => {
                     tracing::debug!(detail = %fault.0.detail, "nothing is pushed for now");
+                    self.recheck = true;
                     // Not for the bell: a delivery that goes back rings it.
                     tokio::select! {
                         () = sleep(REFUSED_PAUSE) => {}
@@ -255,6 +276,28 @@ impl Inbox {
                 return Some(Push::Revoked(fault.0.detail));
             }
         }
+    }
+
+    /// Returns whether the broker takes deliveries as they come.
+    fn receives(&self) -> bool {
+        self.receiving.as_ref().is_some_and(|receiving| !receiving.is_over())
+    }
+
+    /// Lets the broker take deliveries as they come, if there is room for them.
+    fn listen(&mut self, window: &Window) {
+        if !self.receives() && window.has_room() {
+            let most = window.free().min(STEP_MAX);
+            let input = Input::Receive(self.caller.principal);
+            self.receiving = Some(turns::receiving(&self.ctx, self.caller, &self.subscription, (input, most)));
+        }
+    }
+
+    /// Adds the deliveries that the broker has taken to those that are to be pushed.
+    async fn collect(&mut self) -> Result<(), ApiError> {
+        while let Some((parcel, shown)) = self.receiving.as_ref().and_then(Receiving::next) {
+            self.taken.extend(turns::packed(&self.ctx, self.caller, parcel, shown).await?);
+        }
+        Ok(())
     }
 
     /// Returns the next delivery that is there.
@@ -270,17 +313,25 @@ impl Inbox {
             // Whoever waits for it may be what fills the window.
             return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
         }
-        if !window.has_room() {
+        self.is_full = !window.has_room();
+        if self.is_full {
             let (joinable, ended) = turns::look(&self.ctx, window.turns()).await?;
             window.forget(&ended);
             self.joinable = joinable;
-            if !window.has_room() {
+            self.is_full = !window.has_room();
+            if self.is_full {
                 return Ok(None);
             }
         }
+        Box::pin(self.collect()).await?;
         if let Some(taken) = self.taken.pop_front() {
             return Ok(Some(taken));
         }
+        let rings = self.bell.rings();
+        if self.receives() && rings == self.rings && !std::mem::take(&mut self.recheck) {
+            return Ok(None);
+        }
+        self.rings = rings;
         let most = self.step.min(window.free());
         let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns(), most)).await?;
         // One at a time while little comes, and many while much does.
@@ -288,7 +339,10 @@ impl Inbox {
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
         window.forget(&received.ended);
         self.joinable = received.joinable;
+        // Some may have come meanwhile, of messages before or behind.
+        Box::pin(self.collect()).await?;
         self.taken.extend(received.deliveries);
+        self.taken.make_contiguous().sort_by_key(|(parcel, _)| parcel.delivery().map(|delivery| delivery.message));
         Ok(self.taken.pop_front())
     }
 }
