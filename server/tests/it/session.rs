@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -366,6 +367,32 @@ async fn answers_are_pushed_into_turns_that_fill_the_window() {
     let bodies = [again.delivery().await, again.delivery().await].map(|one| one["delivery"]["message"]["body"].clone());
     assert_eq!(bodies, [json!("please"), json!("forty-two")]);
     again.finish(&pushed, "done").await;
+    world.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn all_that_queued_up_during_a_pause_is_pushed_after_it_and_so_is_a_burst() {
+    let world = World::with(&["alice"]).await;
+    let several = world.request("operator", Method::PATCH, "/v1/agents/alice").json(&json!({ "turns_max": 200 }));
+    assert_eq!(several.send().await.unwrap().status(), 200);
+    let mut alice = Raw::of(&world, "alice").await;
+    alice.watch(256).await;
+    world.post("operator", "/v1/workspace/pause", json!({})).await.is(204);
+    for n in 0..7 {
+        world.send("operator", "alice", &format!("T-{n}"), "please").await.is(201);
+    }
+    world.post("operator", "/v1/workspace/resume", json!({})).await.is(204);
+    let expect = async |alice: &mut Raw, refs: std::ops::Range<usize>| {
+        for n in refs {
+            let pushed = timeout(LATE, alice.delivery()).await.unwrap();
+            assert_eq!(pushed["delivery"]["message"]["ref"], format!("T-{n}"));
+        }
+    };
+    expect(&mut alice, 0..7).await;
+    // More than the broker takes for a session before that asks again.
+    let burst: Vec<Value> = (7..160).map(|n| request("alice", &format!("T-{n}"))).collect();
+    world.post("operator", "/v1/messages", json!(burst)).await.is(200);
+    expect(&mut alice, 7..160).await;
     world.server.shutdown().await;
 }
 

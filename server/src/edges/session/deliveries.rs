@@ -339,6 +339,8 @@ impl Inbox {
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
         window.forget(&received.ended);
         self.joinable = received.joinable;
+        // There may be more than was asked for.
+        self.recheck = !received.deliveries.is_empty();
         // Some may have come meanwhile, of messages before or behind.
         Box::pin(self.collect()).await?;
         self.taken.extend(received.deliveries);
