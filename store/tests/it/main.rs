@@ -24,5 +24,6 @@ mod power;
 mod rot;
 #[cfg(test)]
 mod sample;
+mod spends;
 #[cfg(test)]
 mod witness;
