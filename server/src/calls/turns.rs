@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lastword_proto::fact::{Recipient, Spend};
+use lastword_proto::fact::Recipient;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::names::SYSTEM_NAME;
@@ -403,7 +403,8 @@ pub(crate) async fn finish(
         completed: boxed(finish.completed),
         failed: boxed(finish.failed),
         reason: finish.reason.map(Into::into),
-        spend: finish.usage.map(spend),
+        spend: finish.usage.as_ref().map(Usage::spend),
+        models: finish.usage.as_ref().map_or(Ok(Vec::new()), Usage::by_model)?,
         estimated: finish.usage.is_some_and(|usage| usage.estimated),
         request: None,
         reading,
@@ -417,19 +418,6 @@ pub(crate) async fn finish(
     }
 }
 
-fn spend(usage: Usage) -> Spend {
-    Spend {
-        tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        cost_microusd: usage.cost_usd.map_or(0, microusd),
-    }
-}
-
-/// Converts US dollars to millionths; negative amounts and NaN become 0.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
-pub(crate) fn microusd(dollars: f64) -> u64 {
-    (dollars * 1_000_000.0).round() as u64
-}
-
 /// Reports progress, which renews the lease.
 pub(crate) async fn progress(
     ctx: &Context,
@@ -441,7 +429,8 @@ pub(crate) async fn progress(
     let report = input::Progress {
         note: report.note.into(),
         eta_ms: report.eta_ms,
-        spend: report.usage.map(spend),
+        spend: report.usage.as_ref().map(Usage::spend),
+        models: report.usage.as_ref().map_or(Ok(Vec::new()), Usage::by_model)?,
         new_session: report.new_session,
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;

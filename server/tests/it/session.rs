@@ -157,11 +157,14 @@ async fn a_session_makes_the_calls_of_http_with_the_same_results_and_refusals() 
 async fn a_call_that_is_none_is_refused_and_the_session_goes_on() {
     let world = World::with(&["alice"]).await;
     let mut alice = Raw::of(&world, "alice").await;
+    let twice = json!([{ "model": "opus", "tokens": 0 }, { "model": "opus", "tokens": 0 }]);
     for (call, says) in [
         (json!({ "call": "dance" }), "dance"),
         (json!({ "call": "send" }), "body"),
         (json!({ "call": "finish", "body": {} }), "path"),
         (json!({ "call": "finish", "path": "turn-9", "body": { "anser": "x" } }), "anser"),
+        (json!({ "call": "finish", "path": "turn-9", "body": { "usage": { "models": twice } } }), "usage.models"),
+        (json!({ "call": "progress", "path": "turn-9", "body": { "usage": { "models": twice } } }), "usage.models"),
         (json!({ "call": "agents", "path": "x" }), "path"),
         (json!({ "call": "messages", "query": { "colour": "red" } }), "colour"),
         (json!({ "call": "next", "query": { "wait": "soon" } }), "wait"),
