@@ -41,7 +41,6 @@ pub struct Usage {
     /// The parts of the tokens and the cost by model, at most 8, each of another model. Together they are at most the
     /// whole: what they leave out counts for no model. A report without them keeps those of the report before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schema(max_items = 8))]
     pub models: Vec<ModelUsage>,
 }
 
@@ -51,7 +50,6 @@ pub struct Usage {
 #[serde(deny_unknown_fields)]
 pub struct ModelUsage {
     /// The name of the model, such as `claude-sonnet-4-5`: 1 to 64 characters on one line, without spaces around it.
-    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
     pub model: String,
     /// Tokens that the model read and wrote, including those from and for a cache.
     pub tokens: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lastword_proto::fact::Recipient;
+use lastword_proto::fact::{ModelSpend, Recipient};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::names::SYSTEM_NAME;
@@ -404,7 +404,7 @@ pub(crate) async fn finish(
         failed: boxed(finish.failed),
         reason: finish.reason.map(Into::into),
         spend: finish.usage.as_ref().map(Usage::spend),
-        models: finish.usage.as_ref().map_or(Ok(Vec::new()), Usage::by_model)?,
+        models: models(finish.usage.as_ref())?,
         estimated: finish.usage.is_some_and(|usage| usage.estimated),
         request: None,
         reading,
@@ -416,6 +416,11 @@ pub(crate) async fn finish(
         }
         other => Err(ApiError::unexpected(&other)),
     }
+}
+
+/// Returns the parts of a report by model.
+fn models(usage: Option<&Usage>) -> Result<Vec<ModelSpend>, ApiError> {
+    usage.map_or(Ok(Vec::new()), Usage::by_model).map_err(|error| ApiError::pointless(&error))
 }
 
 /// Reports progress, which renews the lease.
@@ -430,7 +435,7 @@ pub(crate) async fn progress(
         note: report.note.into(),
         eta_ms: report.eta_ms,
         spend: report.usage.as_ref().map(Usage::spend),
-        models: report.usage.as_ref().map_or(Ok(Vec::new()), Usage::by_model)?,
+        models: models(report.usage.as_ref())?,
         new_session: report.new_session,
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;

@@ -157,14 +157,11 @@ async fn a_session_makes_the_calls_of_http_with_the_same_results_and_refusals() 
 async fn a_call_that_is_none_is_refused_and_the_session_goes_on() {
     let world = World::with(&["alice"]).await;
     let mut alice = Raw::of(&world, "alice").await;
-    let twice = json!([{ "model": "opus", "tokens": 0 }, { "model": "opus", "tokens": 0 }]);
     for (call, says) in [
         (json!({ "call": "dance" }), "dance"),
         (json!({ "call": "send" }), "body"),
         (json!({ "call": "finish", "body": {} }), "path"),
         (json!({ "call": "finish", "path": "turn-9", "body": { "anser": "x" } }), "anser"),
-        (json!({ "call": "finish", "path": "turn-9", "body": { "usage": { "models": twice } } }), "usage.models"),
-        (json!({ "call": "progress", "path": "turn-9", "body": { "usage": { "models": twice } } }), "usage.models"),
         (json!({ "call": "agents", "path": "x" }), "path"),
         (json!({ "call": "messages", "query": { "colour": "red" } }), "colour"),
         (json!({ "call": "next", "query": { "wait": "soon" } }), "wait"),
@@ -174,6 +171,13 @@ async fn a_call_that_is_none_is_refused_and_the_session_goes_on() {
         let reply = alice.call(call).await;
         assert_eq!(reply["status"], 400, "{reply}");
         assert!(reply["problem"]["detail"].as_str().unwrap().contains(says), "{says}: {reply}");
+    }
+    let twice = json!([{ "model": "opus", "tokens": 0 }, { "model": "opus", "tokens": 0 }]);
+    for call in ["finish", "progress"] {
+        let body = json!({ "usage": { "models": twice } });
+        let reply = alice.call(json!({ "call": call, "path": "turn-9", "body": body })).await;
+        let detail = reply["problem"]["detail"].as_str().unwrap();
+        assert!(reply["status"] == 422 && detail.contains("`usage.models` has opus twice"), "{reply}");
     }
     alice.socket.send(Message::text("{")).await.unwrap();
     assert_eq!(alice.which(|frame| frame["id"] == 0).await["status"], 400);
