@@ -43,8 +43,8 @@ fn node(server: &Server, reference: &str) -> Value {
 /// Returns the models that the last report named, with their tokens.
 fn models(server: &Server) -> Vec<(String, u64)> {
     let events = server.operator(&["--json", "tail", "-n", "500"]).ok();
-    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let named = events.filter(|event| event["type"] == "spent_on").last();
+    let mut events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let named = events.rfind(|event| event["type"] == "spent_on");
     let parts = named.iter().flat_map(|event| event["data"]["models"].as_array().unwrap());
     parts.map(|part| (part["model"].as_str().unwrap().to_owned(), part["tokens"].as_u64().unwrap())).collect()
 }

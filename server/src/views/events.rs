@@ -512,6 +512,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
         Fact::Observed { .. } | Fact::Stalled { .. } | Fact::SessionBegan { .. } => Subject::Work,
+        Fact::TurnCharged { .. } | Fact::Spent { .. } | Fact::SpentOn { .. } => Subject::Work,
         Fact::Accepted { .. }
         | Fact::Heard { .. }
         | Fact::Warned { .. }
@@ -528,9 +529,6 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Renewed { .. }
         | Fact::TurnClosed { .. }
         | Fact::TurnFinished { .. }
-        | Fact::TurnCharged { .. }
-        | Fact::Spent { .. }
-        | Fact::SpentOn { .. }
         | Fact::WriteRefused { .. }
         | Fact::RefusalsSummed { .. }
         | Fact::RoundsGranted { .. }

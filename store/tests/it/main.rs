@@ -24,6 +24,7 @@ mod power;
 mod rot;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
 mod spends;
 #[cfg(test)]
 mod witness;
