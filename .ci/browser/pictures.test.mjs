@@ -14,7 +14,7 @@ before(async () => {
   await broker.call('coder', 'POST', '/messages', { type: 'request', to: 'tester', body: 'Check <it>' });
   const tester = await broker.take('tester');
   await broker.call('tester', 'POST', '/messages', { type: 'request', to: 'coder', body: 'You do it' }).catch(() => {});
-  await broker.call('tester', 'POST', `/turns/${tester.turn.id}/finish`, { answer: 'fine', usage: { input_tokens: 9_000, output_tokens: 2_000, cost_usd: 1.5 } });
+  await broker.call('tester', 'POST', `/turns/${tester.turn.id}/finish`, { answer: 'fine', usage: { input_tokens: 9_000, output_tokens: 2_000, cost_usd: 1.5, models: [{ model: 'opus', tokens: 9_000, cost_usd: 1.25 }, { model: 'haiku', tokens: 1_500, cost_usd: 0.2 }] } });
   await broker.call('coder', 'POST', '/approvals', { tool: 'deploy', arguments: { command: 'make deploy' } });
   await broker.call('coder', 'POST', `/turns/${coder.turn.id}/progress`, { usage: { input_tokens: 500, output_tokens: 0, cost_usd: 0.25 } });
   page = await signedIn(browser, broker);
@@ -101,6 +101,10 @@ test('the spending is by agent and grant, and a budget that is used up says when
   assert.match(await agents.nth(1).innerText(), /^coder\s+500 tokens, \$0\.25/);
   const grants = page.locator('.columns section', { hasText: 'By grant' }).locator('li');
   assert.match(await grants.nth(0).innerText(), /^PIC-1 grant-1\s+11\u202f500 tokens, \$1\.75/);
+  const models = page.locator('.columns section', { hasText: 'By model' }).locator('li');
+  assert.match(await models.nth(0).innerText(), /^opus\s+9\u202f000 tokens, \$1\.25/);
+  assert.match(await models.nth(1).innerText(), /^haiku\s+1\u202f500 tokens, \$0\.20/);
+  assert.match(await models.nth(2).innerText(), /^no model reported\s+1\u202f000 tokens, \$0\.30/);
   const budget = page.locator('.budgets article', { hasText: 'tester' });
   await budget.getByText(/Used up at \d\d:\d\d/).waitFor();
   assert.ok(await budget.locator('line.limit').count());

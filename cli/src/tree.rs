@@ -67,7 +67,7 @@ pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
         first.push((Tone::Faint, format!(", can still cause {} messages", view.can_still_cause)));
     }
     if let Some(incident) = &view.latched {
-        first.push((Tone::Bad, format!(", latched by {incident}")));
+        first.push((Tone::Bad, format!(", held by {incident}")));
     }
     let mut usage = vec![plain("    ")];
     for (i, Distance { name, limit, current, estimated: is_estimated, .. }) in view.limits.iter().enumerate() {

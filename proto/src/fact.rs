@@ -38,7 +38,7 @@ pub use claims::ClaimMode;
 pub use control::{Control, Scope};
 pub use escalations::EscalationCause;
 pub use exchanges::Level;
-pub use grants::{Extension, GrantEnd, Spend};
+pub use grants::{Extension, GrantEnd, ModelSpend, Spend};
 pub use incidents::{Crossing, Latched, Place};
 pub use lifts::{Lift, Met};
 pub use messages::{Answer, Key, Made, Message, Part, Recipient, SYSTEM, Terms};
@@ -763,5 +763,15 @@ pub enum Fact {
         policy: Box<Policy>,
         /// The human who changed it.
         by: AgentId,
+    },
+    /// A report of a turn told its tokens and cost by model. The fact after this one charges the whole; what the models
+    /// don't account for is of no model that is known. Replaces an earlier one of the same turn (B1).
+    SpentOn {
+        /// The turn that reports.
+        turn: TurnId,
+        /// The agent whose turn it is.
+        agent: AgentId,
+        /// The parts, each of another model; together no more than the turn's charge.
+        models: Vec<ModelSpend>,
     },
 }

@@ -188,7 +188,10 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let shifted = |error| match error {
             NameError::Character { offset } => NameError::Character { offset: offset + 1 },
-            NameError::Empty | NameError::TooLong { .. } | NameError::Reserved => error,
+            NameError::Empty
+            | NameError::TooLong { .. }
+            | NameError::TooManyCharacters { .. }
+            | NameError::Reserved => error,
         };
         match text {
             "all" => Ok(Self::All),

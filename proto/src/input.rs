@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use crate::envelope::{Draft, FinishStatus, JsonText};
 use crate::fact::{
-    AgentLimits, ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, Profile, Role,
-    Schedule, Scope, Spend,
+    AgentLimits, ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, ModelSpend,
+    Profile, Role, Schedule, Scope, Spend,
 };
 use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
@@ -156,6 +156,8 @@ pub struct Finish {
     pub reason: Option<Box<str>>,
     /// The reported tokens and cost of the whole turn; estimated from the text if `None`.
     pub spend: Option<Spend>,
+    /// The parts of `spend` by model, at most as much together.
+    pub models: Vec<ModelSpend>,
     /// Whether the reported tokens are an estimate, too.
     pub estimated: bool,
     /// The request that it answers, for a RESPONSE sent as a message.
@@ -174,6 +176,8 @@ pub struct Progress {
     pub eta_ms: Option<u64>,
     /// The tokens and the cost of the turn so far.
     pub spend: Option<Spend>,
+    /// The parts of `spend` by model, at most as much together.
+    pub models: Vec<ModelSpend>,
     /// Whether the agent goes on in a new session, without the memory of the one before (R5).
     pub new_session: bool,
 }

@@ -8,6 +8,8 @@ use smol_str::{SmolStr, format_smolstr};
 pub const NAME_BYTES_MAX: usize = 64;
 /// The longest REF, request id or resource name, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
+/// The longest name of a model, in characters.
+pub const MODEL_CHARACTERS_MAX: usize = 64;
 /// The name by which callers refer to themselves.
 pub const OWN_NAME: &str = "me";
 /// The name of the broker as a sender.
@@ -25,6 +27,11 @@ pub enum NameError {
         /// The longest valid length, in bytes.
         max: usize,
     },
+    /// The text is longer than `max` characters.
+    TooManyCharacters {
+        /// The longest valid length, in characters.
+        max: usize,
+    },
     /// The text has a byte that the grammar doesn't allow.
     Character {
         /// The place of the byte, from the start of the value.
@@ -39,6 +46,7 @@ impl fmt::Display for NameError {
         match self {
             Self::Empty => f.write_str("is empty"),
             Self::TooLong { max } => write!(f, "is longer than {max} bytes"),
+            Self::TooManyCharacters { max } => write!(f, "is longer than {max} characters"),
             Self::Character { offset } => write!(f, "has a character that is not allowed at byte {offset}"),
             Self::Reserved => f.write_str("is a reserved name"),
         }
@@ -138,6 +146,11 @@ name!(
     /// text before it (C1).
     Resource, check_resource
 );
+name!(
+    /// The name of a model, as its vendor writes it: 1 to 64 characters, of which none is a control character, and the
+    /// first and the last are no spaces (B1).
+    ModelName, check_model
+);
 
 impl Ref {
     /// Returns the REF of the `n`th child for which the sender gave no REF; `None` if it would be too long.
@@ -173,6 +186,21 @@ fn check_resource(text: &str) -> Result<(), NameError> {
     check_bytes(text, REF_BYTES_MAX, |offset, byte| {
         byte.is_ascii_graphic() && (byte != b'*' || offset + 1 == text.len())
     })
+}
+
+fn check_model(text: &str) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.chars().count() > MODEL_CHARACTERS_MAX {
+        return Err(NameError::TooManyCharacters { max: MODEL_CHARACTERS_MAX });
+    }
+    let (first, last) = (text.len() - text.trim_start().len(), text.trim_end().len());
+    let edge = |offset: usize| offset < first || offset >= last;
+    match text.char_indices().find(|&(offset, c)| c.is_control() || edge(offset)) {
+        Some((offset, _)) => Err(NameError::Character { offset }),
+        None => Ok(()),
+    }
 }
 
 fn check_bytes(text: &str, max: usize, allowed: impl Fn(usize, u8) -> bool) -> Result<(), NameError> {
@@ -218,6 +246,25 @@ mod tests {
         for bad in ["", "/x", "x]", "x\n", "x y", "é"] {
             assert!(Ref::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_models_name_is_what_its_vendor_writes_on_one_line() {
+        let longest = "é".repeat(64);
+        for good in ["claude-sonnet-4-5", "anthropic/claude 4", "<synthetic>", "模型", longest.as_str()] {
+            assert!(ModelName::new(good).is_ok(), "{good}");
+        }
+        for (bad, error) in [
+            ("", NameError::Empty),
+            (" gpt-5", NameError::Character { offset: 0 }),
+            ("gpt-5 ", NameError::Character { offset: 5 }),
+            ("gpt\n5", NameError::Character { offset: 3 }),
+            ("gpt\u{85}5", NameError::Character { offset: 3 }),
+            ("  ", NameError::Character { offset: 0 }),
+        ] {
+            assert_eq!(ModelName::new(bad), Err(error), "{bad:?}");
+        }
+        assert_eq!(ModelName::new(&"é".repeat(65)), Err(NameError::TooManyCharacters { max: 64 }));
     }
 
     #[test]

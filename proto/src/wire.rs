@@ -31,6 +31,7 @@ pub mod session;
 mod time;
 mod tokens;
 mod turns;
+mod usage;
 
 pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
@@ -58,4 +59,5 @@ pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
-pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView, Usage};
+pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView};
+pub use usage::{MODELS_MAX, ModelUsage, Usage, microusd};

@@ -157,6 +157,8 @@ fn at<'a>(event: &'a Value, path: &[&str]) -> Option<&'a Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn recognized(command: &str) -> Option<String> {
@@ -195,6 +197,49 @@ mod tests {
         ] {
             assert_eq!(recognized(command).as_deref(), runs, "{command}");
         }
+    }
+
+    /// Returns the models of what a program printed, with their tokens, and its whole tokens.
+    fn models(command: &str, lines: &[serde_json::Value]) -> (Vec<(String, u64, Option<f64>)>, u64) {
+        let mut words = command.split(' ').map(ToOwned::to_owned);
+        let program = words.next().unwrap();
+        let mut reader = Machine::recognize(Path::new(&program), &words.collect::<Vec<_>>()).unwrap().reader();
+        lines.iter().for_each(|line| reader.line(line.to_string().as_bytes()));
+        let usage = reader.usage(&Prices::default()).unwrap();
+        let parts = usage.models.iter().map(|part| (part.model.clone(), part.tokens, part.cost_usd));
+        (parts.collect(), usage.input_tokens + usage.output_tokens)
+    }
+
+    #[test]
+    fn the_models_are_those_that_the_program_or_its_arguments_name() {
+        let message = |id: &str, model: &str, parent: Option<&str>| {
+            let message = json!({ "id": id, "model": model, "usage": { "input_tokens": 90, "output_tokens": 10 } });
+            json!({ "type": "assistant", "message": message, "parent_tool_use_id": parent })
+        };
+        let during = [message("m1", "claude-opus-4-5", None), message("m2", "claude-haiku-4-5", Some("t1"))];
+        let (parts, whole) = models("claude -p", &during);
+        let each = [("claude-haiku-4-5".to_owned(), 100, None), ("claude-opus-4-5".to_owned(), 100, None)];
+        assert_eq!((parts, whole), (each.to_vec(), 200), "while it runs");
+        let of = |input: u64, cost: f64| json!({ "inputTokens": input, "cacheReadInputTokens": 100, "outputTokens": 10, "costUSD": cost });
+        let used = json!({ "claude-opus-4-5": of(1_000, 0.5), "claude-haiku-4-5": of(200, 0.01) });
+        let total = json!({ "type": "result", "result": "done", "modelUsage": used });
+        let (parts, whole) = models("claude -p", &[&during[..], &[total]].concat());
+        let opus = ("claude-opus-4-5".to_owned(), 1_110, Some(0.5));
+        assert_eq!((parts, whole), (vec![opus, ("claude-haiku-4-5".to_owned(), 310, Some(0.01))], 1_420), "at the end");
+
+        let counts = json!({ "input_tokens": 90, "output_tokens": 10, "total_tokens": 100 });
+        let stats = json!({ "models": { "gemini-3-pro": counts, "gemini-3-flash": counts } });
+        let (parts, whole) = models("gemini -y", &[json!({ "type": "result", "stats": stats })]);
+        let names: Vec<&str> = parts.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!((names, whole), (vec!["gemini-3-flash", "gemini-3-pro"], 200));
+
+        let codex = [json!({ "type": "turn.completed", "usage": { "input_tokens": 90, "output_tokens": 10 } })];
+        assert_eq!(models("codex exec -m o9", &codex), (vec![("o9".to_owned(), 100, None)], 100));
+        assert_eq!(models("codex exec", &codex), (Vec::new(), 100), "nothing is guessed");
+        let step = json!({ "tokens": { "total": 100, "input": 90, "output": 10 }, "cost": 0.25 });
+        let opencode = [json!({ "type": "step_finish", "part": step })];
+        let (parts, _) = models("opencode run -m zen/grok-9 hi", &opencode);
+        assert_eq!(parts, [("grok-9".to_owned(), 100, Some(0.25))]);
     }
 
     #[test]

@@ -269,7 +269,7 @@ async fn keep_lease(
             Ok(()) = usage.changed() => spent = true,
             () = over(&mut cooling) => cooling = None,
             _ = renewal.tick() => {
-                let so_far = *usage.borrow();
+                let so_far = usage.borrow().clone();
                 report_progress(shared, turn, String::new(), so_far, control).await;
             }
             () = &mut deadline, if in_time => {
@@ -295,7 +295,7 @@ async fn keep_lease(
             if let Some(note) = note.clone() {
                 shared.report.emit(&Event::Progress { turn: turn.id.clone(), note });
             }
-            let so_far = *usage.borrow_and_update();
+            let so_far = usage.borrow_and_update().clone();
             report_progress(shared, turn, note.unwrap_or_default(), so_far, control).await;
             cooling = Some(Box::pin(sleep(pace)));
         }

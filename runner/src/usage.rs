@@ -1,8 +1,10 @@
 //! The tokens and the cost of a run, model by model.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use lastword_client::wire::Usage;
+use lastword_client::wire::{MODELS_MAX, ModelUsage, Usage};
+use lastword_proto::names::ModelName;
 use serde::Deserialize;
 
 /// The tokens of requests to one model.
@@ -20,6 +22,11 @@ impl Tokens {
     pub(crate) const fn of_total(input: u64, cache_read: u64, cache_write: u64, output: u64) -> Self {
         let cached = cache_read.saturating_add(cache_write);
         Self { input: input.saturating_sub(cached), cache_read, cache_write, output }
+    }
+
+    const fn sum(self) -> u64 {
+        let read = self.input.saturating_add(self.cache_read).saturating_add(self.cache_write);
+        read.saturating_add(self.output)
     }
 
     pub(crate) const fn add(&mut self, more: Self) {
@@ -110,13 +117,16 @@ impl Meter {
     pub(crate) fn usage(&self, prices: &Prices) -> Option<Usage> {
         let mut sum = Tokens::default();
         let mut dollars: Option<f64> = None;
+        let mut models = Vec::new();
         for (model, (tokens, cost)) in &self.models {
             sum.add(*tokens);
             // A cost of 0 is what programs print for a model whose price they don't know.
             let cost = cost.filter(|cost| *cost > 0.0);
-            if let Some(cost) = cost.or_else(|| prices.0.get(model).map(|price| price.of(*tokens))) {
+            let cost_usd = cost.or_else(|| prices.0.get(model).map(|price| price.of(*tokens)));
+            if let Some(cost) = cost_usd {
                 dollars = Some(dollars.unwrap_or(0.0) + cost);
             }
+            models.push(ModelUsage { model: model.clone(), tokens: tokens.sum(), cost_usd });
         }
         let input = sum.input.saturating_add(sum.cache_read).saturating_add(sum.cache_write);
         let usage = Usage {
@@ -126,9 +136,23 @@ impl Meter {
             output_tokens: sum.output,
             cost_usd: dollars,
             estimated: false,
+            models: named(models),
         };
-        (input > 0 || sum.output > 0).then_some(usage)
+        (input > 0 || sum.output > 0).then(|| consistent(usage))
     }
+}
+
+/// Returns the models that a report can name: those that the program names, the largest first.
+pub(crate) fn named(mut models: Vec<ModelUsage>) -> Vec<ModelUsage> {
+    models.retain(|part| ModelName::new(&part.model).is_ok() && part.tokens > 0);
+    models.sort_by_key(|part| Reverse(part.tokens));
+    models.truncate(MODELS_MAX);
+    models
+}
+
+/// Drops models whose parts aren't those of the whole: the broker would refuse the report, and with it the answer.
+pub(crate) fn consistent(usage: Usage) -> Usage {
+    if usage.by_model().is_ok() { usage } else { Usage { models: Vec::new(), ..usage } }
 }
 
 #[cfg(test)]
@@ -160,5 +184,31 @@ mod tests {
         let mut meter = Meter::default();
         meter.add("unknown", tokens, None);
         assert_eq!(meter.usage(&prices).unwrap().cost_usd, None);
+    }
+
+    #[test]
+    fn a_report_names_its_largest_models_and_the_broker_takes_it() {
+        let mut meter = Meter::default();
+        let tokens = |input| Tokens { input, output: 1, ..Tokens::default() };
+        meter.add("", tokens(9_999), Some(0.3));
+        meter.add("<synthetic>", Tokens::default(), None);
+        for n in 0..10 {
+            meter.add(&format!("model-{n}"), tokens(100 + n), Some(0.1));
+        }
+        meter.add("gpt-5", tokens(1_000_000), None);
+        let usage = meter.usage(&Prices::default()).unwrap();
+        let names: Vec<&str> = usage.models.iter().map(|part| part.model.as_str()).collect();
+        assert_eq!(names[..3], ["gpt-5", "model-9", "model-8"]);
+        assert_eq!((names.len(), usage.models[0].tokens), (MODELS_MAX, 1_000_001));
+        assert!((usage.models[0].cost_usd.unwrap() - 1.250_01).abs() < 1e-9, "{usage:?}");
+        assert_eq!(usage.by_model().map(|parts| parts.len()), Ok(MODELS_MAX));
+    }
+
+    #[test]
+    fn models_that_exceed_the_whole_are_left_out_of_the_report() {
+        let part = |tokens| vec![ModelUsage { model: "gpt-5".into(), tokens, cost_usd: None }];
+        let usage = |tokens| Usage { input_tokens: 10, models: part(tokens), ..Usage::default() };
+        assert_eq!(consistent(usage(10)), usage(10));
+        assert_eq!(consistent(usage(11)), Usage { models: Vec::new(), ..usage(11) });
     }
 }

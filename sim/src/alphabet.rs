@@ -1,11 +1,13 @@
 //! The actions of adversaries, one letter of their alphabet at a time.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, Priority};
-use lastword_proto::fact::{AgentLimits, ClaimMode, Control, Decision, Extension, Role, Schedule, Scope, Spend};
+use lastword_proto::fact::{
+    AgentLimits, ClaimMode, Control, Decision, Extension, ModelSpend, Role, Schedule, Scope, Spend,
+};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
 use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
-use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::state::{Escalation, EscalationState, Task};
 use lastword_proto::{Input, MessageType, Principal, Reply};
@@ -98,7 +100,7 @@ impl Random {
                 Input::Progress(
                     by,
                     None,
-                    Progress { note: "at it".into(), spend, new_session: true, ..Progress::default() },
+                    Progress { note: "at it".into(), spend, models: models(spend), new_session: true, eta_ms: None },
                 )
             }
             97..98 => Input::Cancel(by, self.request_id(world)),
@@ -515,7 +517,7 @@ impl Random {
         let body = if self.chance(10) { "" } else { "answer" };
         let tokens = [20_000, 60_000, 200_000][self.below(3)];
         let spend = self.chance(20).then_some(Spend { tokens, cost_microusd: 0 });
-        Finish { status, body: body.into(), failed, spend, ..Finish::default() }
+        Finish { status, body: body.into(), failed, spend, models: models(spend), ..Finish::default() }
     }
 
     fn question(&mut self, world: &World) -> Question {
@@ -584,6 +586,13 @@ enum Spending {
     Question,
     /// Asks another agent in it.
     Request,
+}
+
+/// Returns half of what was spent, as one model's.
+fn models(spend: Option<Spend>) -> Vec<ModelSpend> {
+    let half = |spend: Spend| Spend { tokens: spend.tokens / 2, ..spend };
+    let part = |spend| Some(ModelSpend { model: ModelName::new("m").ok()?, spend: half(spend) });
+    spend.and_then(part).into_iter().collect()
 }
 
 fn in_part(status: FinishStatus) -> Finish {

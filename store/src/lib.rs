@@ -29,9 +29,10 @@ pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, Verify
 pub use crate::log::{
     AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
 };
-pub use crate::read_model::aggregates::{CodeCount, Count, Peak, SpentIn, SpentTurn, Sums};
+pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
+pub use crate::read_model::spend_index::{SpentIn, SpentTurn};
 #[cfg(feature = "cluster")]
 pub use crate::registry::{Record, Registry, RegistryError, Watch};
 pub use crate::rows::RowsError;

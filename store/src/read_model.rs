@@ -6,3 +6,4 @@ pub(crate) mod conversation_index;
 pub(crate) mod index;
 pub(crate) mod packed;
 pub(crate) mod query;
+pub(crate) mod spend_index;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lastword_client::{Client, ClientError, SendTerms};
 use lastword_proto::MessageType;
 use lastword_proto::wire::{
-    DecideApproval, Delivery, Envelope, Finish, HeldCall, NewEscalation, TurnView, Usage, UseApproval,
+    DecideApproval, Delivery, Envelope, Finish, HeldCall, ModelUsage, NewEscalation, TurnView, Usage, UseApproval,
 };
 use serde_json::json;
 
@@ -227,7 +227,10 @@ impl Agent<'_> {
     }
 
     async fn end_with(&self, turn: &TurnView, finish: Finish, input_tokens: u64) -> Result<(), ClientError> {
-        let usage = Usage { input_tokens, output_tokens: 150, ..Usage::default() };
+        let output_tokens = 150;
+        let model = if self.name == "lead" { "demo-large" } else { "demo-small" };
+        let part = ModelUsage { model: model.into(), tokens: input_tokens + output_tokens, cost_usd: None };
+        let usage = Usage { input_tokens, output_tokens, models: vec![part], ..Usage::default() };
         match self.client.finish(&turn.id, &Finish { usage: Some(usage), ..finish }).await {
             // The turn was ended before, which isn't an error here.
             Ok(_) | Err(ClientError::Refused(_)) => Ok(()),

@@ -107,7 +107,7 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<StyledLine> {
     };
     vec![
         vec![
-            (Tone::Strong, format!("{} {} is latched", view.scope, escape_line(&view.on))),
+            (Tone::Strong, format!("{} {} is held", view.scope, escape_line(&view.on))),
             (Tone::Faint, format!("  {}", age(&view.at, now_ms).0)),
         ],
         row("id", &view.id),

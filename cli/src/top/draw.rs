@@ -20,7 +20,7 @@ r                reject it, with a reason
 e, A             answer the question; Tab: its options
 L                give what the broker offers for it
 p u s            pause, resume, stop the conversation
-                 or agent (resume lifts a latch)
+                 or agent (resume lifts a hold)
 f                fold or unfold the conversations
                  below another
 /                only rows with these words; Esc: all
@@ -207,7 +207,7 @@ fn nothing(model: &Model) -> StyledLine {
             format!("no row matches {:?}; Esc clears the filter", escape_line(&model.filter))
         }
         (ServerConnection::Live | ServerConnection::Lost(_), Tab::Inbox) => {
-            "no pending decisions: no held call, no question, no latch".to_owned()
+            "no pending decisions: no held call, no question, no hold".to_owned()
         }
         (ServerConnection::Live | ServerConnection::Lost(_), Tab::Conversations) => {
             "no conversations yet: `lastword ask` starts one".to_owned()

@@ -87,7 +87,9 @@ fn changed(kind: &str) -> &'static [List] {
         "approval_asked" | "approval_ruled" | "approval_decided" | "approval_used" => &[List::Approvals],
         "incident_noted" => &[List::Incidents],
         "agent_limited" | "agent_granted" | "agent_rests" | "agent_goes_on" | "role_set" => &[List::Agents],
-        "keyed" | "human_acted" | "alert_raised" | "refusals_summed" | "forgot" | "approval_offered" => &[],
+        "keyed" | "human_acted" | "alert_raised" | "refusals_summed" | "forgot" | "approval_offered" | "spent_on" => {
+            &[]
+        }
         "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
         "registered" | "amended" | "rekeyed" | "removed" | "noticed" => &[List::Agents],
         "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],

@@ -80,7 +80,7 @@ pub(crate) enum Purpose {
 pub(crate) enum Verb {
     /// Deliver nothing new.
     Pause,
-    /// Continue, and lift latches.
+    /// Continue, and lift holds.
     Resume,
     /// Cancel open work.
     Stop,

@@ -32,7 +32,7 @@ pub(super) enum Item<'a> {
 /// A cell: its text, escaped, and its tone.
 pub(super) type Cell = (String, Tone);
 
-/// Returns everything that waits for a human: held calls, which expire, then questions, then latches.
+/// Returns everything that waits for a human: held calls, which expire, then questions, then holds.
 pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
     let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
     approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
@@ -89,7 +89,7 @@ impl<'a> Item<'a> {
                 plain(&view.message),
             ],
             Self::Incident(view) => vec![
-                ("latched".to_owned(), Tone::Bad),
+                ("held".to_owned(), Tone::Bad),
                 plain(&view.id),
                 faint("-"),
                 faint(view.reference.as_deref().unwrap_or(&view.on)),
@@ -189,7 +189,9 @@ pub(crate) fn standing(standing: ConversationStatus) -> Cell {
         ConversationStatus::Active => Tone::Good,
         ConversationStatus::Idle => Tone::Faint,
     };
-    (standing.word().to_owned(), look)
+    // For people a limit holds it, where the API says `latched`.
+    let word = if standing == ConversationStatus::Latched { "held" } else { standing.word() };
+    (word.to_owned(), look)
 }
 
 /// Formats the nearest limit, by its name in `lastword limits`.

@@ -40,13 +40,29 @@ fn node(server: &Server, reference: &str) -> Value {
     server.operator(&["--json", "tree", reference]).json()["tree"][0].clone()
 }
 
+/// Returns the models that the last report named, with their tokens.
+fn models(server: &Server) -> Vec<(String, u64)> {
+    let events = server.operator(&["--json", "tail", "-n", "500"]).ok();
+    let mut events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let named = events.rfind(|event| event["type"] == "spent_on");
+    let parts = named.iter().flat_map(|event| event["data"]["models"].as_array().unwrap());
+    parts.map(|part| (part["model"].as_str().unwrap().to_owned(), part["tokens"].as_u64().unwrap())).collect()
+}
+
 #[test]
 fn a_known_program_is_asked_for_its_figures_and_its_answer_is_the_text() {
-    for (name, flags, asked, answer, tokens) in [
-        ("claude", "-p", "--output-format stream-json --verbose -p", "done: 42", 117_008 + 1_348),
-        ("codex", "exec", "exec --json", "all done: 42", 40_105 + 80),
-        ("opencode", "run", "run --format json --title REF", "all done: 42", 7_690 + 7_753 + 7_815 + 7_868),
-        ("gemini", "-y", "-o stream-json -y", "all done: 42", 23_599 + 53),
+    for (name, flags, asked, answer, tokens, model) in [
+        (
+            "claude",
+            "-p",
+            "--output-format stream-json --verbose -p",
+            "done: 42",
+            117_008 + 1_348,
+            Some("claude-opus-5-5"),
+        ),
+        ("codex", "exec", "exec --json", "all done: 42", 40_105 + 80, None),
+        ("opencode", "run", "run --format json --title REF", "all done: 42", 7_690 + 7_753 + 7_815 + 7_868, None),
+        ("gemini", "-y", "-o stream-json -y", "all done: 42", 23_599 + 53, Some("mock")),
     ] {
         let server = Server::start();
         let program = fake(&server, name, "cat $F");
@@ -58,6 +74,8 @@ fn a_known_program_is_asked_for_its_figures_and_its_answer_is_the_text() {
         assert_eq!(tokens_today(&server), tokens, "{name}");
         let node = node(&server, reference);
         assert_eq!((node["tokens"].as_u64(), node["estimated"].as_bool()), (Some(tokens), None), "{name}: {node}");
+        let named: Vec<_> = model.map(|model| (model.to_owned(), tokens)).into_iter().collect();
+        assert_eq!(models(&server), named, "{name}");
     }
 }
 
@@ -119,6 +137,7 @@ fn the_price_table_gives_the_money_that_a_program_does_not() {
     let money = limits.as_array().unwrap().iter().find(|one| one["name"] == "grant_cost_microusd_max");
     // 16,044 tokens at 10 dollars a million, 24,061 at 1, 80 at 50.
     assert_eq!(money.unwrap()["current"], 160_440 + 24_061 + 4_000, "{limits}");
+    assert_eq!(models(&server), [("mine".to_owned(), 40_185)], "as the arguments name it");
 }
 
 #[test]

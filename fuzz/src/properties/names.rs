@@ -2,7 +2,7 @@
 
 use lastword_proto::envelope::Address;
 use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
-use lastword_proto::names::{AgentName, Label, RESERVED, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId, Resource};
 use lastword_proto::wire::{parse_rfc3339, rfc3339};
 
 /// The first moment that RFC 3339 can't express: the year 10000.
@@ -43,6 +43,8 @@ fn grammars(text: &str) {
     assert_eq!(Ref::new(text).is_ok(), reference, "{text:?}");
     assert_eq!(RequestId::new(text).is_ok(), request, "{text:?}");
     assert_eq!(Resource::new(text).is_ok(), resource, "{text:?}");
+    let model = (1..=64).contains(&text.chars().count()) && text.trim() == text && !text.contains(char::is_control);
+    assert_eq!(ModelName::new(text).is_ok(), model, "{text:?}");
     let json = serde_json::Value::from(text);
     let read = serde_json::from_value::<Ref>(json).ok();
     assert_eq!(read.as_ref().map(Ref::as_str), reference.then_some(text), "JSON is checked like text");

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Words};
 use crate::fact::{Answer, EndReason, Fact, Latched, Message, Part, PartialResult, Place, Recipient, Rerun};
-use crate::fact::{SYSTEM, Spend, TurnEnd};
+use crate::fact::{ModelSpend, SYSTEM, Spend, TurnEnd};
 use crate::guards;
 use crate::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
 use crate::input::{Finish, Progress, Reply};
@@ -67,7 +67,7 @@ impl Step<'_> {
         Ok(Reply::Finished { answer, open: !settled })
     }
 
-    fn finish_turn(&mut self, id: TurnId, finish: Finish) -> Outcome {
+    fn finish_turn(&mut self, id: TurnId, mut finish: Finish) -> Outcome {
         let turn = &self.state().turns[&id];
         let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
@@ -92,6 +92,7 @@ impl Step<'_> {
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
             Some(status) => status,
         };
+        self.spent_on(id, core::mem::take(&mut finish.models));
         self.record(Fact::TurnCharged { turn: id, status, spend, estimated, said });
         #[cfg(feature = "rules-off")]
         if let Some(reply) = self.naive_finish() {
@@ -411,7 +412,7 @@ impl Step<'_> {
             self.note_progress(task, by.agent(), progress.note, progress.eta_ms, true);
         }
         if let Some(spend) = progress.spend {
-            self.spent_so_far(turn, spend);
+            self.spent_so_far(turn, spend, progress.models);
         }
         if progress.new_session && self.state().a_session_counts(task) {
             self.record(Fact::SessionBegan { task });
@@ -421,7 +422,7 @@ impl Step<'_> {
     }
 
     /// Charges an open turn with what it reports; the rest follows at its finish (B1).
-    fn spent_so_far(&mut self, id: TurnId, reported: Spend) {
+    fn spent_so_far(&mut self, id: TurnId, reported: Spend, models: Vec<ModelSpend>) {
         let turn = &self.state().turns[&id];
         let (task, agent, charged) = (turn.task, turn.agent, turn.charged());
         let spend = reported.max(charged);
@@ -429,9 +430,18 @@ impl Step<'_> {
         if spend == charged {
             return;
         }
+        self.spent_on(id, models);
         self.record(Fact::Spent { turn: id, spend });
         self.check_budget(task, agent);
         self.check_day(agent);
+    }
+
+    /// Records which models the charge that follows is for. A full quota of bytes drops the names, and nothing else.
+    fn spent_on(&mut self, turn: TurnId, models: Vec<ModelSpend>) {
+        let agent = self.state().turns[&turn].agent;
+        if !models.is_empty() && self.has_room(agent).is_ok() {
+            self.record(Fact::SpentOn { turn, agent, models });
+        }
     }
 
     /// Returns why an open turn has to end: its grant is latched, or its agent rests, for a budget (B1, R3).

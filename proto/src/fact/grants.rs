@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
+use crate::names::ModelName;
 
 words! {
     /// Why a grant closed.
@@ -38,6 +39,12 @@ impl Spend {
         Self { tokens: self.tokens.max(other.tokens), cost_microusd: self.cost_microusd.max(other.cost_microusd) }
     }
 
+    /// Returns the smaller amount of each kind.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self { tokens: self.tokens.min(other.tokens), cost_microusd: self.cost_microusd.min(other.cost_microusd) }
+    }
+
     /// Returns what exceeds an amount that is charged already.
     #[must_use]
     pub const fn beyond(self, charged: Self) -> Self {
@@ -46,6 +53,15 @@ impl Spend {
             cost_microusd: self.cost_microusd.saturating_sub(charged.cost_microusd),
         }
     }
+}
+
+/// The part of a turn's tokens and cost that one model accounts for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSpend {
+    /// The name of the model.
+    pub model: ModelName,
+    /// The part.
+    pub spend: Spend,
 }
 
 /// The amounts by which a human extends a grant (D9).

@@ -39,6 +39,8 @@ impl State {
             Fact::RoleSet { human, role } => self.agents[human.0 as usize].role = *role,
             Fact::Heard { place, agent_messages, .. } => self.heard(*place, *agent_messages),
             Fact::Warned { .. } | Fact::Observed { .. } | Fact::RefusalsSummed { .. } | Fact::HumanActed { .. } => {}
+            // No rule looks at models.
+            Fact::SpentOn { .. } => {}
             Fact::Refused { agent, turn, reference, refusal, .. } => {
                 self.refused(at, *agent, *turn, reference.as_ref(), refusal);
             }
@@ -169,6 +171,7 @@ impl State {
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }
             | Fact::Spent { turn, .. }
+            | Fact::SpentOn { turn, .. }
             | Fact::Late { turn, .. } => of_turn(*turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
             Fact::ApprovalRuled { approval, .. }

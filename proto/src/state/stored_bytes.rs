@@ -38,6 +38,7 @@ fn texts_of(fact: &Fact) -> Option<(AgentId, u64)> {
             (*by, comment.as_ref().map_or(0, |comment| comment.len()) + edited)
         }
         Fact::Late { agent, body, .. } => (*agent, body.len()),
+        Fact::SpentOn { agent, models, .. } => (*agent, models.iter().map(|part| part.model.as_str().len()).sum()),
         Fact::Claimed { agent, resource, .. } => (*agent, resource.as_str().len()),
         _ => return None,
     };

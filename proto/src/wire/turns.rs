@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::StoredMessage;
+use super::{StoredMessage, Usage};
 use crate::envelope::{FinishStatus, words};
 use crate::refusal::Code;
 
@@ -115,36 +115,6 @@ pub struct Finish {
     /// The tokens and the cost of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-}
-
-/// The tokens and the cost of a turn, from its start (B1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Usage {
-    /// Tokens that the model read, including those from and for a cache.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// The part of `input_tokens` that was read from a cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_read_tokens: u64,
-    /// The part of `input_tokens` that was written to a cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_write_tokens: u64,
-    /// Tokens that the model wrote.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Cost, in dollars.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-    /// Whether the figures are estimated, and not measured by the agent's program.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub estimated: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
 }
 
 /// The result of a finish.

@@ -11,15 +11,15 @@ use std::fmt::Write as _;
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
 use lastword_proto::fact::{
-    AgentLimits, ClaimMode, Control, Decision, Extension, Fact, Kind, Met, Part, Place, Profile, Recipient, Role,
-    SYSTEM, Schedule, Scope, Spend,
+    AgentLimits, ClaimMode, Control, Decision, Extension, Fact, Kind, Met, ModelSpend, Part, Place, Profile, Recipient,
+    Role, SYSTEM, Schedule, Scope, Spend,
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
 use lastword_proto::input::{
     ClaimDraft, Finish, HeldCall, Progress, Question, Registration, RoomPost, ScheduleTick, Verdict,
 };
 use lastword_proto::limits::{Approvers, Limits};
-use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::progress::{self, Curve};
 use lastword_proto::rules::Off;
@@ -243,6 +243,7 @@ impl World {
                         note: text(rest).into(),
                         eta_ms,
                         spend: reported(rest),
+                        models: models(rest),
                         new_session: option(rest, "session=") == Some("new"),
                     },
                 )
@@ -450,6 +451,10 @@ impl World {
             }
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
+            Fact::SpentOn { turn, models, .. } => {
+                let part = |part: &ModelSpend| format!("{} {}", part.model, part.spend.tokens);
+                format!("{turn} spent on {}", models.iter().map(part).collect::<Vec<_>>().join(", "))
+            }
             Fact::PolicyChanged { policy, .. } => format!("policy of {} rules", policy.rules.len()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
@@ -556,6 +561,17 @@ fn reported(words: &[&str]) -> Option<Spend> {
     words.iter().any(|w| w.starts_with("tokens=") || w.starts_with("cost=")).then(|| spend(words))
 }
 
+/// The parts of the usage, as `models=opus:600:5,haiku:400:1`: the model, its tokens and its cost.
+fn models(words: &[&str]) -> Vec<ModelSpend> {
+    let part = |part: &str| {
+        let mut words = part.split(':');
+        let mut next = || words.next().unwrap();
+        let (model, tokens, cost) = (ModelName::new(next()).unwrap(), next(), next());
+        ModelSpend { model, spend: Spend { tokens: tokens.parse().unwrap(), cost_microusd: cost.parse().unwrap() } }
+    };
+    option(words, "models=").map(|list| list.split(',').map(part).collect()).unwrap_or_default()
+}
+
 fn finish(words: &[&str]) -> Finish {
     let status = words.first().and_then(|w| FinishStatus::from_word(w));
     let rest = if status.is_some() { &words[1..] } else { words };
@@ -566,6 +582,7 @@ fn finish(words: &[&str]) -> Finish {
         completed: parts("done="),
         failed: parts("failed="),
         spend: reported(rest),
+        models: models(rest),
         reason: option(rest, "reason=").map(Into::into),
         estimated: rest.contains(&"estimated"),
         ..Finish::default()

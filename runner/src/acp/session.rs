@@ -10,8 +10,9 @@ use agent_client_protocol::v1::schema::{
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lastword_client::wire::{Progress, Usage};
+use lastword_client::wire::{ModelUsage, Progress, Usage};
 use lastword_proto::FinishStatus;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -23,6 +24,7 @@ use crate::event::Event;
 use crate::process::DRAIN;
 use crate::program::{AcpUsage, Program};
 use crate::run::{Ended, PROGRESS, Run, RunnerContext};
+use crate::usage::{consistent, named};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
@@ -328,17 +330,34 @@ fn sum(before: Option<Usage>, response: &PromptResponse, (reports, rounds): (Acp
         cache_write_tokens: add(before.cache_write_tokens, spent.cache_write_tokens),
         output_tokens: add(before.output_tokens, spent.output_tokens),
         estimated: reports != AcpUsage::Whole,
+        models: both(before.models, &spent.models),
         ..before
     })
+}
+
+/// Adds the models of one prompt to the turn's.
+fn both(mut models: Vec<ModelUsage>, more: &[ModelUsage]) -> Vec<ModelUsage> {
+    for part in more {
+        match models.iter_mut().find(|known| known.model == part.model) {
+            Some(known) => known.tokens = known.tokens.saturating_add(part.tokens),
+            None => models.push(part.clone()),
+        }
+    }
+    models
 }
 
 /// Returns the tokens of a response; Gemini CLI reports them in `_meta` only.
 fn reported(response: &PromptResponse) -> Option<Usage> {
     let Some(spent) = &response.usage else {
-        let counted = response.meta.as_ref()?.get("quota")?.get("token_count")?;
-        let of = |name| counted.get(name)?.as_u64();
-        let (input_tokens, output_tokens) = (of("input_tokens")?, of("output_tokens")?);
-        return Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+        let quota = response.meta.as_ref()?.get("quota")?;
+        let (input_tokens, output_tokens) = counted(quota)?;
+        let part = |part: &Value| {
+            let (input, output) = counted(part)?;
+            let (model, tokens) = (part.get("model")?.as_str()?.to_owned(), input.saturating_add(output));
+            Some(ModelUsage { model, tokens, cost_usd: None })
+        };
+        let models = quota.get("model_usage").and_then(Value::as_array).into_iter().flatten().filter_map(part);
+        return Some(Usage { input_tokens, output_tokens, models: models.collect(), ..Usage::default() });
     };
     let (cache_read, cache_write) = (spent.cached_read_tokens.unwrap_or(0), spent.cached_write_tokens.unwrap_or(0));
     // Agents differ in whether their input has the cached tokens; the total always has them.
@@ -352,6 +371,13 @@ fn reported(response: &PromptResponse) -> Option<Usage> {
     })
 }
 
+/// Returns the tokens read and written that Gemini CLI counts, of a whole prompt or of one model.
+fn counted(of: &Value) -> Option<(u64, u64)> {
+    let count = of.get("token_count")?;
+    let number = |name| count.get(name)?.as_u64();
+    Some((number("input_tokens")?, number("output_tokens")?))
+}
+
 /// Adds the turn's cost: agents report their session's total, so the cost before the turn is subtracted.
 fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option<Usage> {
     let mut usage = usage?;
@@ -359,7 +385,8 @@ fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option
         usage.cost_usd = Some((total - slot.cost).max(0.0));
         slot.cost = total;
     }
-    Some(usage)
+    usage.models = named(usage.models);
+    Some(consistent(usage))
 }
 
 #[cfg(test)]
@@ -377,11 +404,16 @@ mod tests {
             let cached = (sum.cache_read_tokens, sum.cache_write_tokens);
             assert_eq!((sum.input_tokens, cached, sum.output_tokens), (1_000, (800, 100), 30));
         }
-        let meta = serde_json::json!({"quota": {"token_count": {"input_tokens": 900, "output_tokens": 80}}});
+        let of = |model, input, output| serde_json::json!({"model": model, "token_count": {"input_tokens": input, "output_tokens": output}});
+        let models = [of("gemini-2.5-pro", 600, 70), of("gemini-2.5-flash", 300, 10)];
+        let count = serde_json::json!({"input_tokens": 900, "output_tokens": 80});
+        let meta = serde_json::json!({"quota": {"token_count": count, "model_usage": models}});
         let beside = PromptResponse::new(StopReason::EndTurn).meta(meta.as_object().cloned());
         let whole = (AcpUsage::Whole, 7);
         let twice = sum(sum(None, &beside, whole), &beside, whole).unwrap();
         assert_eq!((twice.input_tokens, twice.output_tokens, twice.estimated), (1_800, 160, false));
+        let named: Vec<_> = twice.models.iter().map(|part| (part.model.as_str(), part.tokens)).collect();
+        assert_eq!(named, [("gemini-2.5-pro", 1_340), ("gemini-2.5-flash", 620)]);
         assert!(sum(None, &PromptResponse::new(StopReason::EndTurn), whole).is_none());
     }
     #[test]

@@ -7,11 +7,10 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::{NewToken, Registration};
 use lastword_proto::names::{AgentName, Label, OWN_NAME};
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, TokenTerms, rfc3339,
+    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, TokenTerms, microusd, rfc3339,
 };
 use lastword_proto::{Code, Input, Reply};
 
-use super::turns::microusd;
 use super::{Caller, Context, admitted, checked};
 use crate::broker::Live;
 use crate::error::ApiError;

@@ -3,9 +3,8 @@
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
 use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::wire::{Extend, FieldError};
+use lastword_proto::wire::{Extend, FieldError, microusd};
 
-use super::turns::microusd;
 use super::{Caller, Context, admitted};
 use crate::error::ApiError;
 

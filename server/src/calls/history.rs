@@ -19,10 +19,9 @@ const LINES_MAX: usize = 2_000;
 
 /// Adds up what several conversations spent.
 pub(super) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
-    all.fold(SpentIn::default(), |sum, one| SpentIn {
-        tokens: sum.tokens.saturating_add(one.tokens),
-        cost_microusd: sum.cost_microusd.saturating_add(one.cost_microusd),
-        estimated: sum.estimated || one.estimated,
+    all.fold(SpentIn::default(), |mut sum, one| {
+        sum.add(one);
+        sum
     })
 }
 

@@ -1,11 +1,11 @@
-//! What was spent over a stretch of time, by agent and by grant, beside the limits of the day.
+//! What was spent over a stretch of time, by agent, by grant and by model, beside the limits of the day.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
 use lastword_proto::state::Grant;
 use lastword_proto::{State, Time};
-use lastword_store::{SpentIn, SpentTurn};
+use lastword_store::{IndexReader, ReadError, SpentIn, SpentTurn};
 
 use super::read_model::ask_fresh;
 use super::{Caller, Context, history};
@@ -38,14 +38,15 @@ impl Window {
     }
 }
 
-/// The spending of one agent or grant.
+/// The spending of one agent, grant or model.
 pub(crate) struct Spender {
-    /// Its name: an agent's, or a grant's id.
-    pub(crate) name: String,
+    /// The name of the agent or model, or the grant's id; `None` for what no agent that is known spent, or on no model
+    /// that was reported.
+    pub(crate) name: Option<String>,
     /// For a grant: the REF of its conversation.
     pub(crate) reference: Option<String>,
-    /// Whether it is forgotten, and its conversation has no page.
-    pub(crate) forgotten: bool,
+    /// Whether it has no page: the agent was removed, or the grant's conversation is forgotten.
+    pub(crate) gone: bool,
     /// For an open grant: its budget, and whether that is used up.
     pub(crate) budget: Option<GrantBudget>,
     /// What it spent.
@@ -89,6 +90,8 @@ pub(crate) struct Spending {
     pub(crate) agents: Vec<Spender>,
     /// The grants, the largest spender first.
     pub(crate) grants: Vec<Spender>,
+    /// The models, the largest part first.
+    pub(crate) models: Vec<Spender>,
     /// The day budgets of agents that spent something today.
     pub(crate) budgets: Vec<DayBudget>,
     /// Whether only the newest turns were added up.
@@ -102,7 +105,10 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
     let midnight = Time(now.day() * DAY_MS);
     let since = Time(now.0.saturating_sub(window.lengths().0));
     let from = since.min(midnight);
-    let turns = ask_fresh(ctx, move |index| index.spent_since(from, TURNS_MAX)).await?;
+    let both = move |index: &IndexReader| -> Result<_, ReadError> {
+        Ok((index.spent_since(from, TURNS_MAX)?, index.spent_on_models(since, TURNS_MAX)?))
+    };
+    let (turns, models) = ask_fresh(ctx, both).await?;
     let cut = turns.len() >= TURNS_MAX;
     let of: Vec<(GrantId, ConvId)> = turns.iter().filter_map(|turn| turn.grant.zip(turn.conv)).collect();
     let forgotten = move |live: &Live<'_>| -> BTreeSet<ConvId> {
@@ -111,14 +117,14 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
     let convs: Vec<ConvId> = ctx.handle.query(forgotten).await?.into_iter().collect();
     let refs: BTreeMap<ConvId, String> = ask_fresh(ctx, move |index| index.refs(&convs)).await?.into_iter().collect();
     let look = move |live: &Live<'_>| {
-        let agent = |turn: &SpentTurn| live.state.turns.get(&turn.turn).map(|turn| turn.agent);
-        let turns: Vec<(SpentTurn, Option<AgentId>)> = turns.iter().map(|turn| (*turn, agent(turn))).collect();
-        let within = || turns.iter().filter(|(turn, _)| turn.at >= since);
+        let within = || turns.iter().filter(|turn| turn.at >= since);
+        let sum = history::add_up(within().map(spent));
         Spending {
-            sum: history::add_up(within().map(|(turn, _)| spent(turn))),
-            bars: bars(within().map(|(turn, _)| turn), now, window),
+            sum,
+            bars: bars(within(), now, window),
             agents: by_agent(live, within()),
-            grants: by_grant(live, &refs, within().map(|(turn, _)| turn)),
+            grants: by_grant(live, &refs, within()),
+            models: by_model(models, sum),
             budgets: budgets(live, &turns, midnight),
             cut,
         }
@@ -152,24 +158,30 @@ fn ordered(sums: impl Iterator<Item = Spender>) -> Vec<Spender> {
     spenders
 }
 
-fn add(sum: &mut SpentIn, turn: &SpentTurn) {
-    *sum = history::add_up([*sum, spent(turn)].into_iter());
+fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>) -> Vec<Spender> {
+    let mut sums: BTreeMap<Option<AgentId>, SpentIn> = BTreeMap::new();
+    for turn in turns {
+        sums.entry(turn.agent).or_default().add(spent(turn));
+    }
+    ordered(sums.into_iter().map(|(agent, spent)| {
+        let name = agent.map(|agent| live.state.name_of(agent).to_owned());
+        let gone = name.as_deref().is_none_or(|name| live.state.live(name).is_none());
+        Spender { name, reference: None, gone, budget: None, spent }
+    }))
 }
 
-fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a (SpentTurn, Option<AgentId>)>) -> Vec<Spender> {
-    let mut sums: BTreeMap<Option<AgentId>, SpentIn> = BTreeMap::new();
-    for (turn, agent) in turns {
-        add(sums.entry(*agent).or_default(), turn);
-    }
-    // The turns of grants that were forgotten are still in the read model, without their agents.
-    let name = |agent: Option<AgentId>| agent.map_or("forgotten", |agent| live.state.name_of(agent)).to_owned();
-    ordered(sums.into_iter().map(|(agent, spent)| Spender {
-        name: name(agent),
-        reference: None,
-        forgotten: agent.is_none(),
-        budget: None,
-        spent,
-    }))
+/// Orders the models; what they leave of the sum is of none that was reported.
+fn by_model(models: BTreeMap<String, SpentIn>, sum: SpentIn) -> Vec<Spender> {
+    let of = |name: Option<String>, spent| Spender { name, reference: None, gone: false, budget: None, spent };
+    let known = history::add_up(models.values().copied());
+    let rest = SpentIn {
+        tokens: sum.tokens.saturating_sub(known.tokens),
+        cost_microusd: sum.cost_microusd.saturating_sub(known.cost_microusd),
+        estimated: sum.estimated,
+    };
+    let mut spenders = ordered(models.into_iter().map(|(name, spent)| of(Some(name), spent)));
+    spenders.extend((rest.tokens > 0 || rest.cost_microusd > 0).then(|| of(None, rest)));
+    spenders
 }
 
 fn by_grant<'a>(
@@ -182,7 +194,7 @@ fn by_grant<'a>(
     for turn in turns {
         if let Some(grant) = turn.grant {
             let (sum, conv) = sums.entry(grant).or_default();
-            add(sum, turn);
+            sum.add(spent(turn));
             *conv = [*conv, turn.conv].into_iter().flatten().min();
         }
     }
@@ -192,9 +204,9 @@ fn by_grant<'a>(
         own.or_else(|| forgotten.get(&conv?).cloned())
     };
     ordered(sums.into_iter().map(|(grant, (spent, conv))| Spender {
-        name: grant.to_string(),
+        name: Some(grant.to_string()),
         reference: reference(&grant, conv),
-        forgotten: state.grants.get(&grant).is_none(),
+        gone: state.grants.get(&grant).is_none(),
         budget: state.grants.get(&grant).filter(|grant| grant.end.is_none()).map(|grant| budget_of(state, grant)),
         spent,
     }))
@@ -210,7 +222,7 @@ fn budget_of(state: &State, grant: &Grant) -> GrantBudget {
     GrantBudget { tokens, cost_microusd, used_up }
 }
 
-fn budgets(live: &Live<'_>, turns: &[(SpentTurn, Option<AgentId>)], midnight: Time) -> Vec<DayBudget> {
+fn budgets(live: &Live<'_>, turns: &[SpentTurn], midnight: Time) -> Vec<DayBudget> {
     let (state, now) = (live.state, live.now());
     let mut found = Vec::new();
     for id in state.live_by_name() {
@@ -221,8 +233,8 @@ fn budgets(live: &Live<'_>, turns: &[(SpentTurn, Option<AgentId>)], midnight: Ti
         for (is_cost, used, limit) in [tokens, cost].into_iter().filter(|(_, used, limit)| *used > 0 && *limit > 0) {
             let mut own: Vec<(Time, u64)> = turns
                 .iter()
-                .filter(|(turn, of)| *of == Some(id) && turn.at >= midnight)
-                .map(|(turn, _)| (turn.at, if is_cost { turn.cost_microusd } else { turn.tokens }))
+                .filter(|turn| turn.agent == Some(id) && turn.at >= midnight)
+                .map(|turn| (turn.at, if is_cost { turn.cost_microusd } else { turn.tokens }))
                 .collect();
             own.sort_unstable();
             let curve = summed(&own);
@@ -287,6 +299,7 @@ mod tests {
             estimated: false,
             conv: None,
             grant: None,
+            agent: None,
         };
         for (window, n) in [(Window::Hour, 12), (Window::Day, 24), (Window::Week, 14)] {
             let turns = [turn(NOON), turn(Time(NOON.0 - 1))];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lastword_proto::fact::{Recipient, Spend};
+use lastword_proto::fact::{ModelSpend, Recipient};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::names::SYSTEM_NAME;
@@ -443,7 +443,8 @@ pub(crate) async fn finish(
         completed: boxed(finish.completed),
         failed: boxed(finish.failed),
         reason: finish.reason.map(Into::into),
-        spend: finish.usage.map(spend),
+        spend: finish.usage.as_ref().map(Usage::spend),
+        models: models(finish.usage.as_ref())?,
         estimated: finish.usage.is_some_and(|usage| usage.estimated),
         request: None,
         reading,
@@ -457,17 +458,9 @@ pub(crate) async fn finish(
     }
 }
 
-fn spend(usage: Usage) -> Spend {
-    Spend {
-        tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        cost_microusd: usage.cost_usd.map_or(0, microusd),
-    }
-}
-
-/// Converts US dollars to millionths; negative amounts and NaN become 0.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
-pub(crate) fn microusd(dollars: f64) -> u64 {
-    (dollars * 1_000_000.0).round() as u64
+/// Returns the parts of a report by model.
+fn models(usage: Option<&Usage>) -> Result<Vec<ModelSpend>, ApiError> {
+    usage.map_or(Ok(Vec::new()), Usage::by_model).map_err(|error| ApiError::pointless(&error))
 }
 
 /// Reports progress, which renews the lease.
@@ -481,7 +474,8 @@ pub(crate) async fn progress(
     let report = input::Progress {
         note: report.note.into(),
         eta_ms: report.eta_ms,
-        spend: report.usage.map(spend),
+        spend: report.usage.as_ref().map(Usage::spend),
+        models: models(report.usage.as_ref())?,
         new_session: report.new_session,
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{Latched, Place, Recipient, SYSTEM, Scope};
+use lastword_proto::fact::{Latched, ModelSpend, Place, Recipient, SYSTEM, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
 use lastword_proto::progress::Curve;
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{Event, rfc3339};
 use lastword_proto::{Entry, Fact, Principal, Refusal, Seq, State};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::messages::{Labels, label, may_read, stored};
 
@@ -243,6 +243,16 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
             about.with("end", "finished").with("tokens", spend.tokens).with("estimated", *estimated)
         }
         Fact::Spent { turn, spend } => About::new("spent").turn(state, *turn).with("tokens", spend.tokens),
+        Fact::SpentOn { turn, models, .. } => {
+            let part = |part: &ModelSpend| {
+                json!({
+                    "model": part.model.as_str(),
+                    "tokens": part.spend.tokens,
+                    "cost_microusd": part.spend.cost_microusd,
+                })
+            };
+            About::new("spent_on").turn(state, *turn).with("models", models.iter().map(part).collect::<Vec<_>>())
+        }
         Fact::TurnClosed { turn, end, spend, .. } => {
             let about = About::new("turn_closed").turn(state, *turn);
             about.with("end", end.word()).with("tokens", spend.tokens).with("estimated", true)
@@ -502,6 +512,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
         Fact::Observed { .. } | Fact::Stalled { .. } | Fact::SessionBegan { .. } => Subject::Work,
+        Fact::TurnCharged { .. } | Fact::Spent { .. } | Fact::SpentOn { .. } => Subject::Work,
         Fact::Accepted { .. }
         | Fact::Heard { .. }
         | Fact::Warned { .. }
@@ -518,8 +529,6 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Renewed { .. }
         | Fact::TurnClosed { .. }
         | Fact::TurnFinished { .. }
-        | Fact::TurnCharged { .. }
-        | Fact::Spent { .. }
         | Fact::WriteRefused { .. }
         | Fact::RefusalsSummed { .. }
         | Fact::RoundsGranted { .. }

@@ -4,7 +4,6 @@ use lastword_proto::Limits;
 use lastword_proto::limits::Observed;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
 use crate::console::Browser;
 use crate::exchange::id;
 use crate::world::World;
@@ -228,27 +227,4 @@ async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
     let seen = seen.has("at most 6 allowed; this one would have made it 8").has("href=\"/limits#grant_messages_max\"");
     let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall\"");
     seen.has("href=\"/limits#refused\"");
-}
-
-#[tokio::test]
-async fn the_spending_of_a_forgotten_grant_keeps_its_ref_and_a_used_up_budget_is_shown() {
-    let machine = Machine::new();
-    let limits = Limits { retention_ms: 60_000, grant_tokens_max: 1_000, ..Limits::default() };
-    let world = machine.world(&["kilo"], limits).await;
-    let spent = |tokens: u64| json!({"answer": "done", "usage": {"input_tokens": tokens, "output_tokens": 0}});
-    world.send("operator", "kilo", "GONE-1", "work").await.is(201);
-    let turn = world.take("kilo").await;
-    world.post("kilo", &format!("/v1/turns/{}/finish", id(&turn["turn"], "id")), spent(700)).await.is(200);
-    machine.run(120_000);
-    world.send("operator", "kilo", "HERE-1", "more work").await.is(201);
-    let turn = world.take("kilo").await;
-    let usage = json!({"usage": {"input_tokens": 1_500}});
-    world.post("kilo", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
-    world.get("operator", "/v1/conversations/GONE-1").await.refused(404, "unknown_request");
-    let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/spend").await.is(200).has("turns no longer in memory");
-    let seen = seen
-        .has("<code>GONE-1</code> <code class=\"faint\">grant-1</code>")
-        .has("has used up the budget of <code>grant-2</code>");
-    seen.has("1\u{202f}000 tokens. <a class=\"step\" href=\"/incidents\">Lift or stop it</a>");
 }

@@ -32,6 +32,7 @@ mod provider;
 mod schedules;
 mod session;
 mod sign_in;
+mod spending;
 mod stored_once;
 mod tokens;
 mod watching;

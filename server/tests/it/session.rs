@@ -173,6 +173,13 @@ async fn a_call_that_is_none_is_refused_and_the_session_goes_on() {
         assert_eq!(reply["status"], 400, "{reply}");
         assert!(reply["problem"]["detail"].as_str().unwrap().contains(says), "{says}: {reply}");
     }
+    let twice = json!([{ "model": "opus", "tokens": 0 }, { "model": "opus", "tokens": 0 }]);
+    for call in ["finish", "progress"] {
+        let body = json!({ "usage": { "models": twice } });
+        let reply = alice.call(json!({ "call": call, "path": "turn-9", "body": body })).await;
+        let detail = reply["problem"]["detail"].as_str().unwrap();
+        assert!(reply["status"] == 422 && detail.contains("`usage.models` has opus twice"), "{reply}");
+    }
     alice.socket.send(Message::text("{")).await.unwrap();
     assert_eq!(alice.which(|frame| frame["id"] == 0).await["status"], 400);
     assert_eq!(alice.ok(json!({ "call": "agent", "path": "me" })).await["name"], "alice");

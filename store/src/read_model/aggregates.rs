@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use lastword_proto::fact::Place;
-use lastword_proto::ids::{ConvId, GrantId, TurnId};
 use lastword_proto::{Code, Fact, Seq, Time};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
+use rusqlite::{CachedStatement, Connection};
 
 use crate::log::ReadError;
 use crate::read_model::query::{IndexReader, first_at};
@@ -133,84 +132,7 @@ pub struct Sums {
     pub observed: Vec<CodeCount>,
 }
 
-/// What one turn spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpentTurn {
-    /// The turn.
-    pub turn: TurnId,
-    /// The tokens.
-    pub tokens: u64,
-    /// The cost, in millionths of a dollar.
-    pub cost_microusd: u64,
-    /// The time of its last report.
-    pub at: Time,
-    /// Whether the tokens are estimated from the length of the text, at least in part.
-    pub estimated: bool,
-    /// The conversation of its task.
-    pub conv: Option<ConvId>,
-    /// The grant that was charged.
-    pub grant: Option<GrantId>,
-}
-
-/// What the turns of one conversation spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpentIn {
-    /// The tokens.
-    pub tokens: u64,
-    /// The cost, in millionths of a dollar.
-    pub cost_microusd: u64,
-    /// Whether the tokens are estimated from the length of the text, at least in part.
-    pub estimated: bool,
-}
-
 impl IndexReader {
-    /// Returns the turns that reported since a moment, the newest report first, at most `max`.
-    ///
-    /// # Errors
-    /// The file can't be read.
-    pub fn spent_since(&self, since: Time, max: usize) -> Result<Vec<SpentTurn>, ReadError> {
-        self.with(|db| {
-            let sql = "SELECT turn, tokens, cost_microusd, at, estimated, conv, grant_id FROM spends WHERE at >= ?1 \
-                       ORDER BY at DESC, turn DESC LIMIT ?2";
-            let mut statement = db.prepare_cached(sql)?;
-            let number = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
-            let moment = i64::try_from(since.0).unwrap_or(i64::MAX);
-            let rows = statement.query_map((moment, i64::try_from(max).unwrap_or(i64::MAX)), |row| {
-                Ok(SpentTurn {
-                    turn: TurnId(number(row, 0)?),
-                    tokens: number(row, 1)?,
-                    cost_microusd: number(row, 2)?,
-                    at: Time(number(row, 3)?),
-                    estimated: row.get(4)?,
-                    conv: row.get::<_, Option<u32>>(5)?.map(ConvId),
-                    grant: row.get::<_, Option<i64>>(6)?.map(|grant| GrantId(grant.cast_unsigned())),
-                })
-            })?;
-            rows.collect()
-        })
-    }
-
-    /// Returns what the turns of each of these conversations spent; those that spent nothing are left out.
-    ///
-    /// # Errors
-    /// The file can't be read.
-    pub fn spent_in(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, SpentIn)>, ReadError> {
-        self.with(|db| {
-            let sql = "SELECT sum(tokens), sum(cost_microusd), max(estimated) FROM spends WHERE conv = ?1 \
-                       HAVING count(*) > 0";
-            let mut statement = db.prepare_cached(sql)?;
-            let sum = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, SpentIn)>> {
-                let found = statement.query_row([conv.0], |row| {
-                    let (tokens, cost): (i64, i64) = (row.get(0)?, row.get(1)?);
-                    let (tokens, cost_microusd) = (tokens.cast_unsigned(), cost.cast_unsigned());
-                    Ok(SpentIn { tokens, cost_microusd, estimated: row.get(2)? })
-                });
-                found.optional().map(|found| found.map(|spent| (*conv, spent)))
-            };
-            convs.iter().map(sum).filter_map(Result::transpose).collect()
-        })
-    }
-
     /// Returns all sums, with the part since `since`.
     ///
     /// # Errors

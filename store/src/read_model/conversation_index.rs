@@ -202,6 +202,7 @@ impl<'a> Lines<'a> {
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }
             | Fact::Spent { turn, .. }
+            | Fact::SpentOn { turn, .. }
             | Fact::Late { turn, .. } => self.place(Kind::Turn, turn.0),
             Fact::GrantExtended { grant, .. }
             | Fact::ScheduleTicked { grant, .. }

@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::fact::{Recipient, Spend};
-use lastword_proto::ids::{AgentId, TurnId};
+use lastword_proto::fact::Recipient;
+use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
@@ -19,6 +19,7 @@ use crate::read_model::agent_index;
 use crate::read_model::aggregates::{self, Adding, Written};
 use crate::read_model::conversation_index::{self, Lately, Lines};
 use crate::read_model::query::IndexReader;
+use crate::read_model::spend_index::{self, Charging};
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
@@ -32,7 +33,7 @@ const CHECKPOINT_PAGES: i64 = 4000;
 /// Page cache of the writer, in KiB: it rewrites the last pages of its indexes all the time.
 const CACHE_KIB: i64 = 8 * 1024;
 /// Cached statements: all that the writer uses.
-const STATEMENTS: usize = 32;
+const STATEMENTS: usize = 40;
 
 const SCHEMA: &str = "
 CREATE TABLE messages (
@@ -61,17 +62,6 @@ CREATE TABLE refusals (
 ) STRICT;
 CREATE INDEX refusals_by_agent ON refusals (agent);
 CREATE INDEX refusals_by_conv ON refusals (conv) WHERE conv IS NOT NULL;
-CREATE TABLE spends (
-  turn INTEGER PRIMARY KEY,
-  tokens INTEGER NOT NULL,
-  cost_microusd INTEGER NOT NULL,
-  at INTEGER NOT NULL,
-  estimated INTEGER NOT NULL,
-  conv INTEGER,
-  grant_id INTEGER
-) STRICT;
-CREATE INDEX spends_by_conv ON spends (conv);
-CREATE INDEX spends_by_at ON spends (at);
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (1, 0);";
@@ -274,8 +264,7 @@ impl Index {
             for table in ["lines", "sent", "received"] {
                 db.execute(&format!("DELETE FROM {table} WHERE last < ?1"), [first.0.cast_signed()])?;
             }
-            // A turn of a message that is still there ended after it.
-            db.execute("DELETE FROM spends WHERE at < (SELECT min(at) FROM messages)", []).map(|_| ())
+            spend_index::trim(db)
         };
         trim(&self.db).map_err(|error| IndexError::sqlite(&self.path, &error))?;
         self.first = first;
@@ -296,12 +285,13 @@ impl Index {
     fn clear(&mut self) -> Result<(), IndexError> {
         let clear = format!(
             "BEGIN IMMEDIATE;
-            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {} {} {}
+            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; {} {} {} {}
             INSERT INTO words (words) VALUES ('delete-all');
             UPDATE progress SET last = 0; COMMIT",
             conversation_index::CLEAR,
             agent_index::CLEAR,
-            aggregates::CLEAR
+            aggregates::CLEAR,
+            spend_index::CLEAR
         );
         (self.last, self.memory) = (Seq(0), Memory::default());
         self.db.execute_batch(&clear).map_err(|error| IndexError::sqlite(&self.path, &error))
@@ -340,13 +330,14 @@ fn remove(path: &Path) -> Result<(), IndexError> {
 fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
     remove(path)?;
     data_dir::open_private(path).map_err(|error| io_failed(path, &error))?;
-    let (lines, parties, sums) = (conversation_index::SCHEMA, agent_index::SCHEMA, aggregates::SCHEMA);
+    let (lines, parties) = (conversation_index::SCHEMA, agent_index::SCHEMA);
+    let (sums, spends) = (aggregates::SCHEMA, spend_index::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         configure(&db)?;
         let pragmas = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {INDEX_VERSION};");
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {parties} {sums} {pragmas} COMMIT"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {parties} {sums} {spends} {pragmas} COMMIT"))?;
         Ok(db)
     };
     make().map(|db| (db, Seq(0))).map_err(|error| IndexError::sqlite(path, &error))
@@ -400,7 +391,7 @@ struct Writing<'a> {
     words: CachedStatement<'a>,
     post: CachedStatement<'a>,
     refusal: CachedStatement<'a>,
-    spend: CachedStatement<'a>,
+    spends: Charging<'a>,
 }
 
 impl<'a> Writing<'a> {
@@ -412,8 +403,7 @@ impl<'a> Writing<'a> {
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
-            // Each report covers the whole turn and replaces the one before.
-            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
+            spends: Charging::new(db)?,
         })
     }
 
@@ -422,6 +412,7 @@ impl<'a> Writing<'a> {
         let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
         let conv = self.lines.index(seq, &entry.fact)?;
         self.sums.index(seq, entry.at, &entry.fact)?;
+        self.spends.index(entry, conv)?;
         match &entry.fact {
             Fact::Accepted { message } => self.message(seq, at, message),
             Fact::Posted { room, from, body } => {
@@ -431,30 +422,8 @@ impl<'a> Writing<'a> {
             Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
-            Fact::TurnClosed { turn, spend, .. } => self.spend(*turn, *spend, true, (at, conv, entry)),
-            Fact::TurnFinished { turn, spend, .. } | Fact::Spent { turn, spend } => {
-                self.spend(*turn, *spend, false, (at, conv, entry))
-            }
-            Fact::TurnCharged { turn, spend, estimated, .. } => {
-                self.spend(*turn, *spend, *estimated, (at, conv, entry))
-            }
             _ => Ok(()),
         }
-    }
-
-    fn spend(
-        &mut self,
-        turn: TurnId,
-        spend: Spend,
-        estimated: bool,
-        (at, conv, entry): (i64, Option<i64>, &Entry),
-    ) -> rusqlite::Result<()> {
-        if spend == Spend::default() {
-            return Ok(());
-        }
-        let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
-        let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
-        self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated, conv, grant)).map(|_| ())
     }
 
     fn message(&mut self, seq: i64, at: i64, message: &Message) -> rusqlite::Result<()> {

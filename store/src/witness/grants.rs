@@ -372,7 +372,8 @@ impl Witness {
             | Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }
-            | Fact::Spent { turn, .. } => of_turn(turn),
+            | Fact::Spent { turn, .. }
+            | Fact::SpentOn { turn, .. } => of_turn(turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.as_ref().and_then(of_task),
             _ => None,
         }

@@ -228,6 +228,7 @@ impl Witness {
             | Fact::TurnFinished { .. }
             | Fact::TurnCharged { .. }
             | Fact::Spent { .. }
+            | Fact::SpentOn { .. }
             | Fact::Requeued { .. } => self.see_turn(fact),
             Fact::LatchSet { on, .. } => self.latch(*on, true),
             Fact::LatchLifted { on, by } => {

@@ -14,6 +14,8 @@ pub(super) struct OpenTurn {
     agent: AgentId,
     /// What its reports were charged so far.
     charged: Spend,
+    /// What the report that is charged next spent on models that it names.
+    on_models: Spend,
     /// Answers delivered in it, which are ready again if its lease expires.
     delivered: Vec<(Seq, Option<(ConvId, u8)>)>,
 }
@@ -40,10 +42,20 @@ impl Witness {
             Fact::Spent { turn, spend } => {
                 let Some(open) = self.open_turn(*turn) else { return };
                 let (task, charged) = (open.task, std::mem::replace(&mut open.charged, *spend));
+                let on_models = std::mem::take(&mut open.on_models);
+                self.spent_on_models(*turn, on_models, *spend);
                 self.spent_in(task, *spend, charged);
+            }
+            Fact::SpentOn { turn, models, .. } => {
+                let Some(open) = self.open_turn(*turn) else { return };
+                open.on_models = models.iter().fold(Spend::default(), |mut sum, part| {
+                    sum.add(part.spend);
+                    sum
+                });
             }
             Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
+                self.spent_on_models(*turn, closed.on_models, *spend);
                 self.spent_in(task, *spend, closed.charged);
                 self.finishing = Some(task).filter(|_| *status != FinishStatus::Waiting);
             }
@@ -64,7 +76,16 @@ impl Witness {
         let waking = opens || task.ready.contains_key(&message);
         self.expect(alone, "a task has one turn at a time", || task_id.to_string());
         self.expect(waking, "only a request or an answer opens a turn", || message.to_string());
-        self.turns.insert(id, OpenTurn { task: task_id, agent, charged: Spend::default(), delivered: Vec::new() });
+        self.turns.insert(
+            id,
+            OpenTurn {
+                task: task_id,
+                agent,
+                charged: Spend::default(),
+                on_models: Spend::default(),
+                delivered: Vec::new(),
+            },
+        );
         if !opens {
             self.deliver(task_id, message, Some(id));
         }
@@ -109,6 +130,11 @@ impl Witness {
         if let Some(grant) = self.tasks.get(&task).map(|task| task.grant) {
             self.spent(grant, spend);
         }
+    }
+
+    fn spent_on_models(&mut self, turn: TurnId, on_models: Spend, whole: Spend) {
+        let within = on_models.tokens <= whole.tokens && on_models.cost_microusd <= whole.cost_microusd;
+        self.expect(within, "models account for at most what their turn spent", || turn.to_string());
     }
 
     /// Delivers a ready message to a task; its depth counts from now on.
@@ -170,6 +196,7 @@ impl Witness {
             | Fact::TurnFinished { .. }
             | Fact::TurnCharged { .. }
             | Fact::Spent { .. }
+            | Fact::SpentOn { .. }
             | Fact::Joined { .. }
             | Fact::GrantOpened { .. }
             | Fact::ApprovalAsked { .. }

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 use lastword_proto::fact::{
     AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EndReason, EscalationCause, GrantEnd, Key, Kind,
-    Latched, Level, Lift, Made, Message, Met, Part, Place, Profile, Recipient, Rerun, Role, Schedule, Scope, Spend,
-    Terms, TurnEnd, WriteKind,
+    Latched, Level, Lift, Made, Message, Met, ModelSpend, Part, Place, Profile, Recipient, Rerun, Role, Schedule,
+    Scope, Spend, Terms, TurnEnd, WriteKind,
 };
 use lastword_proto::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
 };
 use lastword_proto::limits::Approvers;
-use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::progress::{Curve, Stall};
 use lastword_proto::{
@@ -136,7 +136,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(usage())
         .chain(epochs())
         .chain(tokens())
-        .chain(exchanges());
+        .chain(exchanges())
+        .chain(models());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -349,6 +350,15 @@ fn exchanges() -> [(&'static str, Fact); 3] {
         ("SessionBegan", Fact::SessionBegan { task }),
         ("PolicyChanged", Fact::PolicyChanged { policy: Box::new(Policy::default()), by: AgentId(1) }),
     ]
+}
+
+fn models() -> [(&'static str, Fact); 1] {
+    let part = |model, tokens| ModelSpend {
+        model: ModelName::new(model).unwrap(),
+        spend: Spend { tokens, cost_microusd: 1_250_000 },
+    };
+    let models = vec![part("claude-sonnet-4-5", 3_584_982), part("é", 0)];
+    [("SpentOn", Fact::SpentOn { turn: TurnId(8), agent: AgentId(7), models })]
 }
 
 fn edition() -> [(&'static str, Fact); 3] {

@@ -25,4 +25,6 @@ mod rot;
 #[cfg(test)]
 mod sample;
 #[cfg(test)]
+mod spends;
+#[cfg(test)]
 mod witness;

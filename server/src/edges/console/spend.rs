@@ -1,4 +1,4 @@
-//! The spending: over time, by agent and by grant, and the budgets of the day with their limits.
+//! The spending: over time, by agent, by grant and by model, and the budgets of the day with their limits.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -17,7 +17,7 @@ use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
 
-/// The most agents or grants in a list.
+/// The most agents, grants or models in a list.
 const LINES_MAX: usize = 20;
 /// The size of the chart of bars.
 const CHART: (u64, u64) = (720, 100);
@@ -73,8 +73,8 @@ pub(super) async fn page(
         @if sum.tokens > 0 && sum.cost_microusd == 0 { p.faint { "No turn has reported a cost, so tokens are shown." } }
         @if sum.tokens > 0 { (over_time(&spending, window)) }
         div.columns {
-            div { (spenders("By agent", &spending.agents, false)) }
-            div { (spenders("By grant", &spending.grants, true)) }
+            div { (spenders(By::Agent, &spending.agents)) (spenders(By::Model, &spending.models)) }
+            div { (spenders(By::Grant, &spending.grants)) }
         }
         @let (near, far): (Vec<_>, Vec<_>) = spending.budgets.iter().partition(|budget| budget.used.saturating_mul(4) >= budget.limit);
         @if !spending.budgets.is_empty() { h2 { "Today's budgets of the agents" } }
@@ -133,7 +133,7 @@ fn used_up(grants: &[Spender]) -> Markup {
                     @for (one, budget) in over {
                         li {
                             (badge("held")) " " @if let Some(reference) = &one.reference { (conversation(reference)) " " }
-                            "has used up the budget of " code { (one.name) } ": "
+                            "has used up the budget of " code { (one.name.as_deref().unwrap_or_default()) } ": "
                             @if budget.tokens > 0 { (number(budget.tokens)) " tokens" }
                             @if budget.tokens > 0 && budget.cost_microusd > 0 { " and " }
                             @if budget.cost_microusd > 0 { (money(budget.cost_microusd)) }
@@ -168,7 +168,20 @@ fn counted(budget: &DayBudget, n: u64) -> String {
     if budget.is_cost { money(n) } else { format!("{} tokens", number(n)) }
 }
 
-fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
+/// What a list of spenders adds up by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Agent,
+    Grant,
+    Model,
+}
+
+fn spenders(by: By, all: &[Spender]) -> Markup {
+    let title = match by {
+        By::Agent => "By agent",
+        By::Grant => "By grant",
+        By::Model => "By model",
+    };
     let is_cost = all.iter().any(|one| one.spent.cost_microusd > 0);
     let value = |one: &Spender| if is_cost { one.spent.cost_microusd } else { one.spent.tokens };
     let most = all.iter().map(value).max().unwrap_or_default().max(1);
@@ -178,21 +191,32 @@ fn spenders(title: &str, all: &[Spender], grants: bool) -> Markup {
             @if all.is_empty() { p.faint { "Nothing." } }
             ul.measures {
                 @for one in all.iter().take(LINES_MAX) {
+                    @let over = one.budget.is_some_and(|budget| budget.used_up);
                     li {
-                        span {
-                            @if !grants && one.forgotten { span.faint title="Their grants closed longer ago than the retention; the log has their turns." { "turns no longer in memory" } }
-                            @else if !grants { (name_link(&one.name)) }
-                            @else if one.forgotten {
-                                span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(one.reference.as_deref().unwrap_or_default())) } " " code.faint { (one.name) } }
-                            }
-                            @else { @if let Some(reference) = &one.reference { (conversation(reference)) " " } code.faint { (one.name) } }
-                        }
-                        b.bad[one.budget.is_some_and(|budget| budget.used_up)] { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
-                        progress class=[one.budget.is_some_and(|budget| budget.used_up).then_some("bad")] max=(most) value=(value(one)) aria-label={ (one.name) ", of the most" } {}
+                        span { (spender(by, one)) }
+                        b.bad[over] { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
+                        progress class=[over.then_some("bad")] max=(most) value=(value(one)) aria-label={ (one.name.as_deref().unwrap_or("the rest")) ", of the most" } {}
                     }
                 }
             }
             @if all.len() > LINES_MAX { p.faint { "and " (all.len() - LINES_MAX) " more" } }
+        }
+    }
+}
+
+fn spender(by: By, one: &Spender) -> Markup {
+    let reference = one.reference.as_deref();
+    html! {
+        @match (by, &one.name) {
+            (By::Agent, Some(name)) if one.gone => span title="This agent was removed." { (foreign_line(name)) },
+            (By::Agent, Some(name)) => (name_link(name)),
+            (By::Agent, None) | (By::Grant, None) => span.faint title="The log no longer has the messages that opened these turns." { "turns of earlier agents" },
+            (By::Grant, Some(id)) if one.gone => {
+                span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(reference.unwrap_or_default())) } " " code.faint { (id) } }
+            },
+            (By::Grant, Some(id)) => { @if let Some(reference) = reference { (conversation(reference)) " " } code.faint { (id) } },
+            (By::Model, Some(name)) => code { (foreign_line(name)) },
+            (By::Model, None) => span.faint title="Turns whose agents named no model with their usage, and what is estimated from texts." { "no model reported" },
         }
     }
 }

@@ -29,6 +29,8 @@ const TEXT: &str = concat!(
 );
 const GRANT_ID: &str = "^grant-[0-9]{1,19}$";
 const LIFT_ID: &str = "^lift-[1-9][0-9]{0,8}$";
+/// Characters on one line, of which the first and the last are no spaces.
+const MODEL: &str = r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,62}[^\s\x00-\x1f\x7f-\x9f])?$";
 const NOT_BLANK: &str = r"\S";
 
 /// The constraint on a member.
@@ -87,6 +89,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("NewEscalation", "message", Form::Text(NOT_BLANK)),
     ("NewEscalation", "ref", Form::Text(REF)),
     ("EscalationAnswer", "lift", Form::Text(LIFT_ID)),
+    ("ModelUsage", "model", Form::Text(MODEL)),
     ("HeldCall", "tool", Form::Text(NOT_BLANK)),
     ("DecideApproval", "digest", Form::Text(DIGEST)),
 ];
@@ -105,6 +108,9 @@ pub(crate) fn extend(schemas: &mut Map<String, Value>) {
     }
     if let Some(mentions) = schemas.get_mut("Post").and_then(|post| member_of(post, "mentions")) {
         mentions["maxItems"] = json!(crate::calls::rooms::MENTIONS_MAX);
+    }
+    if let Some(models) = schemas.get_mut("Usage").and_then(|usage| member_of(usage, "models")) {
+        models["maxItems"] = json!(lastword_proto::wire::MODELS_MAX);
     }
     if let Some(scopes) = schemas.get_mut("NewToken").and_then(|token| member_of(token, "scopes")) {
         scopes["minItems"] = json!(1);

@@ -1,0 +1,186 @@
+//! What a turn cost: its tokens and its money, and their parts by model.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::FieldError;
+use crate::fact::{ModelSpend, Spend};
+use crate::names::ModelName;
+
+/// The most models that one report names.
+pub const MODELS_MAX: usize = 8;
+/// The member that the errors of models name.
+const MODELS: &str = "usage.models";
+
+/// The tokens and the cost of a turn, from its start (B1).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Tokens that the model read, including those from and for a cache.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// The part of `input_tokens` that was read from a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// The part of `input_tokens` that was written to a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    /// Tokens that the model wrote.
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Cost, in dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Whether the figures are estimated, and not measured by the agent's program.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
+    /// The parts of the tokens and the cost by model, at most 8, each of another model. Together they are at most the
+    /// whole: what they leave out counts for no model. A report without them keeps those of the report before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelUsage>,
+}
+
+/// The part of a turn's tokens and cost that one model accounts for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ModelUsage {
+    /// The name of the model, such as `claude-sonnet-4-5`: 1 to 64 characters on one line, without spaces around it.
+    pub model: String,
+    /// Tokens that the model read and wrote, including those from and for a cache.
+    pub tokens: u64,
+    /// Cost, in dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// Returns the tokens and the cost of the whole turn.
+    #[must_use]
+    pub fn spend(&self) -> Spend {
+        let tokens = self.input_tokens.saturating_add(self.output_tokens);
+        Spend { tokens, cost_microusd: self.cost_usd.map_or(0, microusd) }
+    }
+
+    /// Checks the parts by model, and returns them. Together they never exceed [`Usage::spend`].
+    ///
+    /// # Errors
+    /// A name is invalid or there twice, the models are too many, or they exceed the whole.
+    pub fn by_model(&self) -> Result<Vec<ModelSpend>, FieldError> {
+        if self.models.len() > MODELS_MAX {
+            let text =
+                format!("has {} models: name the largest {MODELS_MAX}, and leave the others out", self.models.len());
+            return Err(FieldError::new(MODELS, text));
+        }
+        let (whole, mut sum) = (self.spend(), Spend::default());
+        let mut parts: Vec<ModelSpend> = Vec::with_capacity(self.models.len());
+        for part in &self.models {
+            let wrong = |error| FieldError::new(MODELS, format!("has a model {:?} whose name {error}", part.model));
+            let model = ModelName::new(&part.model).map_err(wrong)?;
+            if parts.iter().any(|other| other.model == model) {
+                return Err(FieldError::new(MODELS, format!("has {model:?} twice: add its figures up")));
+            }
+            let own = Spend { tokens: part.tokens, cost_microusd: part.cost_usd.map_or(0, microusd) };
+            // Each part is rounded to a millionth of a dollar by itself, which together may be some more than the whole.
+            let left = whole.beyond(sum);
+            sum.add(own);
+            parts.push(ModelSpend { model, spend: own.min(left) });
+        }
+        if sum.tokens > whole.tokens {
+            let text = format!(
+                "has {} tokens and the turn {}: count all of them in `input_tokens` and `output_tokens`",
+                sum.tokens, whole.tokens
+            );
+            return Err(FieldError::new(MODELS, text));
+        }
+        if sum.cost_microusd > whole.cost_microusd.saturating_add(self.models.len() as u64) {
+            return Err(FieldError::new(
+                MODELS,
+                "costs more than the turn: state the cost of all of it in `usage.cost_usd`",
+            ));
+        }
+        Ok(parts)
+    }
+}
+
+/// Converts dollars to millionths, rounded; negative amounts and NaN become 0.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
+pub fn microusd(dollars: f64) -> u64 {
+    (dollars * 1_000_000.0 + 0.5) as u64
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    fn usage(models: &[(&str, u64, Option<f64>)]) -> Usage {
+        let part = |(model, tokens, cost_usd): &(&str, u64, Option<f64>)| ModelUsage {
+            model: (*model).into(),
+            tokens: *tokens,
+            cost_usd: *cost_usd,
+        };
+        let models = models.iter().map(part).collect();
+        Usage { input_tokens: 900, output_tokens: 100, cost_usd: Some(0.3), models, ..Usage::default() }
+    }
+
+    fn refused(models: &[(&str, u64, Option<f64>)]) -> String {
+        usage(models).by_model().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_parts_of_a_turn_are_at_most_the_turn() {
+        let parts = usage(&[("big", 600, Some(0.2)), ("small", 400, Some(0.1))]).by_model().unwrap();
+        let told: Vec<_> =
+            parts.iter().map(|part| (part.model.as_str(), part.spend.tokens, part.spend.cost_microusd)).collect();
+        assert_eq!(told, [("big", 600, 200_000), ("small", 400, 100_000)]);
+        assert_eq!(usage(&[("big", 1, None)]).by_model().unwrap()[0].spend, Spend { tokens: 1, cost_microusd: 0 });
+        assert_eq!(usage(&[]).by_model(), Ok(Vec::new()), "a report may name no model");
+        assert_eq!(
+            refused(&[("big", 600, None), ("small", 401, None)]),
+            "`usage.models` has 1001 tokens and the turn 1000: count all of them in `input_tokens` and `output_tokens`"
+        );
+        assert_eq!(
+            refused(&[("big", 600, Some(0.2)), ("small", 400, Some(0.2))]),
+            "`usage.models` costs more than the turn: state the cost of all of it in `usage.cost_usd`"
+        );
+        assert!(refused(&[("big", u64::MAX, None), ("small", u64::MAX, None)]).contains("tokens"), "sums saturate");
+    }
+
+    #[test]
+    fn rounding_never_makes_the_parts_more_than_the_turn() {
+        let thirds: Vec<_> = ["a", "b", "c"].into_iter().map(|model| (model, 1, Some(0.000_000_6))).collect();
+        let usage = Usage { cost_usd: Some(0.000_001_8), ..usage(&thirds) };
+        let parts = usage.by_model().unwrap();
+        let sum: u64 = parts.iter().map(|part| part.spend.cost_microusd).sum();
+        assert_eq!((sum, usage.spend().cost_microusd), (2, 2));
+    }
+
+    #[test]
+    fn a_model_is_named_once_and_properly() {
+        assert_eq!(refused(&[("a", 1, None), ("a", 2, None)]), "`usage.models` has a twice: add its figures up");
+        assert_eq!(refused(&[("", 1, None)]), "`usage.models` has a model \"\" whose name is empty");
+        assert!(refused(&[("a\nb", 1, None)]).ends_with("whose name has a character that is not allowed at byte 1"));
+        let many: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        let many: Vec<_> = many.iter().map(|model| (model.as_str(), 1, None)).collect();
+        assert!(usage(&many[..MODELS_MAX]).by_model().is_ok());
+        assert_eq!(refused(&many), "`usage.models` has 9 models: name the largest 8, and leave the others out");
+    }
+
+    #[test]
+    fn dollars_are_rounded_to_millionths() {
+        for (dollars, millionths) in [(0.000_001_4, 1), (0.000_001_6, 2), (-1.0, 0), (f64::NAN, 0), (1e300, u64::MAX)] {
+            assert_eq!(microusd(dollars), millionths, "{dollars}");
+        }
+    }
+}

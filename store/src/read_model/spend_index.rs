@@ -1,0 +1,256 @@
+//! What turns spent, by turn and by model.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{ModelSpend, Rerun, Spend};
+use lastword_proto::ids::{AgentId, ConvId, GrantId, Seq, TaskId, TurnId};
+use lastword_proto::{Entry, Fact, Time};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
+
+use crate::log::ReadError;
+use crate::read_model::query::IndexReader;
+
+pub(crate) const SCHEMA: &str = "
+CREATE TABLE spends (
+  turn INTEGER PRIMARY KEY,
+  tokens INTEGER NOT NULL,
+  cost_microusd INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  estimated INTEGER NOT NULL,
+  conv INTEGER,
+  grant_id INTEGER,
+  agent INTEGER
+) STRICT;
+CREATE INDEX spends_by_conv ON spends (conv);
+CREATE INDEX spends_by_at ON spends (at);
+CREATE TABLE spent_on (
+  turn INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  cost_microusd INTEGER NOT NULL,
+  PRIMARY KEY (turn, model)
+) STRICT, WITHOUT ROWID;
+-- The agents of open turns.
+CREATE TABLE serving (turn INTEGER PRIMARY KEY, agent INTEGER NOT NULL) STRICT;
+-- The agents of requests that were reassigned: their messages name the first one.
+CREATE TABLE reassigned (task INTEGER PRIMARY KEY, agent INTEGER NOT NULL) STRICT;";
+
+/// Deletes what [`SCHEMA`]'s tables hold.
+pub(crate) const CLEAR: &str = "DELETE FROM spends; DELETE FROM spent_on; DELETE FROM serving; DELETE FROM reassigned;";
+
+/// Records spending within one transaction.
+pub(crate) struct Charging<'a> {
+    spend: CachedStatement<'a>,
+    forget_models: CachedStatement<'a>,
+    model: CachedStatement<'a>,
+    serve: CachedStatement<'a>,
+    served: CachedStatement<'a>,
+    close: CachedStatement<'a>,
+    reassign: CachedStatement<'a>,
+}
+
+impl<'a> Charging<'a> {
+    pub(crate) fn new(db: &'a Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            // Each report covers the whole turn and replaces the one before.
+            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            forget_models: db.prepare_cached("DELETE FROM spent_on WHERE turn = ?1")?,
+            model: db.prepare_cached("INSERT INTO spent_on VALUES (?1, ?2, ?3, ?4)")?,
+            // The message that opens a turn is addressed to its agent.
+            serve: db.prepare_cached(
+                "INSERT OR REPLACE INTO serving SELECT ?1, coalesce((SELECT agent FROM reassigned WHERE task = ?2), \
+                 to_id) FROM messages WHERE seq = ?3",
+            )?,
+            served: db.prepare_cached("SELECT agent FROM serving WHERE turn = ?1")?,
+            close: db.prepare_cached("DELETE FROM serving WHERE turn = ?1 RETURNING agent")?,
+            reassign: db.prepare_cached("INSERT OR REPLACE INTO reassigned VALUES (?1, ?2)")?,
+        })
+    }
+
+    /// Adds a fact of this conversation.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other facts spend nothing")]
+    pub(crate) fn index(&mut self, entry: &Entry, conv: Option<i64>) -> rusqlite::Result<()> {
+        match &entry.fact {
+            Fact::Requeued { task, agent, why: Rerun::Rejected, .. } => self.reassigned(*task, *agent),
+            Fact::TurnOpened { turn, task, message, .. } => self.opened(*turn, *task, *message),
+            Fact::SpentOn { turn, models, .. } => self.spent_on(*turn, models),
+            Fact::Spent { turn, spend } => {
+                let agent = self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?;
+                self.spent(*turn, (*spend, false), agent, (entry, conv))
+            }
+            Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (*spend, true), (entry, conv)),
+            Fact::TurnFinished { turn, spend, .. } => self.closed(*turn, (*spend, false), (entry, conv)),
+            Fact::TurnCharged { turn, spend, estimated, .. } => self.closed(*turn, (*spend, *estimated), (entry, conv)),
+            _ => Ok(()),
+        }
+    }
+
+    fn reassigned(&mut self, task: TaskId, agent: AgentId) -> rusqlite::Result<()> {
+        self.reassign.execute((task.0.cast_signed(), agent.0)).map(|_| ())
+    }
+
+    fn opened(&mut self, turn: TurnId, task: TaskId, message: Seq) -> rusqlite::Result<()> {
+        self.serve.execute((turn.0.cast_signed(), task.0.cast_signed(), message.0.cast_signed())).map(|_| ())
+    }
+
+    fn spent_on(&mut self, turn: TurnId, models: &[ModelSpend]) -> rusqlite::Result<()> {
+        let turn = turn.0.cast_signed();
+        self.forget_models.execute([turn])?;
+        for ModelSpend { model, spend } in models {
+            let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+            self.model.execute((turn, model.as_str(), tokens, cost))?;
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, turn: TurnId, spend: (Spend, bool), of: (&Entry, Option<i64>)) -> rusqlite::Result<()> {
+        let agent = self.close.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?;
+        self.spent(turn, spend, agent, of)
+    }
+
+    fn spent(
+        &mut self,
+        turn: TurnId,
+        (spend, estimated): (Spend, bool),
+        agent: Option<u32>,
+        (entry, conv): (&Entry, Option<i64>),
+    ) -> rusqlite::Result<()> {
+        if spend == Spend::default() {
+            return Ok(());
+        }
+        let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+        let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
+        let at = entry.at.0.cast_signed();
+        self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated, conv, grant, agent)).map(|_| ())
+    }
+}
+
+/// Lets go of turns that ended before every message that is still there.
+pub(crate) fn trim(db: &Connection) -> rusqlite::Result<()> {
+    // A turn of a message that is still there ended after it.
+    db.execute("DELETE FROM spends WHERE at < (SELECT min(at) FROM messages)", [])?;
+    db.execute("DELETE FROM spent_on WHERE turn < (SELECT min(turn) FROM spends)", []).map(|_| ())
+}
+
+/// What one turn spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpentTurn {
+    /// The turn.
+    pub turn: TurnId,
+    /// The tokens.
+    pub tokens: u64,
+    /// The cost, in millionths of a dollar.
+    pub cost_microusd: u64,
+    /// The time of its last report.
+    pub at: Time,
+    /// Whether the tokens are estimated from the length of the text, at least in part.
+    pub estimated: bool,
+    /// The conversation of its task.
+    pub conv: Option<ConvId>,
+    /// The grant that was charged.
+    pub grant: Option<GrantId>,
+    /// Its agent; `None` if the log no longer has the message that opened the turn.
+    pub agent: Option<AgentId>,
+}
+
+/// What several turns spent together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpentIn {
+    /// The tokens.
+    pub tokens: u64,
+    /// The cost, in millionths of a dollar.
+    pub cost_microusd: u64,
+    /// Whether the tokens are estimated from the length of the text, at least in part.
+    pub estimated: bool,
+}
+
+impl SpentIn {
+    /// Adds another sum; saturates.
+    pub const fn add(&mut self, more: Self) {
+        self.tokens = self.tokens.saturating_add(more.tokens);
+        self.cost_microusd = self.cost_microusd.saturating_add(more.cost_microusd);
+        self.estimated |= more.estimated;
+    }
+}
+
+/// The newest turns that reported since a moment, at most some.
+const NEWEST: &str = "FROM spends WHERE at >= ?1 ORDER BY at DESC, turn DESC LIMIT ?2";
+
+fn number(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(at).map(i64::cast_unsigned)
+}
+
+fn window(since: Time, max: usize) -> (i64, i64) {
+    (i64::try_from(since.0).unwrap_or(i64::MAX), i64::try_from(max).unwrap_or(i64::MAX))
+}
+
+impl IndexReader {
+    /// Returns the turns that reported since a moment, the newest report first, at most `max`.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn spent_since(&self, since: Time, max: usize) -> Result<Vec<SpentTurn>, ReadError> {
+        self.with(|db| {
+            let sql = format!("SELECT turn, tokens, cost_microusd, at, estimated, conv, grant_id, agent {NEWEST}");
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map(window(since, max), |row| {
+                Ok(SpentTurn {
+                    turn: TurnId(number(row, 0)?),
+                    tokens: number(row, 1)?,
+                    cost_microusd: number(row, 2)?,
+                    at: Time(number(row, 3)?),
+                    estimated: row.get(4)?,
+                    conv: row.get::<_, Option<u32>>(5)?.map(ConvId),
+                    grant: row.get::<_, Option<i64>>(6)?.map(|grant| GrantId(grant.cast_unsigned())),
+                    agent: row.get::<_, Option<u32>>(7)?.map(AgentId),
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Returns what the same turns spent on each model that they named, by its name.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn spent_on_models(&self, since: Time, max: usize) -> Result<BTreeMap<String, SpentIn>, ReadError> {
+        self.with(|db| {
+            let sql = format!(
+                "SELECT model, spent_on.tokens, spent_on.cost_microusd, estimated FROM (SELECT turn, estimated {NEWEST}) \
+                 AS newest JOIN spent_on ON spent_on.turn = newest.turn"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query(window(since, max))?;
+            let mut sums: BTreeMap<String, SpentIn> = BTreeMap::new();
+            // Added up here, because SQLite's sum fails where this one saturates.
+            while let Some(row) = rows.next()? {
+                let part = SpentIn { tokens: number(row, 1)?, cost_microusd: number(row, 2)?, estimated: row.get(3)? };
+                let model = row.get_ref(0)?.as_str()?;
+                match sums.get_mut(model) {
+                    Some(sum) => sum.add(part),
+                    None => drop(sums.insert(model.to_owned(), part)),
+                }
+            }
+            Ok(sums)
+        })
+    }
+
+    /// Returns what the turns of each of these conversations spent; those that spent nothing are left out.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn spent_in(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, SpentIn)>, ReadError> {
+        self.with(|db| {
+            let sql = "SELECT sum(tokens), sum(cost_microusd), max(estimated) FROM spends WHERE conv = ?1 \
+                       HAVING count(*) > 0";
+            let mut statement = db.prepare_cached(sql)?;
+            let sum = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, SpentIn)>> {
+                let found = statement.query_row([conv.0], |row| {
+                    Ok(SpentIn { tokens: number(row, 0)?, cost_microusd: number(row, 1)?, estimated: row.get(2)? })
+                });
+                found.optional().map(|found| found.map(|spent| (*conv, spent)))
+            };
+            convs.iter().map(sum).filter_map(Result::transpose).collect()
+        })
+    }
+}
