@@ -272,9 +272,15 @@ impl Draft {
     }
 }
 
-/// Returns how deep the brackets of a JSON text nest, outside its strings.
+/// Returns how deep the brackets of a JSON text nest, outside its strings; `None` if that is not deeper than `max`.
 #[must_use]
-pub fn nesting(json: &[u8]) -> u64 {
+pub fn nesting_above(json: &[u8], max: u64) -> Option<u64> {
+    // Few texts have so many brackets at all, and counting them is the cheapest look at a text. `[` and `{` differ in
+    // one bit.
+    let brackets = json.iter().filter(|byte| **byte | 0x20 == b'{').count();
+    if brackets as u64 <= max {
+        return None;
+    }
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_u64, 0, false, false);
     for byte in json {
         match byte {
@@ -289,7 +295,7 @@ pub fn nesting(json: &[u8]) -> u64 {
             _ => {}
         }
     }
-    deepest
+    Some(deepest).filter(|deepest| *deepest > max)
 }
 
 /// Returns the 64-bit FNV-1a hash of a text.

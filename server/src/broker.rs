@@ -3,8 +3,9 @@
 //! The judge owns the core. It drains commands, lets the core handle each one, and prepares every caller's reply at
 //! once, but holds all replies back. The writer owns the log. It appends the facts of a batch in one append (group
 //! commit) and only then releases the held replies, wakes and reads. While the disk is busy the judge continues with
-//! the next batch, so memory is ahead of the disk only by state that no caller has seen yet. When two batches
-//! in a row are small, the judge appends the second one on its own thread, which saves waking the writer.
+//! the next batch, so memory is ahead of the disk only by state that no caller has seen yet. Callers that wait are served
+//! in the batch that brings what they wait for. When two batches in a row are small, the judge appends the second one on
+//! its own thread, which saves waking the writer.
 //!
 //! When an append finds no room on the disk, the judge rebuilds the core from the log and the process continues. When
 //! an append fails for any other reason, nothing is released and the process has to end: the next start reads from the
@@ -40,7 +41,7 @@ pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
-pub(crate) use self::wakes::{Bell, Receiving, Subscription, Wait};
+pub(crate) use self::wakes::{Bell, Receiver, Receiving, Subscription, Wait};
 
 use self::boot::idled;
 use self::handle::BrokerShared;
@@ -259,25 +260,36 @@ impl Broker {
         }
     }
 
-    /// Lets a caller that waits for the agent's deliveries take the next one. Returns whether nobody else is to be woken.
+    /// Lets callers that wait for the agent's deliveries take all that are there. Returns whether nobody is left to be woken.
     fn deliver(&mut self, agent: AgentId) -> bool {
         if self.shared.disk.space() != DiskSpace::Enough {
             return false;
         }
-        let Some((number, mut taker)) = self.shared.wakes.taker(agent) else { return false };
-        let Some(input) = taker.next() else {
-            // It ends behind the deliveries that it took.
-            self.batch.held.push(Box::new(move || drop(taker)));
-            return false;
-        };
-        self.core.handle(self.shared.clock.now(), input, &mut self.out);
-        let Some(Reply::Delivery(Some(delivery))) = self.batch.take(&mut self.out, self.core.state()) else {
-            self.shared.wakes.put_back(agent, number, taker);
-            return false;
-        };
-        let release = taker.put(delivery, &self.live());
-        self.batch.held.push(release);
-        self.shared.wakes.put_back(agent, number, taker)
+        while let Some((number, mut taker)) = self.shared.wakes.taker(agent) {
+            let Some(input) = taker.input() else {
+                // Dropped after the deliveries that it took are released.
+                self.batch.held.push(Box::new(move || drop(taker)));
+                return false;
+            };
+            self.core.handle(self.shared.clock.now(), input, &mut self.out);
+            match self.batch.take(&mut self.out, self.core.state()) {
+                Some(Reply::Delivery(Some(delivery))) => {
+                    let release = taker.put(delivery, &self.live());
+                    self.batch.held.push(release);
+                    self.shared.wakes.put_back(agent, number, taker);
+                }
+                Some(Reply::Delivery(None)) => {
+                    let is_served = !taker.looks(&self.live());
+                    return self.shared.wakes.put_back(agent, number, taker) && is_served;
+                }
+                // The caller asks itself, and gets the refusal.
+                Some(_) | None => {
+                    self.shared.wakes.put_back(agent, number, taker);
+                    return false;
+                }
+            }
+        }
+        false
     }
 
     fn live(&self) -> Live<'_> {

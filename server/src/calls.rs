@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use lastword_proto::envelope::nesting;
+use lastword_proto::envelope::nesting_above;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::{AgentName, NameError, Ref};
@@ -290,10 +290,8 @@ pub(crate) fn check_sizes<'a>(
 
 /// Checks the nesting of a payload that belongs to no message (L4).
 pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError> {
-    let (max, depth) = (ctx.handle.limits().payload_depth_max, payload.map_or(0, |text| nesting(text.as_bytes())));
-    if depth <= max {
-        return Ok(());
-    }
+    let max = ctx.handle.limits().payload_depth_max;
+    let Some(depth) = payload.and_then(|text| nesting_above(text.as_bytes(), max)) else { return Ok(()) };
     ctx.handle.metrics().refuse(Code::TooLarge);
     Err(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth).into())
 }

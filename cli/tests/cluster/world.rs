@@ -69,6 +69,10 @@ impl Node {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        if name == "STOP" {
+            // The threads stop one after the other; until then they may still answer.
+            until("each thread stands still", || stands_still(&pid));
+        }
     }
 
     pub(crate) fn kill(&mut self) {
@@ -328,3 +332,12 @@ fn node(name: &'static str, machine: &Machine, (nats, more): (&Three, &[&str]), 
 
 /// The pause of a client whose call was refused for a moment.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns whether all threads of a process are stopped.
+fn stands_still(pid: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    })
+}

@@ -1,7 +1,7 @@
 //! L4: a full queue refuses; nothing is queued without bound.
 
 use super::View;
-use crate::envelope::nesting;
+use crate::envelope::nesting_above;
 use crate::refusal::{Code, Refusal};
 use crate::state::State;
 
@@ -21,8 +21,9 @@ pub(super) fn too_large(view: &View<'_>) -> Option<Refusal> {
 
 /// Refuses a payload that is nested deeper than `payload_depth_max`.
 fn too_deep(state: &State, payload: Option<&str>) -> Option<Refusal> {
-    let (max, depth) = (state.limits.payload_depth_max, nesting(payload?.as_bytes()));
-    (depth > max).then(|| Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth))
+    let max = state.limits.payload_depth_max;
+    let depth = nesting_above(payload?.as_bytes(), max)?;
+    Some(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth))
 }
 
 /// Refuses a request if the recipient's queue holds `inbox_max` requests.

@@ -121,7 +121,9 @@ impl Parcel {
 
 impl Drop for Parcel {
     fn drop(&mut self) {
-        if let Some(delivery) = self.delivery.take() {
+        // A message that isn't durable was lost with its delivery: the disk had no room for them.
+        let durable = *self.shared.committed.borrow();
+        if let Some(delivery) = self.delivery.take().filter(|delivery| delivery.message <= durable) {
             self.shared.keep(self.agent, delivery);
             // Another connection of the same agent may be waiting: it gets the delivery now.
             self.shared.wakes.wake(self.agent);
@@ -401,6 +403,16 @@ impl Handle {
         Some(self.parcel(agent, delivery))
     }
 
+    /// Forgets a kept delivery that the agent got otherwise.
+    pub(crate) fn forget_kept(&self, agent: AgentId, delivery: &Delivery) {
+        let same = |kept: &Delivery| {
+            kept.message == delivery.message && kept.turn.map(|open| open.turn) == delivery.turn.map(|open| open.turn)
+        };
+        if let Some(kept) = self.0.unread().get_mut(&agent) {
+            kept.retain(|kept| !same(kept));
+        }
+    }
+
     /// Returns the messages whose deliveries were not handed over.
     pub(crate) fn kept(&self, agent: AgentId) -> Vec<Seq> {
         self.0.unread().get(&agent).into_iter().flatten().map(|delivery| delivery.message).collect()
@@ -471,13 +483,26 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastword_proto::Limits;
-    use lastword_store::MemoryLog;
+    use lastword_proto::{Core, Limits, Out};
+    use lastword_store::{Log as _, MemoryLog};
+
+    /// Returns a log of so many facts.
+    fn log_of(facts: u64) -> Box<MemoryLog> {
+        let (mut log, mut core, mut out) = (MemoryLog::new(), Core::default(), Out::default());
+        for n in 1..=facts {
+            let limits = Limits { inbox_max: n, ..Limits::default() };
+            core.handle(Time(n), Input::Configure(Box::new(limits)), &mut out);
+        }
+        let epoch = log.begin_epoch().unwrap();
+        let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
+        assert_eq!(log.append(epoch, Seq(0), &entries).unwrap(), Seq(facts));
+        Box::new(log)
+    }
 
     #[test]
     fn a_delivery_that_was_not_handed_over_is_kept_once() {
         let signer = TurnSigner::ephemeral().unwrap();
-        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        let (handle, thread) = crate::broker::boot(log_of(9), signer, Limits::default()).unwrap();
         let (agent, delivery) = (AgentId(1), Delivery { turn: None, message: Seq(7), notices: Vec::new() });
         drop(handle.parcel(agent, delivery.clone()));
         let again = handle.unread(agent, None).unwrap();
@@ -516,7 +541,7 @@ mod tests {
     fn several_that_were_not_handed_over_are_given_in_their_order_and_are_bounded() {
         let signer = TurnSigner::ephemeral().unwrap();
         let limits = Limits { inbox_max: 3, ..Limits::default() };
-        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, limits).unwrap();
+        let (handle, thread) = crate::broker::boot(log_of(9), signer, limits).unwrap();
         let agent = AgentId(1);
         for seq in [8, 5, 7, 9] {
             drop(handle.parcel(agent, Delivery { turn: None, message: Seq(seq), notices: Vec::new() }));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::future::select;
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::input::{Finish, Registration};
+use lastword_proto::input::{Delivery, Finish, Registration};
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Entry, Fact, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
@@ -22,7 +22,7 @@ use shuttle::{Config, Runner, thread};
 
 use super::faults::{Fault, with};
 use super::queue::{Lane, Queue};
-use super::{Handle, Live, Receiving, Subscription, Unserved, Wait, boot};
+use super::{Handle, Live, Parcel, Receiver, Receiving, Subscription, Unserved, Wait, boot};
 use crate::identity::{Secret, TurnSigner};
 
 /// The schedules of each kind that a model runs under, unless `LASTWORD_INTERLEAVINGS` says otherwise.
@@ -237,15 +237,31 @@ fn a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer() {
     world.end();
 }
 
+/// Receives for an agent, which is woken for nothing else.
+struct Reader(Handle, Principal);
+
+impl Receiver<Parcel> for Reader {
+    fn input(&self) -> Option<Input> {
+        Some(Input::Receive(self.1))
+    }
+
+    fn put(&self, delivery: Delivery, _: &Live<'_>) -> Parcel {
+        self.0.parcel(self.1.agent(), delivery)
+    }
+
+    fn looks(&self, _: &Live<'_>) -> bool {
+        false
+    }
+}
+
 /// The worker takes a delivery by the judge, or, if it leaves at once, by its next calls.
 fn a_delivery_that_the_judge_takes_reaches_its_caller(leaves: bool) {
     let world = World::new();
     let (handle, agent, log) = (world.handle.clone(), world.agent, world.log.clone());
     let worker = thread::spawn(move || {
         let subscription = Subscription::new(&handle, agent.agent());
-        let keep = handle.clone();
-        let take = move |delivery, _live: &Live<'_>| keep.parcel(agent.agent(), delivery);
-        let mut receiving = Some(Receiving::new(&subscription, 1, move || Some(Input::Receive(agent)), take));
+        let mut receiving = Some(Receiving::new(&subscription, Reader(handle.clone(), agent)));
+        receiving.iter().for_each(|receiving| receiving.allow(1));
         if leaves {
             receiving = None;
         }
@@ -253,7 +269,7 @@ fn a_delivery_that_the_judge_takes_reaches_its_caller(leaves: bool) {
         let parcel = loop {
             let mut ring = pin!(bell.notified());
             ring.as_mut().enable();
-            let there = receiving.as_ref().and_then(Receiving::next);
+            let there = receiving.as_mut().and_then(Receiving::next);
             if let Some(parcel) = there.or_else(|| handle.unread(agent.agent(), None)) {
                 break parcel;
             }

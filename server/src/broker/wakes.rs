@@ -75,10 +75,14 @@ impl Bell {
 
 /// A caller for which the judge takes deliveries.
 pub(super) trait Takes: Send {
-    /// Returns the input that takes the next delivery; `None` if the caller takes no more.
-    fn next(&mut self) -> Option<Input>;
+    /// Returns whether the caller has room for another one.
+    fn has_room(&self) -> bool;
+    /// Returns the input that takes the next delivery; `None` if the caller may take no more.
+    fn input(&self) -> Option<Input>;
     /// Prepares a delivery for the caller.
     fn put(&mut self, delivery: Delivery, live: &Live<'_>) -> Release;
+    /// Returns whether the caller still has to be woken once there is nothing left to take.
+    fn looks(&self, live: &Live<'_>) -> bool;
     /// Returns whether the caller has gone.
     fn has_left(&self) -> bool;
 }
@@ -110,9 +114,12 @@ impl Wakes {
         }
     }
 
-    /// Takes a caller that waits for this agent's deliveries; [`Wakes::put_back`] follows.
+    /// Takes a caller that waits for this agent's deliveries and has room for one; [`Wakes::put_back`] follows.
     pub(super) fn taker(&self, agent: AgentId) -> Option<(u64, Box<dyn Takes>)> {
-        self.lock().get_mut(&agent)?.takers.pop_front()
+        let mut slots = self.lock();
+        let takers = &mut slots.get_mut(&agent)?.takers;
+        let at = takers.iter().position(|(_, taker)| taker.has_room())?;
+        takers.remove(at)
     }
 
     /// Lets a caller wait on, behind the others. Returns whether it is the only one that waits for the agent.
@@ -230,6 +237,8 @@ pub(crate) struct Receiving<T> {
     agent: AgentId,
     number: u64,
     tray: Arc<Tray<T>>,
+    /// How many deliveries the caller got.
+    got: u64,
 }
 
 /// The deliveries that were taken for a caller and are durable.
@@ -238,6 +247,8 @@ struct Tray<T> {
     arrived: Notify,
     left: AtomicBool,
     over: AtomicBool,
+    /// How many deliveries may be taken in all.
+    limit: AtomicU64,
 }
 
 impl<T> Tray<T> {
@@ -247,31 +258,43 @@ impl<T> Tray<T> {
 }
 
 /// The judge's side of [`Receiving`].
-struct Taker<T, A, F> {
+struct Taker<T, C> {
     tray: Arc<Tray<T>>,
-    /// How many deliveries it still takes.
-    most: usize,
-    ask: A,
-    then: F,
+    /// How many deliveries it has taken.
+    taken: u64,
+    caller: C,
 }
 
-impl<T, A, F> Takes for Taker<T, A, F>
-where
-    T: Send + 'static,
-    A: Fn() -> Option<Input> + Send,
-    F: Fn(Delivery, &Live<'_>) -> T + Send,
-{
-    fn next(&mut self) -> Option<Input> {
-        if self.most == 0 { None } else { (self.ask)() }
+/// How deliveries are taken for a caller.
+pub(crate) trait Receiver<T>: Send + 'static {
+    /// Returns the input that takes the next one; `None` if the caller may take no more.
+    fn input(&self) -> Option<Input>;
+    /// Prepares one for the caller.
+    fn put(&self, delivery: Delivery, live: &Live<'_>) -> T;
+    /// Returns whether the caller still has to be woken once there is nothing left to take.
+    fn looks(&self, live: &Live<'_>) -> bool;
+}
+
+impl<T: Send + 'static, C: Receiver<T>> Takes for Taker<T, C> {
+    fn has_room(&self) -> bool {
+        self.taken < self.tray.limit.load(Ordering::Acquire)
+    }
+
+    fn input(&self) -> Option<Input> {
+        self.caller.input()
     }
 
     fn put(&mut self, delivery: Delivery, live: &Live<'_>) -> Release {
-        self.most -= 1;
-        let (taken, tray) = ((self.then)(delivery, live), Arc::clone(&self.tray));
+        self.taken += 1;
+        let (taken, tray) = (self.caller.put(delivery, live), Arc::clone(&self.tray));
         Box::new(move || {
             tray.taken().push_back(taken);
             tray.arrived.notify_one();
         })
+    }
+
+    fn looks(&self, live: &Live<'_>) -> bool {
+        self.caller.looks(live)
     }
 
     fn has_left(&self) -> bool {
@@ -279,7 +302,7 @@ where
     }
 }
 
-impl<T, A, F> Drop for Taker<T, A, F> {
+impl<T, C> Drop for Taker<T, C> {
     fn drop(&mut self) {
         self.tray.over.store(true, Ordering::Release);
         self.tray.arrived.notify_one();
@@ -287,29 +310,32 @@ impl<T, A, F> Drop for Taker<T, A, F> {
 }
 
 impl<T: Send + 'static> Receiving<T> {
-    /// Takes up to `most` deliveries of the subscription's agent from now on, by the inputs of `ask`.
-    pub(crate) fn new(
-        subscription: &Subscription,
-        most: usize,
-        ask: impl Fn() -> Option<Input> + Send + 'static,
-        then: impl Fn(Delivery, &Live<'_>) -> T + Send + 'static,
-    ) -> Self {
+    /// Takes deliveries of the subscription's agent, once there is room ([`Receiving::allow`]).
+    pub(crate) fn new(subscription: &Subscription, caller: impl Receiver<T>) -> Self {
         let tray = Arc::new(Tray {
             taken: Mutex::new(VecDeque::new()),
             arrived: Notify::new(),
             left: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            limit: AtomicU64::new(0),
         });
         let (handle, agent) = (subscription.handle.clone(), subscription.agent);
-        let number = handle.wakes().receive(agent, Box::new(Taker { tray: Arc::clone(&tray), most, ask, then }));
-        Self { handle, agent, number, tray }
+        let number = handle.wakes().receive(agent, Box::new(Taker { tray: Arc::clone(&tray), taken: 0, caller }));
+        Self { handle, agent, number, tray, got: 0 }
     }
 }
 
 impl<T> Receiving<T> {
     /// Returns the next delivery that is there.
-    pub(crate) fn next(&self) -> Option<T> {
-        self.tray.taken().pop_front()
+    pub(crate) fn next(&mut self) -> Option<T> {
+        let next = self.tray.taken().pop_front();
+        self.got += u64::from(next.is_some());
+        next
+    }
+
+    /// Allows so many deliveries beyond those that the caller got. Those on their way count.
+    pub(crate) fn allow(&self, room: usize) {
+        self.tray.limit.store(self.got + room as u64, Ordering::Release);
     }
 
     /// Waits for a delivery, or for the end.
@@ -439,6 +465,23 @@ mod tests {
         }
     }
 
+    /// Receives for somebody whose turns no answer joins.
+    struct Reader(Handle, Principal);
+
+    impl Receiver<Parcel> for Reader {
+        fn input(&self) -> Option<Input> {
+            Some(Input::Receive(self.1))
+        }
+
+        fn put(&self, delivery: Delivery, _: &Live<'_>) -> Parcel {
+            self.0.parcel(self.1.agent(), delivery)
+        }
+
+        fn looks(&self, _: &Live<'_>) -> bool {
+            false
+        }
+    }
+
     async fn enrol(handle: &Handle, name: &str, kind: Kind, by: Option<Principal>) -> Principal {
         let token = Secret::token().unwrap();
         let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
@@ -486,9 +529,9 @@ mod tests {
         }
 
         fn receiving(&self, subscription: &Subscription, most: usize) -> Receiving<Parcel> {
-            let (handle, agent) = (self.handle.clone(), self.agent);
-            let ask = move || Some(Input::Receive(agent));
-            Receiving::new(subscription, most, ask, move |delivery, _live| handle.parcel(agent.agent(), delivery))
+            let receiving = Receiving::new(subscription, Reader(self.handle.clone(), self.agent));
+            receiving.allow(most);
+            receiving
         }
 
         fn turns(&self) -> usize {
@@ -502,7 +545,7 @@ mod tests {
         let world = World::new().await;
         world.finish().await.unwrap();
         let subscription = Subscription::new(&world.handle, world.agent.agent());
-        let receiving = world.receiving(&subscription, 1);
+        let mut receiving = world.receiving(&subscription, 8);
         // The finish wakes the agent right after its reply, and a read waits for that.
         world.handle.query(|_live| ()).await.unwrap();
         let rings = subscription.bell().rings();
@@ -510,15 +553,27 @@ mod tests {
         assert_eq!(world.turns(), 2, "both are durable before the sender's reply");
         receiving.arrived().await;
         receiving.next().unwrap().accept();
-        assert_eq!(subscription.bell().rings(), rings, "nobody else waits");
         world.finish().await.unwrap();
-        // It takes no more: the next message only wakes the agent.
+        world.handle.query(|_live| ()).await.unwrap();
+        assert_eq!(subscription.bell().rings(), rings, "nobody else waits, and nothing is left to take");
+        // There is no room for more: the next message only wakes the agent.
+        receiving.allow(0);
         assert!(matches!(world.handle.submit(world.ask("T-3")).await, Ok(Reply::Sent(_))));
-        while !receiving.is_over() {
-            receiving.arrived().await;
-        }
+        world.handle.query(|_live| ()).await.unwrap();
         assert!(receiving.next().is_none() && subscription.bell().rings() > rings);
         assert_eq!(world.turns(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_delivery_that_found_no_room_on_the_disk_is_kept_for_nobody() {
+        let world = World::new().await;
+        let subscription = Subscription::new(&world.handle, world.human.agent());
+        let receiving = Receiving::new(&subscription, Reader(world.handle.clone(), world.human));
+        receiving.allow(8);
+        world.log.fail_next(InjectedFault::Full);
+        assert!(world.finish().await.is_err());
+        // The answer isn't in the log, and another fact may get its position.
+        assert!(world.handle.unread(world.human.agent(), None).is_none());
     }
 
     #[tokio::test]
@@ -529,7 +584,7 @@ mod tests {
             Subscription::new(&world.handle, world.agent.agent()),
             Subscription::new(&world.handle, world.agent.agent()),
         );
-        let receiving = world.receiving(&first, 8);
+        let mut receiving = world.receiving(&first, 8);
         let rings = second.bell().rings();
         world.handle.submit(world.ask("T-2")).await.unwrap();
         receiving.arrived().await;

@@ -17,7 +17,7 @@ use lastword_proto::wire::{
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
-use crate::broker::{Live, Parcel, Receiving, Subscription};
+use crate::broker::{Handle, Live, Parcel, Receiver, Receiving, Subscription};
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
@@ -47,7 +47,8 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
         // Only a caller that really waits counts as connected (Q2).
         subscription.attach();
         let take = Input::Take(caller.principal, caller.turn);
-        let receiving = (!caller.principal.is_human()).then(|| receiving(ctx, caller, &subscription, (take, 1)));
+        let mut receiving = (!caller.principal.is_human()).then(|| receiving(ctx, caller, &subscription, take));
+        receiving.iter().for_each(|receiving| receiving.allow(1));
         let woken = async {
             tokio::select! {
                 () = ring => {}
@@ -55,7 +56,7 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
             }
         };
         let woken = wait_for(ctx, woken, left).await;
-        if let Some((parcel, shown)) = receiving.as_ref().and_then(Receiving::next)
+        if let Some((parcel, shown)) = receiving.as_mut().and_then(Receiving::next)
             && let Some((parcel, delivery)) = Box::pin(packed(ctx, caller, parcel, shown)).await?
         {
             parcel.accept();
@@ -68,20 +69,34 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
     }
 }
 
-/// Lets the broker take deliveries for the caller as they come, by `input` and at most so many.
-pub(crate) fn receiving(
-    ctx: &Context,
+/// Lets the broker take deliveries for the caller as they come, by `input`.
+pub(crate) fn receiving(ctx: &Context, caller: Caller, subscription: &Subscription, input: Input) -> Receiving<Taken> {
+    Receiving::new(subscription, Reader { handle: ctx.handle.clone(), caller, input })
+}
+
+/// A caller for which the broker takes deliveries.
+struct Reader {
+    handle: Handle,
     caller: Caller,
-    subscription: &Subscription,
-    (input, most): (Input, usize),
-) -> Receiving<Taken> {
-    let (handle, agent) = (ctx.handle.clone(), caller.principal.agent());
-    let valid = ctx.handle.clone();
-    let ask = move || caller.reauthenticate(&valid).ok().map(|()| input.clone());
-    Receiving::new(subscription, most, ask, move |delivery, live| {
+    input: Input,
+}
+
+impl Receiver<Taken> for Reader {
+    fn input(&self) -> Option<Input> {
+        self.caller.reauthenticate(&self.handle).ok().map(|()| self.input.clone())
+    }
+
+    fn put(&self, delivery: input::Delivery, live: &Live<'_>) -> Taken {
         let shown = views::shown(live, &[delivery.message]);
-        (handle.parcel(agent, delivery), shown)
-    })
+        (self.handle.parcel(self.caller.principal.agent(), delivery), shown)
+    }
+
+    fn looks(&self, live: &Live<'_>) -> bool {
+        let own = live.state.agent(self.caller.principal.agent());
+        // A take continues turns itself; who receives asks for the answers that join one.
+        let receives = matches!(self.input, Input::Receive(_));
+        receives && own.is_some_and(|own| own.turns.iter().any(|turn| joins(live, *turn)))
+    }
 }
 
 /// Waits for a delivery that the broker takes; forever if it takes none.
@@ -166,6 +181,10 @@ async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Deliv
             None => return Ok(None),
         },
     };
+    if let Some(delivery) = parcel.delivery() {
+        // An earlier call of the agent may have left it behind while the broker was giving it.
+        ctx.handle.forget_kept(caller.principal.agent(), delivery);
+    }
     packed(ctx, caller, parcel, shown).await
 }
 
@@ -354,13 +373,15 @@ pub(crate) async fn look(ctx: &Context, turns: Vec<TurnId>) -> Result<(Vec<TurnI
 /// Sorts turns into those that an answer can join and those that have ended; leaves out the others.
 fn sorted(live: &Live<'_>, turns: Vec<TurnId>) -> (Vec<TurnId>, Vec<TurnId>) {
     let is_open = |turn: &TurnId| live.state.turns.get(turn).is_some_and(|turn| turn.open);
-    let joins = |turn: &TurnId| {
-        let task = live.state.turns.get(turn).and_then(|turn| live.state.tasks.get(&turn.task));
-        task.is_some_and(|task| !task.ready.is_empty())
-    };
     let (mut open, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
-    open.retain(joins);
+    open.retain(|turn| joins(live, *turn));
     (open, ended)
+}
+
+/// Returns whether an answer can join this turn.
+fn joins(live: &Live<'_>, turn: TurnId) -> bool {
+    let task = live.state.turns.get(&turn).and_then(|turn| live.state.tasks.get(&turn.task));
+    task.is_some_and(|task| !task.ready.is_empty())
 }
 
 /// Takes the next answer that joins this turn.

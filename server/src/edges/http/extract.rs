@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
-use lastword_proto::envelope::nesting;
+use lastword_proto::envelope::nesting_above;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
 use lastword_proto::{Code, Refusal};
@@ -225,7 +225,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
 /// Parses JSON into a value that borrows from it; an error names the wrong member.
 pub(super) fn parse_within<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, ApiError> {
     // Counted without recursion, before the recursive parser sees it.
-    if nesting(bytes) > JSON_DEPTH_MAX {
+    if nesting_above(bytes, JSON_DEPTH_MAX).is_some() {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -249,8 +249,9 @@ mod tests {
 
     #[test]
     fn brackets_in_strings_do_not_nest() {
-        assert_eq!(nesting(br#"{"a":"[[[\"[","b":[1,{"c":2}]}"#), 3);
-        assert_eq!(nesting(b"[[[["), 4);
+        let text = br#"{"a":"[[[\"[","b":[1,{"c":2}]}"#;
+        assert_eq!((nesting_above(text, 2), nesting_above(text, 3)), (Some(3), None));
+        assert_eq!((nesting_above(b"[[[[", 3), nesting_above(b"[[[[", 4)), (Some(4), None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use futures_util::stream::{self, BoxStream};
 use lastword_proto::ids::TurnId;
 use lastword_proto::wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
 use lastword_proto::wire::{Delivery, FieldError, Scope};
-use lastword_proto::{Code, Input, Seq};
+use lastword_proto::{Code, Input, Seq, input};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -195,7 +195,6 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
         bell: subscription.bell(),
         rings: 0,
         recheck: false,
-        is_full: false,
         subscription,
         taken: VecDeque::new(),
         working: Some(working),
@@ -219,8 +218,6 @@ struct Inbox {
     rings: u64,
     /// Whether the broker is asked without a ring.
     recheck: bool,
-    /// Whether the window had no room for what is there.
-    is_full: bool,
     /// The deliveries that were taken and not pushed yet.
     taken: VecDeque<(Parcel, Delivery)>,
     /// The open turns that the client works on; `None` once the others were looked up.
@@ -252,11 +249,10 @@ impl Inbox {
                 Ok(None) if !self.joinable.is_empty() => continue,
                 Ok(None) => {
                     self.listen(&desk.window);
-                    let receives = self.receives();
                     tokio::select! {
                         () = rings => {}
                         () = turns::arrived(self.receiving.as_ref()) => {}
-                        () = moved, if self.is_full || !receives => {}
+                        () = moved => {}
                         () = sleep(RECHECK_EVERY) => self.recheck = true,
                         () = ended(&mut stopping) => return None,
                     }
@@ -283,18 +279,21 @@ impl Inbox {
         self.receiving.as_ref().is_some_and(|receiving| !receiving.is_over())
     }
 
-    /// Lets the broker take deliveries as they come, if there is room for them.
+    /// Lets the broker take deliveries as they come, as many as there is room for.
     fn listen(&mut self, window: &Window) {
-        if !self.receives() && window.has_room() {
-            let most = window.free().min(STEP_MAX);
+        if !self.receives() {
             let input = Input::Receive(self.caller.principal);
-            self.receiving = Some(turns::receiving(&self.ctx, self.caller, &self.subscription, (input, most)));
+            self.receiving = Some(turns::receiving(&self.ctx, self.caller, &self.subscription, input));
+        }
+        if let Some(receiving) = &self.receiving {
+            let room = if window.has_room() { window.free().min(STEP_MAX) } else { 0 };
+            receiving.allow(room.saturating_sub(self.taken.len()));
         }
     }
 
     /// Adds the deliveries that the broker has taken to those that are to be pushed.
     async fn collect(&mut self) -> Result<(), ApiError> {
-        while let Some((parcel, shown)) = self.receiving.as_ref().and_then(Receiving::next) {
+        while let Some((parcel, shown)) = self.receiving.as_mut().and_then(Receiving::next) {
             self.taken.extend(turns::packed(&self.ctx, self.caller, parcel, shown).await?);
         }
         Ok(())
@@ -310,16 +309,16 @@ impl Inbox {
             self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
         if let Some(turn) = self.joinable.pop() {
+            // There may be another one for it.
+            self.recheck = true;
             // Whoever waits for it may be what fills the window.
             return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
         }
-        self.is_full = !window.has_room();
-        if self.is_full {
+        if !window.has_room() {
             let (joinable, ended) = turns::look(&self.ctx, window.turns()).await?;
             window.forget(&ended);
             self.joinable = joinable;
-            self.is_full = !window.has_room();
-            if self.is_full {
+            if !window.has_room() {
                 return Ok(None);
             }
         }
@@ -341,12 +340,17 @@ impl Inbox {
         self.joinable = received.joinable;
         // There may be more than was asked for.
         self.recheck = !received.deliveries.is_empty();
-        // Some may have come meanwhile, of messages before or behind.
+        // Some may have come meanwhile, taken before or after these.
         Box::pin(self.collect()).await?;
         self.taken.extend(received.deliveries);
-        self.taken.make_contiguous().sort_by_key(|(parcel, _)| parcel.delivery().map(|delivery| delivery.message));
+        self.taken.make_contiguous().sort_by_key(|(parcel, _)| parcel.delivery().map(order));
         Ok(self.taken.pop_front())
     }
+}
+
+/// Returns what orders deliveries as the broker gave them: turns by their numbers, and a human's messages.
+fn order(delivery: &input::Delivery) -> (Option<TurnId>, Seq) {
+    (delivery.turn.map(|open| open.turn), delivery.message)
 }
 
 async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<BoxStream<'static, Push>, ApiError> {

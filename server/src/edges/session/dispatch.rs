@@ -11,7 +11,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Request, StatusCode};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use lastword_proto::envelope::nesting;
+use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, NamedCall, SessionCall, WATCH, Watch, named};
@@ -86,7 +86,7 @@ fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
 
 /// Parses a frame. A fault names the call if its number can be read.
 fn parsed(text: &str) -> Result<SessionCall<'_>, Fault> {
-    if nesting(text.as_bytes()) > NESTING_MAX {
+    if nesting_above(text.as_bytes(), NESTING_MAX).is_some() {
         return Err((0, ApiError::new(Code::Malformed, format!("the frame is nested deeper than {NESTING_MAX}"))));
     }
     serde_json::from_str(text).map_err(|error| {
