@@ -60,7 +60,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   assert.doesNotMatch(await runs.innerText(), /second line/);
   await page.locator('.tile[href="#runs"]').getByText(/agents? (is|are) working/).waitFor();
   assert.match(await runs.innerText(), /held/);
-  await page.locator('#wrong').getByText('SHOP-1 is held since a limit tripped').waitFor();
+  await page.locator('#wrong').getByText('SHOP-1 has been held since it hit a limit').waitFor();
   assert.match(await runs.innerText(), /coder is working/);
   assert.match(await runs.innerText(), /\$0\.25/);
   await page.locator('#wrong').getByText(/Rules refused \d+ messages?; the agents were told and went on/).waitFor();
@@ -103,7 +103,7 @@ test('what timed out says who never took whose request, and is asked again, aske
   await card(one).waitFor({ state: 'detached' });
   assert.equal((await broker.take('idler')).message.body, 'Paint it');
   await card(two).getByRole('combobox').selectOption('helper');
-  await card(two).getByRole('button', { name: 'Ask this one' }).click();
+  await card(two).getByRole('button', { name: 'Ask this agent' }).click();
   await card(two).waitFor({ state: 'detached' });
   const again = (await broker.take('helper')).message;
   assert.deepEqual([again.body, again.ref], ['Paint it blue', 'LATE-2']);

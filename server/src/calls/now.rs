@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use lastword_proto::fact::EndReason;
-use lastword_proto::ids::{AgentId, DAY_MS, GrantId};
-use lastword_proto::state::{Asker, Grant, Phase, Running, Task};
+use lastword_proto::fact::{EndReason, EscalationCause};
+use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
+use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
 use lastword_proto::wire::Distance;
 use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
 
@@ -48,7 +48,7 @@ pub(crate) enum Standing {
     Held,
     /// A human paused or stopped its conversation.
     Controlled(Running),
-    /// An agent has an open turn in it.
+    /// An agent has an open turn in it, and waits for no human.
     Working,
     /// No agent works, because a task waits for a human.
     WaitsForHuman,
@@ -63,7 +63,7 @@ pub(crate) enum Standing {
 pub(crate) struct Tally {
     /// The open grants.
     pub(crate) open: u64,
-    /// The agents with an open turn in one of them.
+    /// The agents with an open turn in one of them that wait for no human.
     pub(crate) agents: u64,
     /// Those that a limit holds.
     pub(crate) held: u64,
@@ -85,8 +85,10 @@ pub(crate) struct RunningWork {
     pub(crate) giver: String,
     /// The time at which it was opened.
     pub(crate) since: Time,
-    /// The names of the agents with an open turn in it.
+    /// The names of the agents with an open turn in it that wait for no human.
     pub(crate) working: Vec<String>,
+    /// The names of the agents that wait for a human.
+    pub(crate) asking: Vec<String>,
     /// The names of the agents whose requests are queued.
     pub(crate) queued: Vec<String>,
     /// What it does.
@@ -122,11 +124,11 @@ pub(crate) enum Wrong {
         /// The position of the request.
         request: Seq,
     },
-    /// An agent that isn't connected while requests are queued for it.
+    /// An agent that isn't connected and has no open turn, while requests are queued for it.
     Away {
         /// The agent's name.
         agent: String,
-        /// The number of queued requests.
+        /// The number of queued requests that nothing holds.
         queued: u64,
     },
     /// A limit that tripped and holds work.
@@ -240,19 +242,47 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     newest.sort_by_key(|(at, id)| Reverse((*at, *id)));
     let more = newest.len().saturating_sub(LINES_MAX);
     newest.truncate(LINES_MAX);
-    let running = newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?))).collect();
+    let asking = asking(state);
+    let running =
+        newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?, &asking))).collect();
     let unread = decisions::unread(state, human).len();
-    Look { unread, running, more, tally: tally(state), ended: ended(live), people: people(live), today: today(live) }
+    Look {
+        unread,
+        running,
+        more,
+        tally: tally(state, &asking),
+        ended: ended(live),
+        people: people(live),
+        today: today(live),
+    }
 }
 
-fn tally(state: &State) -> Tally {
+/// Returns the tasks with a call or a question that a human hasn't decided.
+fn asking(state: &State) -> BTreeSet<TaskId> {
+    let calls = state.approvals.iter().filter(|(_, call)| call.state == ApprovalState::Pending);
+    let asked = state.escalations.iter().filter(|(_, asked)| asked.state == EscalationState::Open);
+    let asked = asked.filter(|(_, asked)| asked.cause != EscalationCause::TimedOut).map(|(_, asked)| asked.task);
+    calls.map(|(_, call)| call.task).chain(asked).flatten().collect()
+}
+
+/// Returns the open tasks of a grant.
+fn tasks(state: &State, grant: GrantId) -> Vec<(TaskId, &Task)> {
+    state.open_tasks_of(grant).filter_map(|task| Some((task, state.tasks.get(&task)?))).collect()
+}
+
+/// Returns whether a task has an open turn and waits for no human.
+fn works((id, task): &(TaskId, &Task), asking: &BTreeSet<TaskId>) -> bool {
+    matches!(task.phase, Phase::Open(_)) && !asking.contains(id)
+}
+
+fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
     let mut tally = Tally::default();
     let mut working = BTreeSet::new();
     for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
-        let tasks: Vec<&Task> = state.open_tasks_of(id).filter_map(|task| state.tasks.get(&task)).collect();
-        working.extend(tasks.iter().filter(|task| matches!(task.phase, Phase::Open(_))).map(|task| task.agent));
+        let tasks = tasks(state, id);
+        working.extend(tasks.iter().filter(|task| works(task, asking)).map(|(_, task)| task.agent));
         tally.open += 1;
-        match standing(state, grant, &tasks) {
+        match standing(state, grant, &tasks, asking) {
             Standing::Held => tally.held += 1,
             Standing::Controlled(_) => tally.paused += 1,
             Standing::WaitsForHuman => tally.human += 1,
@@ -264,28 +294,28 @@ fn tally(state: &State) -> Tally {
     tally
 }
 
-fn standing(state: &State, grant: &Grant, tasks: &[&Task]) -> Standing {
+fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
     let conv = state.conversations.get(&grant.conv);
     let running = conv.map_or(Running::Active, |conv| conv.running);
     if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
         Standing::Held
     } else if running != Running::Active {
         Standing::Controlled(running)
-    } else if tasks.iter().any(|task| matches!(task.phase, Phase::Open(_))) {
+    } else if tasks.iter().any(|task| works(task, asking)) {
         Standing::Working
     } else if grant.human_waits > 0 {
         Standing::WaitsForHuman
-    } else if tasks.iter().any(|task| task.phase == Phase::Queued) {
+    } else if tasks.iter().any(|(_, task)| task.phase == Phase::Queued) {
         Standing::Queued
     } else {
         Standing::WaitsForAnswers
     }
 }
 
-fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWork) {
-    let tasks: Vec<&Task> = state.open_tasks_of(id).filter_map(|task| state.tasks.get(&task)).collect();
-    let names = |wanted: &dyn Fn(Phase) -> bool| {
-        let agents = tasks.iter().filter(|task| wanted(task.phase)).map(|task| state.name_of(task.agent).to_owned());
+fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>) -> (Option<Seq>, RunningWork) {
+    let tasks = tasks(state, id);
+    let names = |wanted: &dyn Fn(&(TaskId, &Task)) -> bool| {
+        let agents = tasks.iter().filter(|task| wanted(task)).map(|(_, task)| state.name_of(task.agent).to_owned());
         let mut agents: Vec<String> = agents.collect();
         agents.sort_unstable();
         agents.dedup();
@@ -297,9 +327,10 @@ fn running(state: &State, id: GrantId, grant: &Grant) -> (Option<Seq>, RunningWo
         subject: String::new(),
         giver: state.name_of(grant.giver).to_owned(),
         since: grant.opened_at,
-        working: names(&|phase| matches!(phase, Phase::Open(_))),
-        queued: names(&|phase| phase == Phase::Queued),
-        standing: standing(state, grant, &tasks),
+        working: names(&|task| works(task, asking)),
+        asking: names(&|(id, _)| asking.contains(id)),
+        queued: names(&|(_, task)| task.phase == Phase::Queued),
+        standing: standing(state, grant, &tasks, asking),
         tokens: grant.spend.tokens,
         estimated: grant.estimated,
         cost_microusd: grant.spend.cost_microusd,
@@ -345,8 +376,11 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         if let Some(until) = agent.rests_until() {
             return Some(Wrong::Rests { agent: agent.name().to_owned(), until });
         }
-        let queued = agent.queue.len() as u64;
-        (queued > 0 && !live.is_attached(id)).then(|| Wrong::Away { agent: agent.name().to_owned(), queued })
+        // A poll that hands over a request ends, so an agent that works may have no connection.
+        let waits = |id: &TaskId| state.tasks.get(id).is_some_and(|task| !state.is_parked(task));
+        let queued = agent.queue.iter().filter(|(_, id)| waits(id)).count() as u64;
+        (queued > 0 && agent.turns.is_empty() && !live.is_attached(id))
+            .then(|| Wrong::Away { agent: agent.name().to_owned(), queued })
     };
     state.live_by_name().into_iter().filter_map(one).take(LINES_MAX).collect()
 }

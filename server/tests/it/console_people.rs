@@ -188,7 +188,9 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
-    let seen = seen.has("BIG-1</a> is held since a limit tripped").has("is not connected");
+    let seen = seen.has("BIG-1</a> has been held since it hit a limit");
+    // What is held is no reason to start an agent.
+    assert!(!seen.text.contains("is not connected"), "{}", seen.text);
     let seen = seen.has("<b>1\u{202f}200</b>").has("no price reported");
     assert!(!seen.text.contains("$0"), "{}", seen.text);
     browser.get("/conversations?q=and").await.is(200);
@@ -227,4 +229,19 @@ async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
     let seen = seen.has("at most 6 allowed; this one would have made it 8").has("href=\"/limits#grant_messages_max\"");
     let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall\"");
     seen.has("href=\"/limits#refused\"");
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "ASK-2", "deploy it").await.is(201);
+    world.take("kilo").await;
+    world.post("kilo", "/v1/escalations", json!({"message": "Which?"})).await.is(201);
+    // A second request waits behind the open turn.
+    world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
+    world.send("operator", "hive", "BUG-1", "look").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 2 queued");
+    let seen = seen.has("kilo</a> is waiting for you").has("hive</a> is not connected, and 1 request is queued for it");
+    assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
 }

@@ -140,7 +140,7 @@ pub(super) async fn one(
             @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
             @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
-            @if let Some(until) = &view.rests_until { span { "day budget used up until " (time(until, moment.now)) } }
+            @if let Some(until) = &view.rests_until { span { "day budget used up, starts work again " (time(until, moment.now)) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
             span { a href={ "/conversations?from=" (encoded(&name)) } { "sent messages" } }

@@ -140,7 +140,7 @@ fn facts(moment: &Moment, history: &History) -> Markup {
                 @for granted in many { (grant(moment, granted)) }
             },
         }
-        @if !view.grants.is_empty() { p.faint { "A grant counts all work that it caused, in every conversation." } }
+        @if !view.grants.is_empty() { p.faint { "A grant counts all the work it causes, in every conversation." } }
     }
 }
 
@@ -177,7 +177,7 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                 span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(word)) }
                 @if grant.open {
                     span { "ends " (time(&grant.expires_at, moment.now)) }
-                    span { "can still cause " (number(grant.can_still_cause)) " waking messages" }
+                    span { "can still cause up to " (number(grant.can_still_cause)) " messages" }
                 }
                 @if let Some(incident) = &grant.latched {
                     span { "held by " a href={ "/incidents#" (incident) } { code { (incident) } } }

@@ -166,7 +166,7 @@ fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
                 (viewer.form(&format!("{id}-other"), &to, &html! {
                     label.unseen for={ (id) "-to" } { "Another agent for " (id) }
                     select id={ (id) "-to" } name="to" { @for name in &request.others { option value=(name) { (foreign_line(name)) } } }
-                    button type="submit" { "Ask this one" }
+                    button type="submit" { "Ask this agent" }
                 }))
             }
         }

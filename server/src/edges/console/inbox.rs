@@ -30,7 +30,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let limits = limits::in_force(&ctx).await?;
     let waiting = lists.waiting.len() as u64;
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", what expires first at the top" } }))
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", the next to expire first" } }))
         @if lists.waiting.is_empty() {
             (empty("No pending decisions.", &html! {
                 "Agents' questions, held tool calls and tripped limits appear here as they arrive."

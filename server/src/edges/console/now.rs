@@ -58,7 +58,7 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
                 span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @match due { Some(due) => { "first expiry: " (countdown(due, moment.now)) }, None => "nothing expires" } }
+                span.faint { @match due { Some(due) => { "next to expire: " (countdown(due, moment.now)) }, None => "nothing expires" } }
             }
             a.tile href="#runs" {
                 span { "Open work" } b { (number(now.tally.open)) }
@@ -217,6 +217,8 @@ fn who(work: &RunningWork) -> Markup {
     };
     html! {
         @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
+        @if !work.asking.is_empty() { (names(&work.asking)) @if work.asking.len() == 1 { " is waiting for you · " } @else { " are waiting for you · " } }
+        @if !work.working.is_empty() || !work.asking.is_empty() {}
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
     }
@@ -246,12 +248,12 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
         },
         Wrong::Away { agent, queued } => html! {
             p { (name_link(agent)) " is not connected, and " (plural(*queued, "request is", "requests are")) " queued for it." }
-            p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Start it, or stop its requests" } }
+            p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Look at the agent" } }
         },
         Wrong::Held { id, reference, on, code, requests, at } => html! {
             p {
                 @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
-                " is held since a limit tripped: " (code.title())
+                " has been held since it hit a limit: " (code.title())
                 @if *requests > 0 { ", " (plural(*requests, "held request", "held requests")) }
                 " " (time(at, moment.now))
             }

@@ -151,7 +151,7 @@ fn warning(limits: &Limits) -> Markup {
 
 const fn about(profile: Profile) -> &'static str {
     match profile {
-        Profile::Strict => "Every limit has its default.",
+        Profile::Strict => "Its limits suit short work.",
         Profile::Long => "Its limits suit long work.",
     }
 }
