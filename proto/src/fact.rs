@@ -764,8 +764,8 @@ pub enum Fact {
         /// The human who changed it.
         by: AgentId,
     },
-    /// A report of a turn told its tokens and cost by model. The fact after this one charges the whole; what the models
-    /// don't account for is of no model that is known. Replaces an earlier one of the same turn (B1).
+    /// A turn's report splits its tokens and cost by model. The fact after this one charges the whole, and the rest
+    /// belongs to no known model. Replaces an earlier one of the same turn (B1).
     SpentOn {
         /// The turn that reports.
         turn: TurnId,

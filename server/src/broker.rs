@@ -19,6 +19,7 @@ mod interleavings;
 mod keeper;
 mod live;
 mod queue;
+mod receiving;
 mod recent;
 mod wakes;
 mod writer;
@@ -41,7 +42,8 @@ pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
-pub(crate) use self::wakes::{Bell, Receiver, Receiving, Subscription, Wait};
+pub(crate) use self::receiving::{Receiver, Receiving};
+pub(crate) use self::wakes::{Bell, Subscription, Wait};
 
 use self::boot::idled;
 use self::handle::BrokerShared;

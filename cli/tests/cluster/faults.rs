@@ -63,7 +63,7 @@ fn a_leader_that_stood_still_writes_and_answers_nothing_afterwards() {
         let session = session(&world.nodes[leader].url, &world.operator());
         world.nodes[leader].signal("STOP");
         let stopped = now();
-        // The calls wait in the socket until the stopped leader continues. Nobody may answer them then.
+        // The calls wait in the socket until the stopped leader continues, which must not answer them.
         let asked: Vec<_> = (0..CALLS_WAITING)
             .map(|_| {
                 let (session, call) = (session.clone(), SessionCall { call: "clock".into(), ..SessionCall::default() });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::future::select;
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::input::{Delivery, Finish, Registration};
+use lastword_proto::input::{Finish, Registration};
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Entry, Fact, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
@@ -22,7 +22,8 @@ use shuttle::{Config, Runner, thread};
 
 use super::faults::{Fault, with};
 use super::queue::{Lane, Queue};
-use super::{Handle, Live, Parcel, Receiver, Receiving, Subscription, Unserved, Wait, boot};
+use super::receiving::testing::Reader;
+use super::{Handle, Live, Receiving, Subscription, Unserved, Wait, boot};
 use crate::identity::{Secret, TurnSigner};
 
 /// The schedules of each kind that a model runs under, unless `LASTWORD_INTERLEAVINGS` says otherwise.
@@ -235,23 +236,6 @@ fn a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer() {
     worker.join().unwrap();
     drop(wait);
     world.end();
-}
-
-/// Receives for an agent, which is woken for nothing else.
-struct Reader(Handle, Principal);
-
-impl Receiver<Parcel> for Reader {
-    fn input(&self) -> Option<Input> {
-        Some(Input::Receive(self.1))
-    }
-
-    fn put(&self, delivery: Delivery, _: &Live<'_>) -> Parcel {
-        self.0.parcel(self.1.agent(), delivery)
-    }
-
-    fn looks(&self, _: &Live<'_>) -> bool {
-        false
-    }
 }
 
 /// The worker takes a delivery by the judge, or, if it leaves at once, by its next calls.

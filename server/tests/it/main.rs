@@ -31,6 +31,7 @@ mod permit;
 mod provider;
 mod schedules;
 mod session;
+mod session_order;
 mod sign_in;
 mod spending;
 mod stored_once;
