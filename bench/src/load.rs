@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::failure::Failure;
+use crate::program::Served;
 
 /// The size and duration of a load.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,16 @@ where
     let seconds = begin.elapsed().as_secs_f64();
     let count = times.0.len();
     Ok(Measured { per_second: count as f64 / seconds, p50_ms: times.at(50), p99_ms: times.at(99), count })
+}
+
+/// Waits until both servers have indexed what they committed and the disk has what was written, so that no row of a
+/// report pays for the one before.
+pub(crate) async fn settled(server: &Server, served: &Served) -> Result<(), Failure> {
+    let committed = *server.handle().committed().borrow();
+    server.indexed().wait_for(|seq| *seq >= committed).await.map_err(Failure::unavailable)?;
+    served.idle().await?;
+    let written = tokio::process::Command::new("sync").status().await.map_err(Failure::unavailable)?;
+    written.success().then_some(()).ok_or_else(|| Failure::unavailable("`sync` failed"))
 }
 
 async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, T) {

@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::bare::bare_file;
 use crate::failure::Failure;
-use crate::load::{Load, Measured, exchange_http, in_process, send_http};
+use crate::load::{Load, Measured, exchange_http, in_process, send_http, settled};
 use crate::peers::Connected;
 use crate::program::Program;
 use crate::soak::{Sample, Soak};
@@ -157,9 +157,10 @@ const EXAMPLES: &str = "Examples:
   lastword-bench soak --minutes 30 --rate 1000
   lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222";
 
-/// Returns limits that suit a load whose messages are never taken.
+/// Returns limits that suit a load whose messages are never taken, and an agent at full speed for the whole of it.
 fn limits() -> Limits {
-    Limits { inbox_max: 1_000_000, ..Limits::default() }
+    let (agent_day_tokens_max, agent_day_bytes_max) = (program::WHOLE_DAY.tokens, program::WHOLE_DAY.bytes);
+    Limits { inbox_max: 1_000_000, agent_day_tokens_max, agent_day_bytes_max, ..Limits::default() }
 }
 
 fn main() -> ExitCode {
@@ -282,6 +283,7 @@ async fn loads(
     bar.set_length(10);
     let (mut lines, mut beside) = (Vec::new(), Vec::new());
     for in_flight in [1, 128] {
+        settled(&server, &served).await?;
         let bare = bare_file(dir, load(in_flight)).await?;
         let base = bare.per_second;
         lines.push(ReportRow::new("bare file: append, fdatasync", in_flight, bare, 1.0, base));
@@ -290,6 +292,7 @@ async fn loads(
         lines.push(ReportRow::new("in process: send, take, finish", in_flight, whole, 3.0, base));
         bar.inc(1);
         for (work, durable) in [(Work::Message, 2.0), (Work::Exchange, 4.0)] {
+            settled(&server, &served).await?;
             let measured = sessions::measure(&served, work, load(in_flight)).await?;
             lines.push(ReportRow::new(over_sessions(work), in_flight, measured, durable, base));
             bar.inc(1);
@@ -299,7 +302,9 @@ async fn loads(
         }
     }
     let base = lines[4].measured.per_second;
+    settled(&server, &served).await?;
     lines.push(ReportRow::new("HTTP: send", 64, send_http(&served.human, load(64)).await?, 1.0, base));
+    settled(&server, &served).await?;
     lines.push(ReportRow::new(
         "HTTP: send, inbox, finish, answer",
         64,

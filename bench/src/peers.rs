@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use self::jetstream::JetStream;
 use self::streams::Streams;
 use crate::failure::Failure;
-use crate::load::{Load, Measured, drive};
+use crate::load::{Load, Measured, drive, settled};
 use crate::program::Served;
 use crate::sessions;
 use crate::systems::{PeerRow, Peers, Work};
@@ -56,7 +56,9 @@ impl Connected {
     ) -> Result<Vec<PeerRow>, Failure> {
         let mut rows = Vec::new();
         for work in [Work::Message, Work::Exchange] {
+            settled(server, served).await?;
             let in_process = ours::measure(server, work, load).await?;
+            settled(server, served).await?;
             let measured = sessions::measure(served, work, load).await?;
             let ours = measured.per_second;
             let row = |system, measured: Measured, theirs, disk: &str| PeerRow {
@@ -68,6 +70,7 @@ impl Connected {
                 measured,
             };
             let ratio = in_process.per_second / ours;
+            settled(server, served).await?;
             rows.push(row("Lastword, sessions", measured, None, "yes"));
             rows.push(row("Lastword, in process", in_process, Some(ratio.recip()), "yes"));
             if let Some(streams) = &self.streams {

@@ -18,8 +18,19 @@ use crate::standing::at_once;
 const ATTACH_MAX: Duration = Duration::from_secs(60);
 const ATTACH_PACE: Duration = Duration::from_millis(20);
 
-/// The limits of an agent that works at full speed for the whole of a measurement.
-const WHOLE_DAY: &str = "agent_day_tokens_max = 1000000000000\nagent_day_bytes_max = 0\n";
+/// A server is idle when it uses at most [`IDLE_MS`] of processor time over this time.
+const IDLE_OVER: Duration = Duration::from_millis(200);
+const IDLE_MS: u64 = 10;
+const IDLE_WITHIN: Duration = Duration::from_secs(300);
+
+/// What an agent may use on a day.
+pub(crate) struct Day {
+    pub(crate) tokens: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The day of an agent that works at full speed for the whole of a measurement.
+pub(crate) const WHOLE_DAY: Day = Day { tokens: 1_000_000_000_000, bytes: 0 };
 
 /// The path of the `lastword` program.
 #[derive(Debug)]
@@ -53,7 +64,9 @@ impl Program {
     /// Starts a server on `data` with these lines of `[limits]`.
     pub(crate) async fn serve_with(&self, data: &Path, limits: &str) -> Result<Served, Failure> {
         let config = data.with_extension("toml");
-        std::fs::write(&config, format!("[limits]\n{WHOLE_DAY}{limits}")).map_err(Failure::unavailable)?;
+        let Day { tokens, bytes } = WHOLE_DAY;
+        let day = format!("agent_day_tokens_max = {tokens}\nagent_day_bytes_max = {bytes}\n");
+        std::fs::write(&config, format!("[limits]\n{day}{limits}")).map_err(Failure::unavailable)?;
         let mut serve = self.command();
         serve.arg("--config").arg(&config).arg("--data").arg(data);
         serve.args(["--json", "serve", "--listen", "127.0.0.1:0"]);
@@ -106,6 +119,23 @@ impl Served {
                 return Err(Failure::unavailable(format!("only {connected} of {count} agents are connected")));
             }
             tokio::time::sleep(ATTACH_PACE).await;
+        }
+    }
+
+    /// Waits until the server does nothing: it has indexed what the last measurement left.
+    pub(crate) async fn idle(&self) -> Result<(), Failure> {
+        let begin = now();
+        let mut before = self.processor_ms()?;
+        loop {
+            tokio::time::sleep(IDLE_OVER).await;
+            let used = self.processor_ms()?;
+            if used.saturating_sub(before) <= IDLE_MS {
+                return Ok(());
+            }
+            if begin.elapsed() > IDLE_WITHIN {
+                return Err(Failure::unavailable("the server still works long after the load"));
+            }
+            before = used;
         }
     }
 

@@ -19,7 +19,7 @@ use crate::read_model::agent_index;
 use crate::read_model::aggregates::{self, Adding, Written};
 use crate::read_model::conversation_index::{self, Lately, Lines};
 use crate::read_model::query::IndexReader;
-use crate::read_model::spend_index::{self, Charging};
+use crate::read_model::spend_index::{self, Charging, Serving};
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
@@ -29,6 +29,9 @@ const ROWS_PER_TRIM: usize = 8_192;
 const ENTRIES_PER_READ: usize = 256;
 /// Pages in the WAL that trigger a checkpoint. High, because each checkpoint syncs the disk that the log uses.
 const CHECKPOINT_PAGES: i64 = 4000;
+
+/// Bytes of texts that wait for their place in the full-text index.
+const TEXTS_BYTES: usize = 1 << 20;
 
 /// Page cache of the writer, in KiB: it rewrites the last pages of its indexes all the time.
 const CACHE_KIB: i64 = 8 * 1024;
@@ -121,6 +124,7 @@ pub struct Index {
 struct Memory {
     lately: Lately,
     written: Written,
+    serving: Serving,
 }
 
 impl Index {
@@ -368,7 +372,7 @@ fn write(
     let transaction = db.transaction().map_err(IndexFailure::Sqlite)?;
     let mut writing = Writing::new(&transaction, memory).map_err(IndexFailure::Sqlite)?;
     let reached = work(&mut writing)?;
-    writing.lines.flush().map_err(IndexFailure::Sqlite)?;
+    writing.flush().map_err(IndexFailure::Sqlite)?;
     drop(writing);
     if reached > last {
         commit(transaction, reached).map_err(IndexFailure::Sqlite)?;
@@ -392,6 +396,8 @@ struct Writing<'a> {
     post: CachedStatement<'a>,
     refusal: CachedStatement<'a>,
     spends: Charging<'a>,
+    texts: Vec<(i64, String)>,
+    texts_bytes: usize,
 }
 
 impl<'a> Writing<'a> {
@@ -403,7 +409,9 @@ impl<'a> Writing<'a> {
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
-            spends: Charging::new(db)?,
+            spends: Charging::new(db, &mut memory.serving)?,
+            texts: Vec::new(),
+            texts_bytes: 0,
         })
     }
 
@@ -417,7 +425,7 @@ impl<'a> Writing<'a> {
             Fact::Accepted { message } => self.message(seq, at, message),
             Fact::Posted { room, from, body } => {
                 self.post.execute((seq, room.0, from.0, at))?;
-                self.words(seq, body)
+                self.text(seq, body)
             }
             Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
@@ -433,10 +441,26 @@ impl<'a> Writing<'a> {
         };
         let (from, kind, conv) = (message.from.0, message.kind as u8, message.conv.0);
         self.message.execute((seq, from, to, kind, conv, message.depth, at))?;
-        self.words(seq, &message.body)
+        self.text(seq, &message.body)
     }
 
-    fn words(&mut self, seq: i64, body: &str) -> rusqlite::Result<()> {
-        self.words.execute((seq, body)).map(|_| ())
+    /// Keeps a text until the others are written. A statement that may fail halfway makes the full-text index write what
+    /// it has collected, so texts between such statements cost a segment each.
+    fn text(&mut self, seq: i64, body: &str) -> rusqlite::Result<()> {
+        self.texts_bytes += body.len();
+        self.texts.push((seq, body.to_owned()));
+        if self.texts_bytes >= TEXTS_BYTES { self.index_texts() } else { Ok(()) }
+    }
+
+    fn index_texts(&mut self) -> rusqlite::Result<()> {
+        self.texts_bytes = 0;
+        self.texts.drain(..).try_for_each(|(seq, body)| self.words.execute((seq, body)).map(|_| ()))
+    }
+
+    /// Writes what was collected.
+    fn flush(&mut self) -> rusqlite::Result<()> {
+        self.lines.flush()?;
+        self.spends.flush()?;
+        self.index_texts()
     }
 }

@@ -38,32 +38,39 @@ CREATE TABLE reassigned (task INTEGER PRIMARY KEY, agent INTEGER NOT NULL) STRIC
 /// Deletes what [`SCHEMA`]'s tables hold.
 pub(crate) const CLEAR: &str = "DELETE FROM spends; DELETE FROM spent_on; DELETE FROM serving; DELETE FROM reassigned;";
 
-/// Records spending within one transaction.
+/// The writer's cache: the agents of turns that opened in this transaction. Most close in it.
+#[derive(Default)]
+pub(crate) struct Serving(BTreeMap<TurnId, u32>);
+
+/// Records spending within one transaction; [`Charging::flush`] writes the turns that are still open.
 pub(crate) struct Charging<'a> {
     spend: CachedStatement<'a>,
     forget_models: CachedStatement<'a>,
     model: CachedStatement<'a>,
+    agent: CachedStatement<'a>,
     serve: CachedStatement<'a>,
     served: CachedStatement<'a>,
     close: CachedStatement<'a>,
     reassign: CachedStatement<'a>,
+    serving: &'a mut Serving,
 }
 
 impl<'a> Charging<'a> {
-    pub(crate) fn new(db: &'a Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn new(db: &'a Connection, serving: &'a mut Serving) -> rusqlite::Result<Self> {
         Ok(Self {
             // Each report covers the whole turn and replaces the one before.
             spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
             forget_models: db.prepare_cached("DELETE FROM spent_on WHERE turn = ?1")?,
             model: db.prepare_cached("INSERT INTO spent_on VALUES (?1, ?2, ?3, ?4)")?,
             // The message that opens a turn is addressed to its agent.
-            serve: db.prepare_cached(
-                "INSERT OR REPLACE INTO serving SELECT ?1, coalesce((SELECT agent FROM reassigned WHERE task = ?2), \
-                 to_id) FROM messages WHERE seq = ?3",
+            agent: db.prepare_cached(
+                "SELECT coalesce((SELECT agent FROM reassigned WHERE task = ?1), to_id) FROM messages WHERE seq = ?2",
             )?,
+            serve: db.prepare_cached("INSERT OR REPLACE INTO serving VALUES (?1, ?2)")?,
             served: db.prepare_cached("SELECT agent FROM serving WHERE turn = ?1")?,
             close: db.prepare_cached("DELETE FROM serving WHERE turn = ?1 RETURNING agent")?,
             reassign: db.prepare_cached("INSERT OR REPLACE INTO reassigned VALUES (?1, ?2)")?,
+            serving,
         })
     }
 
@@ -75,7 +82,10 @@ impl<'a> Charging<'a> {
             Fact::TurnOpened { turn, task, message, .. } => self.opened(*turn, *task, *message),
             Fact::SpentOn { turn, models, .. } => self.spent_on(*turn, models),
             Fact::Spent { turn, spend } => {
-                let agent = self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?;
+                let agent = match self.serving.0.get(turn) {
+                    Some(agent) => Some(*agent),
+                    None => self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
+                };
                 self.spent(*turn, (*spend, false), agent, (entry, conv))
             }
             Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (*spend, true), (entry, conv)),
@@ -90,7 +100,16 @@ impl<'a> Charging<'a> {
     }
 
     fn opened(&mut self, turn: TurnId, task: TaskId, message: Seq) -> rusqlite::Result<()> {
-        self.serve.execute((turn.0.cast_signed(), task.0.cast_signed(), message.0.cast_signed())).map(|_| ())
+        let of = (task.0.cast_signed(), message.0.cast_signed());
+        let agent: Option<u32> = self.agent.query_row(of, |row| row.get(0)).optional()?;
+        self.serving.0.extend(agent.map(|agent| (turn, agent)));
+        Ok(())
+    }
+
+    /// Writes the agents of the turns that are still open.
+    pub(crate) fn flush(&mut self) -> rusqlite::Result<()> {
+        let open = std::mem::take(&mut self.serving.0);
+        open.into_iter().try_for_each(|(turn, agent)| self.serve.execute((turn.0.cast_signed(), agent)).map(|_| ()))
     }
 
     fn spent_on(&mut self, turn: TurnId, models: &[ModelSpend]) -> rusqlite::Result<()> {
@@ -104,7 +123,10 @@ impl<'a> Charging<'a> {
     }
 
     fn closed(&mut self, turn: TurnId, spend: (Spend, bool), of: (&Entry, Option<i64>)) -> rusqlite::Result<()> {
-        let agent = self.close.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?;
+        let agent = match self.serving.0.remove(&turn) {
+            Some(agent) => Some(agent),
+            None => self.close.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
+        };
         self.spent(turn, spend, agent, of)
     }
 

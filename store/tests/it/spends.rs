@@ -10,7 +10,7 @@ use lastword_store::format::decode;
 use lastword_store::witness::Witness;
 use lastword_store::{Index, SpentIn};
 
-use crate::sample::{at, message};
+use crate::sample::{at, message, post};
 
 const ALL: usize = 1_000;
 
@@ -39,12 +39,17 @@ fn on(ms: u64, turn: u64, models: &[(&str, u64)]) -> Entry {
     at(ms, Fact::SpentOn { turn: TurnId(turn), agent: AgentId(2), models })
 }
 
-/// Indexes these entries, which begin at position 1.
+/// Indexes these entries, which begin at position 1, in one transaction.
 fn indexed(entries: &[Entry]) -> (tempfile::TempDir, Index) {
+    indexed_by(entries.len(), entries)
+}
+
+/// Indexes these entries, `step` in a transaction.
+fn indexed_by(step: usize, entries: &[Entry]) -> (tempfile::TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
     let mut index = Index::open(dir.path()).unwrap();
     let rows: Vec<(Seq, &Entry)> = (1..).map(Seq).zip(entries).collect();
-    index.apply(&rows).unwrap();
+    rows.chunks(step).for_each(|rows| index.apply(rows).unwrap());
     (dir, index)
 }
 
@@ -55,7 +60,7 @@ fn a_turn_keeps_its_agent_when_its_request_is_reassigned_and_after_it_ended() {
     let again =
         at(7, Fact::TurnOpened { turn: TurnId(2), task: TaskId(1), attempt: 2, message: Seq(1), lease_until: Time(0) });
     let lost = at(4, Fact::TurnClosed { turn: TurnId(1), end: TurnEnd::Withdrawn, status: None, spend: spend(30) });
-    let (_dir, index) = indexed(&[
+    let entries = [
         message(1, 1, 2, 3, "work"),
         opened(2, 1, 1),
         spent(3, 1, 20),
@@ -68,10 +73,13 @@ fn a_turn_keeps_its_agent_when_its_request_is_reassigned_and_after_it_ended() {
         opened(11, 3, 9),
         spent(12, 3, 60),
         spent(13, 4, 70),
-    ]);
-    let turns = index.reader().spent_since(Time(0), ALL).unwrap();
-    let told: Vec<_> = turns.iter().map(|turn| (turn.turn.0, turn.tokens, turn.agent.map(|agent| agent.0))).collect();
-    assert_eq!(told, [(4, 70, None), (3, 60, Some(4)), (2, 50, Some(5)), (1, 30, Some(2))]);
+    ];
+    for step in 1..=entries.len() {
+        let (_dir, index) = indexed_by(step, &entries);
+        let turns = index.reader().spent_since(Time(0), ALL).unwrap();
+        let told = turns.iter().map(|turn| (turn.turn.0, turn.tokens, turn.agent.map(|agent| agent.0)));
+        assert_eq!(told.collect::<Vec<_>>(), [(4, 70, None), (3, 60, Some(4)), (2, 50, Some(5)), (1, 30, Some(2))]);
+    }
 }
 
 #[test]
@@ -127,4 +135,21 @@ fn models_that_account_for_more_than_their_turn_are_noticed() {
         let promises: Vec<_> = witness.broken().iter().map(|broken| broken.promise).collect();
         assert_eq!(promises.contains(&"models account for at most what their turn spent"), noticed, "{promises:?}");
     }
+}
+
+#[test]
+fn texts_of_one_transaction_are_one_segment_of_the_full_text_index_whatever_is_written_between_them() {
+    let (dir, index) = indexed(&[
+        post(1, 1, "first"),
+        spent(2, 1, 10),
+        post(3, 1, "second"),
+        spent(4, 2, 10),
+        post(5, 1, "third"),
+        spent(6, 3, 10),
+    ]);
+    drop(index);
+    let db = rusqlite::Connection::open(dir.path().join("index.db")).unwrap();
+    // FTS5 keeps the number of the segment above the lower 37 bits, and its own records below 11.
+    let sql = "SELECT count(DISTINCT id >> 37) FROM words_data WHERE id > 10";
+    assert_eq!(db.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap(), 1);
 }
