@@ -283,6 +283,11 @@ fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId,
     rows.collect()
 }
 
+/// Returns the numbers of these conversations as a list of SQL.
+pub(crate) fn numbers(convs: &[ConvId]) -> String {
+    convs.iter().map(|conv| conv.0.to_string()).collect::<Vec<_>>().join(",")
+}
+
 /// A query under construction: a table with the columns `seq` and `at`.
 struct Select {
     table: &'static str,
