@@ -121,7 +121,8 @@ fn window(units: &[Seq], begins: &[Seq], cut: PageCut) -> Cursor {
     let up_to = |unit: usize| units.get(unit).copied();
     let unit_of = |begin: usize| units.binary_search(begins.get(begin)?).ok();
     let next_begin = |unit: usize| unit_of(begins.partition_point(|begin| Some(begin) < units.get(unit)));
-    let last_begin = |unit: usize| unit_of(begins.partition_point(|begin| Some(begin) <= units.get(unit)).checked_sub(1)?);
+    let last_begin =
+        |unit: usize| unit_of(begins.partition_point(|begin| Some(begin) <= units.get(unit)).checked_sub(1)?);
     let back = |end: usize| {
         let start = end.saturating_sub(size);
         next_begin(start).filter(|near| start > 0 && *near < start + size / 2).unwrap_or(start)
