@@ -19,6 +19,7 @@ async fn world() -> World {
         task_requests_max: 1_000,
         grant_messages_max: 10_000,
         grant_turns_max: 10_000,
+        progress_interval_ms: 0,
         turns_soft_max: 100_000,
         turns_hard_max: 100_000,
         ..Limits::default()
@@ -193,7 +194,9 @@ async fn open_work_shows_the_newest_note_and_what_waits_for_a_human_first() {
     world.post("lima", "/v1/escalations", json!({ "message": "which one?" })).await.is(201);
     let browser = Browser::signed_in(&world).await;
     let page = browser.get("/conversations/OPEN-1").await.is(200);
-    let work = page.text.split("open-work-title").nth(1).unwrap().split("</section>").next().unwrap();
+    let work = page.text.split("id=\"open-work\"").nth(1).unwrap().split("</details>").next().unwrap();
+    let (newest, work) = work.split_once("</summary>").unwrap();
+    assert!(newest.contains("kilo: ") && newest.contains("running the tests"), "{newest}");
     let order = ["lima", "a part", "kilo", "running the tests"].map(|word| work.find(word).expect(word));
     assert!(order.is_sorted(), "{work}");
     assert!(!work.contains("reading the code"), "{work}");

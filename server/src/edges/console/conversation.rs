@@ -32,8 +32,6 @@ use crate::error::ApiError;
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 4;
-/// The most open requests before the fold.
-const OPEN_MAX: usize = 3;
 
 /// `GET /conversations/{ref}`: the page of a conversation.
 pub(super) async fn page(
@@ -71,7 +69,7 @@ pub(super) async fn detail(
         div.side {
         (heading(reference, &html! { (standing(&history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
-        (essentials(moment, &history))
+        (essentials(&history))
         (waiting(moment, &history))
         (open_work(moment, &history))
         (details(viewer, moment, &history))
@@ -102,26 +100,25 @@ pub(super) async fn detail(
 }
 
 /// Shows in one line what the open work does and what it spent of its budget.
-fn essentials(moment: &Moment, history: &History) -> Markup {
+fn essentials(history: &History) -> Markup {
     let doing = |doing: &[Doing]| {
         let names = history.open.iter().filter(|one| doing.contains(&one.doing)).map(|one| one.agent.as_str());
         names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let lines = [
-        (doing(&[Doing::WaitsForHuman]), "is waiting for you", "are waiting for you"),
-        (doing(&[Doing::Held]), "is held", "are held"),
-        (doing(&[Doing::Working]), "is working", "are working"),
-        (doing(&[Doing::Queued]), "has it in the queue", "have it in the queue"),
-        (doing(&[Doing::WaitsForAnswers]), "is waiting for answers", "are waiting for answers"),
+        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
+        (doing(&[Doing::Held]), "", [" is held", " are held"]),
+        (doing(&[Doing::Working]), "", [" is working", " are working"]),
+        (doing(&[Doing::Queued]), "queued for ", ["", ""]),
+        (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
     ];
     html! {
         p.facts {
-            @for (names, one, many) in lines.iter().filter(|(names, _, _)| !names.is_empty()) {
-                span { b { (foreign_line(&names.join(", "))) } " " (if names.len() == 1 { one } else { many }) }
+            @for (names, before, after) in lines.iter().filter(|(names, _, _)| !names.is_empty()) {
+                span { (before) b { (foreign_line(&names.join(", "))) } (after[usize::from(names.len() > 1)]) }
             }
             @if history.open_tasks == 0 { span { "no open request" } }
             (budget(history))
-            span { "last message " (time(&history.view.summary.last_at, moment.now)) }
         }
     }
 }
@@ -133,15 +130,14 @@ fn budget(history: &History) -> Markup {
         [only] => only.limits.iter().find(|limit| limit.name == name && limit.limit > 0),
         _ => None,
     };
-    let about = if history.spent.estimated { "≈ " } else { "" };
+    let (tokens, cost) = (total("grant_tokens_max"), total("grant_cost_microusd_max"));
     html! {
-        @match total("grant_tokens_max") {
-            Some(limit) => span { @if limit.estimated { "≈ " } (number(limit.current)) " of " (number(limit.limit)) " tokens" },
-            None => { @if history.spent.tokens > 0 { span { (about) (number(history.spent.tokens)) " tokens" } } },
+        @if let Some(limit) = tokens {
+            span { "grant: " @if limit.estimated { "≈ " } (number(limit.current)) " of " (number(limit.limit)) " tokens"
+                @if let Some(limit) = cost { ", " (money(limit.current)) " of " (money(limit.limit)) } }
         }
-        @match total("grant_cost_microusd_max") {
-            Some(limit) => span { b { (money(limit.current)) } " of " (money(limit.limit)) },
-            None => { @if history.spent.cost_microusd > 0 { span { b { (money(history.spent.cost_microusd)) } } } },
+        @if history.spent.tokens > 0 {
+            span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) @if tokens.is_some() { " in all" } }
         }
     }
 }
@@ -177,22 +173,22 @@ const fn verb(asked: &Asked) -> &'static str {
     }
 }
 
-/// Shows the open requests, each with the newest note on its progress.
+/// Shows the open requests in a fold, each with the newest note on its progress; the newest of all stands outside.
 fn open_work(moment: &Moment, history: &History) -> Markup {
-    let (first, rest) = history.open.split_at(history.open.len().min(OPEN_MAX));
     let unlisted = history.open_tasks.saturating_sub(history.open.len() as u64);
+    let newest =
+        history.open.iter().filter_map(|one| Some((one, one.note.as_ref()?))).max_by_key(|(_, note)| note.message);
     html! {
-        @if !first.is_empty() {
-            section.card.open-work aria-labelledby="open-work-title" {
-                h2 #open-work-title { "Open work " span.count { (number(history.open_tasks)) } }
-                ul.lines { @for one in first { (open_request(moment, history, one)) } }
-                @if !rest.is_empty() {
-                    details #open-work-rest {
-                        summary { (plural(rest.len() as u64, "more open request", "more open requests")) }
-                        ul.lines { @for one in rest { (open_request(moment, history, one)) } }
-                        @if unlisted > 0 { p.faint { "and " (number(unlisted)) " newer ones" } }
+        @if !history.open.is_empty() {
+            details #open-work.open-work {
+                summary {
+                    "Open work: " (plural(history.open_tasks, "request", "requests"))
+                    @if let Some((one, note)) = newest {
+                        " · " (foreign_line(&one.agent)) ": " span.ink { (excerpt(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
                     }
                 }
+                ul.lines { @for one in &history.open { (open_request(moment, history, one)) } }
+                @if unlisted > 0 { p.faint { "and " (number(unlisted)) " newer ones" } }
             }
         }
     }
@@ -239,9 +235,9 @@ fn details(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
                 @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
                 span { "opened by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
                 span { "with " (foreign_line(&history.participants.join(", "))) }
+                span { "last message " (time(&summary.last_at, moment.now)) }
                 span { (number(history.messages)) @if history.messages == 1 { " message" } @else { " messages" }
                     @if history.messages > summary.counters.messages { ", child conversations included" } }
-                @if history.spent.tokens > 0 { span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) } }
             }
             (bars(&view.limits))
             @for granted in &view.grants { (grant(moment, granted)) }

@@ -135,14 +135,8 @@ impl ViewParams {
         let count = |n: usize| number(n as u64);
         html! {
             nav.paging aria-label=(label) {
-                @match page.earlier {
-                    Some(seq) => a.button rel="prev" href={ (path) (query) "&before=" (seq) } { "Earlier" },
-                    None => span.button.off aria-hidden="true" { "Earlier" },
-                }
-                @match page.later {
-                    Some(seq) => a.button rel="next" href={ (path) (query) "&after=" (seq) } { "Later" },
-                    None => span.button.off aria-hidden="true" { "Later" },
-                }
+                @if let Some(seq) = page.earlier { a.button rel="prev" href={ (path) (query) "&before=" (seq) } { "Earlier" } }
+                @if let Some(seq) = page.later { a.button rel="next" href={ (path) (query) "&after=" (seq) } { "Later" } }
                 @if page.later.is_some() { a href={ (path) (query) } { "Newest" } }
                 span.faint {
                     @if page.within == 0 { "No " (self.view.units().to_lowercase()) " here, " (count(page.total)) " in all" }
