@@ -73,8 +73,12 @@ impl IndexReader {
                 let all = Cursor { ascending: true, limit: usize::MAX, ..Cursor::default() };
                 (self.history(convs, all)?, Vec::new())
             }
-            PageUnit::Messages => self.with(|db| Ok((messages(db, convs)?, requests(db, &[conv], true)?)))?,
-            PageUnit::Requests => (self.with(|db| requests(db, convs, false))?, Vec::new()),
+            PageUnit::Messages => self.with(|db| {
+                let units = messages(db, convs)?;
+                let begins = begins(db, conv, &units, cut)?;
+                Ok((units, begins))
+            })?,
+            PageUnit::Requests => (self.with(|db| requests(db, convs))?, Vec::new()),
         };
         let window = window(&units, &begins, cut);
         let ascending = matches!(cut.place, PagePlace::After(_) | PagePlace::At(_));
@@ -156,11 +160,24 @@ fn messages(db: &Connection, convs: &[ConvId]) -> rusqlite::Result<Vec<Seq>> {
     positions(db, convs, "")
 }
 
-/// Returns the positions of the requests of these conversations, oldest first; with `alone`, of those that nothing in
-/// their conversation caused.
-fn requests(db: &Connection, convs: &[ConvId], alone: bool) -> rusqlite::Result<Vec<Seq>> {
-    let depth = if alone { " AND depth = 0" } else { "" };
-    positions(db, convs, &format!(" AND kind = {}{depth}", MessageType::Request as u8))
+/// Returns the positions of the requests of these conversations, oldest first.
+fn requests(db: &Connection, convs: &[ConvId]) -> rusqlite::Result<Vec<Seq>> {
+    positions(db, convs, &format!(" AND kind = {}", MessageType::Request as u8))
+}
+
+/// Returns the positions of the requests that nothing in their conversation caused, oldest first, as far from the page as
+/// its begin or end can be.
+fn begins(db: &Connection, conv: ConvId, units: &[Seq], cut: PageCut) -> rusqlite::Result<Vec<Seq>> {
+    let middle = match cut.place {
+        PagePlace::Newest => units.len(),
+        PagePlace::Before(seq) | PagePlace::After(seq) | PagePlace::At(seq) => {
+            units.partition_point(|unit| *unit <= seq)
+        }
+    };
+    let first = units.get(middle.saturating_sub(2 * cut.units_max)).map_or(0, |seq| seq.0);
+    let last = units.get(middle.saturating_add(2 * cut.units_max)).map_or(i64::MAX, |seq| seq.0.cast_signed());
+    let kind = MessageType::Request as u8;
+    positions(db, &[conv], &format!(" AND kind = {kind} AND depth = 0 AND seq BETWEEN {first} AND {last}"))
 }
 
 fn positions(db: &Connection, convs: &[ConvId], condition: &str) -> rusqlite::Result<Vec<Seq>> {

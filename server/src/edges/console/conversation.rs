@@ -23,7 +23,7 @@ use super::parts::{
 };
 use super::session::Viewer;
 use super::{decision, graph, incidents, log, now, timeline, tree, waterfall};
-use crate::calls::decisions::Asked;
+use crate::calls::decisions::{Asked, Decision};
 use crate::calls::graph as calls;
 use crate::calls::history::{self, History};
 use crate::calls::open_requests::{Doing, OpenRequest};
@@ -150,7 +150,7 @@ fn waiting(moment: &Moment, history: &History) -> Markup {
             section.card.waits aria-label="Waiting for you" {
                 ul.lines {
                     @for decision in history.waiting.iter().take(WAITING_MAX) {
-                        @let (verb, id) = (verb(&decision.asked), decision.asked.id());
+                        @let (verb, id) = (verb(decision), decision.asked.id());
                         li.waits-line data-row tabindex="-1" {
                             span.what { (now::sentence(decision)) }
                             (decision::ends(decision, moment))
@@ -165,11 +165,12 @@ fn waiting(moment: &Moment, history: &History) -> Markup {
 }
 
 /// Returns what a human does about a decision.
-const fn verb(asked: &Asked) -> &'static str {
-    match asked {
-        Asked::Call(_) => "Decide",
-        Asked::Question(_) => "Answer",
-        Asked::Latch(_) => "Lift",
+const fn verb(decision: &Decision) -> &'static str {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Call(_), _) => "Decide",
+        (Asked::Question(_), Some(_)) => "Ask again",
+        (Asked::Question(_), None) => "Answer",
+        (Asked::Latch(_), _) => "Lift",
     }
 }
 
@@ -213,7 +214,7 @@ fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup
             @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
             span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
             @if let Some(note) = &one.note {
-                p.note { a.plain href={ "/messages/" (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
+                p.progress-note { a.plain href={ "/messages/" (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
             }
         }
     }
