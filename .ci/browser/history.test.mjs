@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
 
-const ROUNDS = 70;
+const ROUNDS = 52;
 
 let browser, broker, page;
 
@@ -43,7 +43,7 @@ test('the links lead to the oldest part and back, also without scripts', async (
   const context = await browser.newContext({ javaScriptEnabled: false, storageState: await page.context().storageState() });
   for (const shown of [page, await context.newPage()]) {
     await shown.goto(`${broker.url}/conversations/LONG-1`);
-    assert.match(await span(shown), /of 281$/);
+    assert.match(await span(shown), /of 209$/);
     await shown.getByText('The last round').last().waitFor();
     assert.equal(await shown.getByRole('link', { name: 'Later' }).count(), 0);
     await shown.getByRole('link', { name: 'Earlier' }).first().click();
@@ -52,7 +52,7 @@ test('the links lead to the oldest part and back, also without scripts', async (
     await shown.getByText('Round 0', { exact: true }).last().waitFor();
     await shown.getByRole('link', { name: 'Later' }).first().click();
     await shown.waitForURL(/after=msg-/);
-    assert.match(await span(shown), /–281 of 281$/);
+    assert.match(await span(shown), /–209 of 209$/);
   }
   await context.close();
 });
@@ -88,7 +88,7 @@ test('the head is short, and the sums of the waterfall are in the window', async
       const top = await page.locator('nav.views').evaluate((views) => views.getBoundingClientRect().top);
       assert.ok(top < most, `the views of ${where} begin at ${top} in a window of ${width}`);
       await fits(page, where);
-      await accessible(page, where);
+      if (width === 375) await accessible(page, where);
     }
   }
   await page.setViewportSize({ width: 1280, height: 860 });

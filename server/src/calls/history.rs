@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lastword_proto::fact::Part;
-use lastword_proto::ids::{ConvId, TaskId};
+use lastword_proto::ids::{AgentId, ConvId, TaskId};
+use lastword_proto::state::Agent;
 use lastword_proto::wire::{ConversationView, Event, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
 use lastword_store::{Cursor, PageCut, RefusalFilter, SpentIn};
@@ -121,17 +122,21 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         let counts = (all().map(|conv| conv.messages).sum(), all().map(|conv| conv.open_tasks.len() as u64).sum());
         let names = all().flat_map(|conv| conv.participants.iter()).map(|agent| live.state.name_of(*agent).to_owned());
         let names: BTreeSet<String> = names.collect();
-        Some((views::conversation(live.state, conv, known), convs, counts, names))
+        // Who begins work in it: a human, or the agent that opened it.
+        let humans = live.state.live_by_name().into_iter();
+        let humans = humans.filter(|id| live.state.agent(*id).is_some_and(Agent::is_human));
+        let starters: Vec<AgentId> = humans.chain([known.opener]).collect();
+        Some((views::conversation(live.state, conv, known), convs, counts, names, starters))
     };
     let found = ctx.handle.query(look).await?;
-    let (view, convs, (messages, open_tasks), names) = found.ok_or_else(|| ApiError::unknown(reference))?;
+    let (view, convs, (messages, open_tasks), names, starters) = found.ok_or_else(|| ApiError::unknown(reference))?;
     let waiting = decisions::in_conversations(ctx, caller, convs.clone()).await?;
     let subject = subjects::of(ctx, vec![conv]).await?.remove(&conv).unwrap_or_default();
     let below = convs.clone();
     let spent = add_up(ask_fresh(ctx, move |index| index.spent_in(&below)).await?.into_iter().map(|(_, spent)| spent));
     let open = open_requests::of(ctx, convs.clone()).await?;
     let below = convs.clone();
-    let page = ask(ctx, move |index| index.history_page(conv, &below, asked.cut)).await?;
+    let page = ask(ctx, move |index| index.history_page((conv, &starters), &below, asked.cut)).await?;
     let span = PageSpan {
         before: page.before,
         within: page.within,

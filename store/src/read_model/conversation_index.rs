@@ -300,7 +300,7 @@ fn of(conv: ConvId) -> Option<i64> {
 
 /// Returns the lines of these conversations in a window, in its order.
 pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
-    let list = numbers(convs);
+    let list = numbers(convs.iter().map(|conv| conv.0));
     let (after, before) = cursor.bounds();
     let order = if cursor.ascending { "ASC" } else { "DESC" };
     // Rows overlap the window's edges by less than their span, so reading two spans more than the limit finds every

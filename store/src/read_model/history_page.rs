@@ -1,6 +1,6 @@
 //! Pages of a history: stretches of its facts that follow each other without a gap, cut by what a page counts.
 
-use lastword_proto::ids::ConvId;
+use lastword_proto::ids::{AgentId, ConvId};
 use lastword_proto::{MessageType, Seq};
 use rusqlite::Connection;
 
@@ -10,7 +10,7 @@ use crate::read_model::query::{self, Cursor, IndexReader};
 /// What a page counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageUnit {
-    /// Messages; such a page begins at a request that nothing in its conversation caused, if one is near.
+    /// Messages.
     Messages,
     /// Requests.
     Requests,
@@ -63,22 +63,28 @@ pub struct HistoryPage {
 }
 
 impl IndexReader {
-    /// Returns a page of the history of a conversation and of those below it; `convs` are all of them.
+    /// Returns a page of the history of these conversations. One of messages or requests begins where one of `starters`
+    /// asks for something in `conv`, if that is near.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn history_page(&self, conv: ConvId, convs: &[ConvId], cut: PageCut) -> Result<HistoryPage, ReadError> {
+    pub fn history_page(
+        &self,
+        (conv, starters): (ConvId, &[AgentId]),
+        convs: &[ConvId],
+        cut: PageCut,
+    ) -> Result<HistoryPage, ReadError> {
         let (units, begins) = match cut.unit {
             PageUnit::Facts => {
                 let all = Cursor { ascending: true, limit: usize::MAX, ..Cursor::default() };
                 (self.history(convs, all)?, Vec::new())
             }
-            PageUnit::Messages => self.with(|db| {
-                let units = messages(db, convs)?;
-                let begins = begins(db, conv, &units, cut)?;
+            PageUnit::Messages | PageUnit::Requests => self.with(|db| {
+                let kind = if cut.unit == PageUnit::Requests { requests() } else { String::new() };
+                let units = positions(db, convs, &kind)?;
+                let begins = begins(db, (conv, starters), &units, cut)?;
                 Ok((units, begins))
             })?,
-            PageUnit::Requests => (self.with(|db| requests(db, convs))?, Vec::new()),
         };
         let window = window(&units, &begins, cut);
         let ascending = matches!(cut.place, PagePlace::After(_) | PagePlace::At(_));
@@ -155,19 +161,19 @@ fn window(units: &[Seq], begins: &[Seq], cut: PageCut) -> Cursor {
     }
 }
 
-/// Returns the positions of the messages of these conversations, oldest first.
-fn messages(db: &Connection, convs: &[ConvId]) -> rusqlite::Result<Vec<Seq>> {
-    positions(db, convs, "")
+/// Returns the condition that a message is a request.
+fn requests() -> String {
+    format!(" AND kind = {}", MessageType::Request as u8)
 }
 
-/// Returns the positions of the requests of these conversations, oldest first.
-fn requests(db: &Connection, convs: &[ConvId]) -> rusqlite::Result<Vec<Seq>> {
-    positions(db, convs, &format!(" AND kind = {}", MessageType::Request as u8))
-}
-
-/// Returns the positions of the requests that nothing in their conversation caused, oldest first, as far from the page as
-/// its begin or end can be.
-fn begins(db: &Connection, conv: ConvId, units: &[Seq], cut: PageCut) -> rusqlite::Result<Vec<Seq>> {
+/// Returns the positions at which one of `starters` asks for something in a conversation, oldest first, as far from the
+/// page as its begin or end can be.
+fn begins(
+    db: &Connection,
+    (conv, starters): (ConvId, &[AgentId]),
+    units: &[Seq],
+    cut: PageCut,
+) -> rusqlite::Result<Vec<Seq>> {
     let middle = match cut.place {
         PagePlace::Newest => units.len(),
         PagePlace::Before(seq) | PagePlace::After(seq) | PagePlace::At(seq) => {
@@ -176,12 +182,14 @@ fn begins(db: &Connection, conv: ConvId, units: &[Seq], cut: PageCut) -> rusqlit
     };
     let first = units.get(middle.saturating_sub(2 * cut.units_max)).map_or(0, |seq| seq.0);
     let last = units.get(middle.saturating_add(2 * cut.units_max)).map_or(i64::MAX, |seq| seq.0.cast_signed());
-    let kind = MessageType::Request as u8;
-    positions(db, &[conv], &format!(" AND kind = {kind} AND depth = 0 AND seq BETWEEN {first} AND {last}"))
+    let kind = requests();
+    let from = query::numbers(starters.iter().map(|agent| agent.0));
+    positions(db, &[conv], &format!("{kind} AND from_id IN ({from}) AND seq BETWEEN {first} AND {last}"))
 }
 
+/// Returns the positions of the messages of these conversations that fulfil a condition, oldest first.
 fn positions(db: &Connection, convs: &[ConvId], condition: &str) -> rusqlite::Result<Vec<Seq>> {
-    let list = query::numbers(convs);
+    let list = query::numbers(convs.iter().map(|conv| conv.0));
     let sql = format!("SELECT seq FROM messages WHERE conv IN ({list}){condition} ORDER BY seq");
     let mut statement = db.prepare(&sql)?;
     let rows = statement.query_map([], |row| row.get(0).map(|seq: i64| Seq(seq.cast_unsigned())))?;

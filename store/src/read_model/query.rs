@@ -283,9 +283,9 @@ fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId,
     rows.collect()
 }
 
-/// Returns the numbers of these conversations as a list of SQL.
-pub(crate) fn numbers(convs: &[ConvId]) -> String {
-    convs.iter().map(|conv| conv.0.to_string()).collect::<Vec<_>>().join(",")
+/// Returns numbers as a list of SQL.
+pub(crate) fn numbers(all: impl Iterator<Item = u32>) -> String {
+    all.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// A query under construction: a table with the columns `seq` and `at`.
