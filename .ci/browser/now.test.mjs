@@ -87,7 +87,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.locator(`#${latch}`).waitFor({ state: 'detached' });
 });
 
-test('what timed out says who didn't take whose request, and is asked again, asked of another, or dismissed', async () => {
+test('what timed out says who took no request of whom, and is asked again, asked of another, or dismissed', async () => {
   const one = await timeOut('LATE-1', 'Paint it');
   const two = await timeOut('LATE-2', 'Paint it blue');
   const three = await timeOut('LATE-3', 'Paint it red');

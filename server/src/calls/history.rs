@@ -78,6 +78,8 @@ pub(crate) struct History {
     pub(crate) lines: Vec<HistoryEntry>,
     /// The number of events of the page.
     pub(crate) shown: usize,
+    /// Whether a request that has no answer among the events may have one behind them.
+    pub(crate) is_cut: bool,
     /// The place of the page in the history.
     pub(crate) page: PageSpan,
     /// The first lines of the messages on other pages that caused messages of this one.
@@ -103,11 +105,6 @@ impl History {
     /// Returns the events of the page.
     pub(crate) fn page_lines(&self) -> &[HistoryEntry] {
         self.lines.get(..self.shown).unwrap_or(&self.lines)
-    }
-
-    /// Returns whether all that follows the page was read.
-    pub(crate) fn is_read_to_its_end(&self) -> bool {
-        self.page.later.is_none() || self.lines.len() < self.shown + AHEAD_MAX
     }
 }
 
@@ -144,13 +141,12 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         earlier: page.seqs.first().copied().filter(|_| page.earlier),
         later: page.seqs.last().copied().filter(|_| page.later),
     };
+    let last = page.seqs.last().map_or(0, |seq| seq.0);
     let mut entries = ctx.handle.entries(page.seqs).await?;
-    let shown = entries.len();
     let above = if asked.ahead && page.earlier { above(ctx, &convs, &entries).await? } else { BTreeMap::new() };
-    if asked.ahead && span.later.is_some() {
-        read_ahead(ctx, &convs, &mut entries).await?;
-    }
+    let is_cut = asked.ahead && span.later.is_some() && !read_ahead(ctx, &convs, &mut entries).await?;
     let lines = told(ctx, caller, entries).await?;
+    let shown = lines.partition_point(|line| line.event.seq <= last);
     let participants = names.into_iter().collect();
     Ok(History {
         subject,
@@ -164,6 +160,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         view,
         lines,
         shown,
+        is_cut,
         page: span,
         above,
     })
@@ -185,8 +182,8 @@ async fn above(ctx: &Context, convs: &[ConvId], page: &[(Seq, Arc<Entry>)]) -> R
     Ok(entries.into_iter().filter_map(line).collect())
 }
 
-/// Reads on behind a page until each of its requests has ended.
-async fn read_ahead(ctx: &Context, convs: &[ConvId], entries: &mut Vec<(Seq, Arc<Entry>)>) -> Result<(), ApiError> {
+/// Reads on behind a page until each of its requests has ended. Returns whether no more of them can end behind that.
+async fn read_ahead(ctx: &Context, convs: &[ConvId], entries: &mut Vec<(Seq, Arc<Entry>)>) -> Result<bool, ApiError> {
     let mut open: BTreeSet<TaskId> = entries.iter().filter_map(|(_, entry)| begun(&entry.fact)).collect();
     for task in entries.iter().filter_map(|(_, entry)| ended(&entry.fact)) {
         open.remove(&task);
@@ -198,7 +195,7 @@ async fn read_ahead(ctx: &Context, convs: &[ConvId], entries: &mut Vec<(Seq, Arc
         let convs = convs.to_vec();
         let seqs = ask(ctx, move |index| index.history(&convs, cursor)).await?;
         if seqs.is_empty() {
-            break;
+            return Ok(true);
         }
         let more = ctx.handle.entries(seqs).await?;
         for task in more.iter().filter_map(|(_, entry)| ended(&entry.fact)) {
@@ -206,7 +203,7 @@ async fn read_ahead(ctx: &Context, convs: &[ConvId], entries: &mut Vec<(Seq, Arc
         }
         entries.extend(more);
     }
-    Ok(())
+    Ok(open.is_empty())
 }
 
 fn begun(fact: &Fact) -> Option<TaskId> {

@@ -144,7 +144,7 @@ pub(super) fn view(
         return empty(words, &html! {});
     }
     // What is unanswered as far as was read is drawn up to there.
-    let end = history.lines.last().filter(|_| !history.is_read_to_its_end()).map(|line| line.entry.at);
+    let end = history.lines.last().filter(|_| history.is_cut).map(|line| line.entry.at);
     let scale = Scale::of(&works, end.unwrap_or(moment.now), zoom);
     let messages: BTreeMap<u64, (&str, &str)> = history
         .lines
