@@ -87,15 +87,15 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.locator(`#${latch}`).waitFor({ state: 'detached' });
 });
 
-test('what timed out says who never took whose request, and is asked again, asked of another, or dismissed', async () => {
+test('what timed out says who took no request of whom, and is asked again, asked of another, or dismissed', async () => {
   const one = await timeOut('LATE-1', 'Paint it');
   const two = await timeOut('LATE-2', 'Paint it blue');
   const three = await timeOut('LATE-3', 'Paint it red');
-  assert.match(one.message, /^idler never took the request of operator: 2 deliveries/);
+  assert.match(one.message, /^idler didn't take operator's request: 2 deliveries/);
   await page.goto(`${broker.url}/inbox`);
   await connected(page);
   const card = (asked) => page.locator(`#${asked.id}`);
-  await card(one).getByText('idler never took the request of operator').waitFor();
+  await card(one).getByText("idler didn't take operator's request").waitFor();
   await card(one).getByText('Paint it', { exact: true }).first().waitFor();
   assert.equal(await card(one).locator('textarea').count(), 0, 'nobody waits for a text');
   await card(one).getByRole('button', { name: 'Ask idler again' }).click();

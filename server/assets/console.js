@@ -362,6 +362,29 @@
     }));
   });
 
+  // --- A link into a fold unfolds what it leads to. One to a message on another page of its history leads to that page.
+  const arrive = () => {
+    const id = location.hash.slice(1);
+    if (!id || code) return;
+    const target = document.getElementById(id);
+    if (target) {
+      const folds = [];
+      for (let fold = target.closest('details'); fold; fold = fold.parentElement.closest('details')) folds.push(fold);
+      for (const fold of folds) fold.open = true;
+      if (folds.length) target.scrollIntoView();
+      return;
+    }
+    const [, seq] = /^(?:msg|line)-(\d+)$/.exec(id) ?? [];
+    if (!seq || !location.pathname.startsWith('/conversations/')) return;
+    const url = new URL(location);
+    if (url.searchParams.get('at') === `msg-${seq}`) return;
+    for (const place of ['before', 'after']) url.searchParams.delete(place);
+    url.searchParams.set('at', `msg-${seq}`);
+    location.replace(url);
+  };
+  addEventListener('hashchange', arrive);
+  arrive();
+
   // --- The waterfall plays the history: what began after the moment shown is dimmed.
   const scrub = (range) => {
     const rows = $('.waterfall svg.rows');

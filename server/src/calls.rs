@@ -30,6 +30,7 @@ pub(crate) mod incidents;
 pub(crate) mod limits;
 pub(crate) mod messages;
 pub(crate) mod now;
+pub(crate) mod open_requests;
 pub(crate) mod permission;
 pub(crate) mod places;
 pub(crate) mod policy;

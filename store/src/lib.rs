@@ -30,6 +30,7 @@ pub use crate::log::{
     AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
 };
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
+pub use crate::read_model::history_page::{HistoryPage, PageCut, PagePlace, PageUnit};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
 pub use crate::read_model::spend_index::{SpentIn, SpentTurn};

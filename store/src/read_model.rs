@@ -3,6 +3,7 @@
 pub(crate) mod agent_index;
 pub(crate) mod aggregates;
 pub(crate) mod conversation_index;
+pub(crate) mod history_page;
 pub(crate) mod index;
 pub(crate) mod packed;
 pub(crate) mod query;

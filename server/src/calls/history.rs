@@ -1,21 +1,29 @@
 //! The history of one conversation.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lastword_proto::ids::{ConvId, TaskId};
+use lastword_proto::fact::Part;
+use lastword_proto::ids::{AgentId, ConvId, TaskId};
+use lastword_proto::state::Agent;
 use lastword_proto::wire::{ConversationView, Event, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
-use lastword_store::{Cursor, RefusalFilter, SpentIn};
+use lastword_store::{Cursor, PageCut, RefusalFilter, SpentIn};
 
 use super::decisions::{self, Decision, RequestLink};
+use super::open_requests::{self, OpenRequest};
 use super::read_model::{ask, ask_fresh};
 use super::{Caller, Context, conversations, subjects};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// The most entries of a history; beyond that only the last ones are shown.
-const LINES_MAX: usize = 2_000;
+/// The most refusals in a conversation's tree; beyond that only the last ones are shown.
+const REFUSALS_MAX: usize = 2_000;
+/// The most entries behind a page that are read for how its requests went on.
+const AHEAD_MAX: usize = 1_000;
+/// Entries per query behind a page.
+const AHEAD_STEP: usize = 250;
 
 /// Adds up what several conversations spent.
 pub(super) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
@@ -37,7 +45,16 @@ pub(crate) struct HistoryEntry {
     pub(crate) entry: Arc<Entry>,
 }
 
-/// A conversation, its descendants, and all their events.
+/// The page of a history that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageAsked {
+    /// How it is cut.
+    pub(crate) cut: PageCut,
+    /// Whether to read on behind it until its requests have ended.
+    pub(crate) ahead: bool,
+}
+
+/// A conversation, its descendants, and a page of their events.
 pub(crate) struct History {
     /// The first line of its first message.
     pub(crate) subject: String,
@@ -45,22 +62,54 @@ pub(crate) struct History {
     pub(crate) spent: SpentIn,
     /// The messages in it and its descendants.
     pub(crate) messages: u64,
-    /// The open requests in it and its descendants.
+    /// The number of open requests in it and its descendants.
     pub(crate) open_tasks: u64,
+    /// Its open requests and those of its descendants: those that wait for a human first, then the oldest first.
+    pub(crate) open: Vec<OpenRequest>,
+    /// The names of all that take part in it or its descendants.
+    pub(crate) participants: Vec<String>,
     /// The pending decisions that hold up its work, those that expire first at the top.
     pub(crate) waiting: Vec<Decision>,
     /// The conversation's number.
     pub(crate) conv: ConvId,
-    /// Its participants, limits and status.
+    /// Its limits and status.
     pub(crate) view: ConversationView,
-    /// The events of it and its descendants, oldest first.
+    /// The events of the page, oldest first, and those behind it that tell how its requests went on.
     pub(crate) lines: Vec<HistoryEntry>,
-    /// Whether earlier events were left out.
-    pub(crate) cut: bool,
+    /// The number of events of the page.
+    pub(crate) shown: usize,
+    /// Whether a request that has no answer among the events may have one behind them.
+    pub(crate) is_cut: bool,
+    /// The place of the page in the history.
+    pub(crate) page: PageSpan,
+    /// The first lines of the messages on other pages that caused messages of this one.
+    pub(crate) above: BTreeMap<Seq, String>,
 }
 
-/// Returns the history of a conversation.
-pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, ApiError> {
+/// The place of a page in its history, in what it counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageSpan {
+    /// The units before it.
+    pub(crate) before: usize,
+    /// The units in it.
+    pub(crate) within: usize,
+    /// The units of the whole history.
+    pub(crate) total: usize,
+    /// The first position of the page, if there is an earlier page.
+    pub(crate) earlier: Option<Seq>,
+    /// The last position of the page, if there is a later page.
+    pub(crate) later: Option<Seq>,
+}
+
+impl History {
+    /// Returns the events of the page.
+    pub(crate) fn page_lines(&self) -> &[HistoryEntry] {
+        self.lines.get(..self.shown).unwrap_or(&self.lines)
+    }
+}
+
+/// Returns a conversation with a page of its history.
+pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: PageAsked) -> Result<History, ApiError> {
     caller.human()?;
     let conv = conversations::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
@@ -68,23 +117,111 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
         let convs = live.state.lineage_below(conv);
         let all = || convs.iter().filter_map(|conv| live.state.conversations.get(conv));
         let counts = (all().map(|conv| conv.messages).sum(), all().map(|conv| conv.open_tasks.len() as u64).sum());
-        Some((views::conversation(live.state, conv, known), convs, counts))
+        let names = all().flat_map(|conv| conv.participants.iter()).map(|agent| live.state.name_of(*agent).to_owned());
+        let names: BTreeSet<String> = names.collect();
+        // Who begins work in it: a human, or the agent that opened it.
+        let humans = live.state.live_by_name().into_iter();
+        let humans = humans.filter(|id| live.state.agent(*id).is_some_and(Agent::is_human));
+        let starters: Vec<AgentId> = humans.chain([known.opener]).collect();
+        Some((views::conversation(live.state, conv, known), convs, counts, names, starters))
     };
     let found = ctx.handle.query(look).await?;
-    let (view, convs, (messages, open_tasks)) = found.ok_or_else(|| ApiError::unknown(reference))?;
+    let (view, convs, (messages, open_tasks), names, starters) = found.ok_or_else(|| ApiError::unknown(reference))?;
     let waiting = decisions::in_conversations(ctx, caller, convs.clone()).await?;
     let subject = subjects::of(ctx, vec![conv]).await?.remove(&conv).unwrap_or_default();
     let below = convs.clone();
     let spent = add_up(ask_fresh(ctx, move |index| index.spent_in(&below)).await?.into_iter().map(|(_, spent)| spent));
-    // Newest first: if there are too many entries, the last ones matter.
-    let cursor = Cursor { limit: LINES_MAX + 1, ..Cursor::default() };
-    let mut seqs = ask_fresh(ctx, move |index| index.history(&convs, cursor)).await?;
-    let cut = seqs.len() > LINES_MAX;
-    seqs.truncate(LINES_MAX);
-    seqs.reverse();
-    let entries = ctx.handle.entries(seqs).await?;
+    let open = open_requests::of(ctx, convs.clone()).await?;
+    let below = convs.clone();
+    let page = ask(ctx, move |index| index.history_page((conv, &starters), &below, asked.cut)).await?;
+    let span = PageSpan {
+        before: page.before,
+        within: page.within,
+        total: page.total,
+        earlier: page.seqs.first().copied().filter(|_| page.earlier),
+        later: page.seqs.last().copied().filter(|_| page.later),
+    };
+    let last = page.seqs.last().map_or(0, |seq| seq.0);
+    let mut entries = ctx.handle.entries(page.seqs).await?;
+    let above = if asked.ahead && page.earlier { above(ctx, &convs, &entries).await? } else { BTreeMap::new() };
+    let is_cut = asked.ahead && span.later.is_some() && !read_ahead(ctx, &convs, &mut entries).await?;
     let lines = told(ctx, caller, entries).await?;
-    Ok(History { subject, spent, messages, open_tasks, waiting, conv, view, lines, cut })
+    let shown = lines.partition_point(|line| line.event.seq <= last);
+    let participants = names.into_iter().collect();
+    Ok(History {
+        subject,
+        spent,
+        messages,
+        open_tasks,
+        open,
+        participants,
+        waiting,
+        conv,
+        view,
+        lines,
+        shown,
+        is_cut,
+        page: span,
+        above,
+    })
+}
+
+/// Returns the first lines of the messages on earlier pages that caused messages of this one.
+async fn above(ctx: &Context, convs: &[ConvId], page: &[(Seq, Arc<Entry>)]) -> Result<BTreeMap<Seq, String>, ApiError> {
+    let cause = |entry: &Entry| {
+        let Fact::Accepted { message } = &entry.fact else { return None };
+        message.cause.or(message.in_reply_to)
+    };
+    let first = page.first().map_or(Seq(0), |(seq, _)| *seq);
+    let causes: BTreeSet<Seq> = page.iter().filter_map(|(_, entry)| cause(entry)).filter(|seq| *seq < first).collect();
+    let line = |(seq, entry): (Seq, Arc<Entry>)| {
+        let Fact::Accepted { message } = &entry.fact else { return None };
+        convs.contains(&message.conv).then(|| (seq, subjects::first_line(&message.body)))
+    };
+    let entries = ctx.handle.entries(causes.into_iter().collect()).await?;
+    Ok(entries.into_iter().filter_map(line).collect())
+}
+
+/// Reads on behind a page until each of its requests has ended. Returns whether no more of them can end behind that.
+async fn read_ahead(ctx: &Context, convs: &[ConvId], entries: &mut Vec<(Seq, Arc<Entry>)>) -> Result<bool, ApiError> {
+    let mut open: BTreeSet<TaskId> = entries.iter().filter_map(|(_, entry)| begun(&entry.fact)).collect();
+    for task in entries.iter().filter_map(|(_, entry)| ended(&entry.fact)) {
+        open.remove(&task);
+    }
+    let most = entries.len() + AHEAD_MAX;
+    while !open.is_empty() && entries.len() < most {
+        let after = entries.last().map(|(seq, _)| *seq);
+        let cursor = Cursor { after, ascending: true, limit: AHEAD_STEP, ..Cursor::default() };
+        let convs = convs.to_vec();
+        let seqs = ask(ctx, move |index| index.history(&convs, cursor)).await?;
+        if seqs.is_empty() {
+            return Ok(true);
+        }
+        let more = ctx.handle.entries(seqs).await?;
+        for task in more.iter().filter_map(|(_, entry)| ended(&entry.fact)) {
+            open.remove(&task);
+        }
+        entries.extend(more);
+    }
+    Ok(open.is_empty())
+}
+
+fn begun(fact: &Fact) -> Option<TaskId> {
+    if let Fact::Accepted { message } = fact
+        && let Part::Request(terms) = &message.part
+    {
+        return Some(terms.task);
+    }
+    if let Fact::RootStarted { task, .. } = fact { Some(*task) } else { None }
+}
+
+fn ended(fact: &Fact) -> Option<TaskId> {
+    if let Fact::Accepted { message } = fact
+        && let Part::Answer(answer) = &message.part
+    {
+        return Some(answer.task);
+    }
+    if let Fact::RootEnded { task, .. } = fact { Some(*task) } else { None }
 }
 
 /// Returns one event by its position, for example a message or a refusal.
@@ -102,7 +239,7 @@ pub(super) async fn refusals(
     convs: Vec<ConvId>,
 ) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
     // Newest first: if there are too many, the last ones matter.
-    let cursor = Cursor { limit: LINES_MAX, ..Cursor::default() };
+    let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
     let agent = (!who.is_human()).then(|| who.agent());
     let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
     let mut seqs = ask(ctx, move |index| index.refusals(&filter)).await?;

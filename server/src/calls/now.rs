@@ -258,7 +258,7 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
 }
 
 /// Returns the tasks with a call or a question that a human hasn't decided.
-fn asking(state: &State) -> BTreeSet<TaskId> {
+pub(super) fn asking(state: &State) -> BTreeSet<TaskId> {
     let calls = state.approvals.iter().filter(|(_, call)| call.state == ApprovalState::Pending);
     let asked = state.escalations.iter().filter(|(_, asked)| asked.state == EscalationState::Open);
     let asked = asked.filter(|(_, asked)| asked.cause != EscalationCause::TimedOut).map(|(_, asked)| asked.task);

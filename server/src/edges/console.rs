@@ -33,6 +33,7 @@ mod nodes;
 mod now;
 mod overview;
 mod packed;
+mod pages;
 mod palette;
 mod parts;
 mod rooms;

@@ -23,20 +23,22 @@ pub(crate) fn met(met: &Met) -> String {
     format!("{title}: limit {limit}, would be {current}, {times}.")
 }
 
-/// Returns the sentence about a request that timed out for good: who never took whose request (Q3).
+/// Returns the sentence about a request that timed out for good: who didn't take whose request (Q3).
 pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
     let known = state.tasks.get(&task)?;
     let Phase::Closed(_, cause) = known.phase else { return None };
     let agent = state.name_of(known.agent);
-    let asker = known.asker.agent().map_or_else(|| "its own root".to_owned(), |asker| state.name_of(asker).to_owned());
+    let asker = known.asker.agent();
+    let request =
+        asker.map_or_else(|| "its own root".to_owned(), |asker| format!("{}'s request", state.name_of(asker)));
     let attempts = match known.attempt {
         1 => "1 delivery".to_owned(),
         n => format!("{n} deliveries"),
     };
     Some(if cause == EndReason::LeaseLost {
-        format!("{agent} took the request of {asker} and fell silent: {attempts}, each lease lost.")
+        format!("{agent} took {request} and fell silent: {attempts}, each lease lost.")
     } else {
-        format!("{agent} never took the request of {asker}: {attempts}, none acknowledged in time.")
+        format!("{agent} didn't take {request}: {attempts}, none acknowledged in time.")
     })
 }
 

@@ -227,7 +227,7 @@ async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
     let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
     let seen = browser.get(&format!("/messages/msg-{at}")).await.is(200);
     let seen = seen.has("at most 6 allowed; this one would have made it 8").has("href=\"/limits#grant_messages_max\"");
-    let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall\"");
+    let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall&amp;at=msg-");
     seen.has("href=\"/limits#refused\"");
 }
 

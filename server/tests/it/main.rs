@@ -18,6 +18,7 @@ mod desk;
 mod documents;
 mod exchange;
 mod first_edition;
+mod history_pages;
 mod lifts;
 mod mcp;
 mod mcp_elicit;

@@ -11,7 +11,7 @@ use lastword_proto::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::read_model::packed;
-use crate::read_model::query::Cursor;
+use crate::read_model::query::{Cursor, numbers};
 
 /// Separate tables, which keep the message table small.
 pub(crate) const SCHEMA: &str = "
@@ -300,7 +300,7 @@ fn of(conv: ConvId) -> Option<i64> {
 
 /// Returns the lines of these conversations in a window, in its order.
 pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
-    let list: Vec<String> = convs.iter().map(|conv| conv.0.to_string()).collect();
+    let list = numbers(convs.iter().map(|conv| conv.0));
     let (after, before) = cursor.bounds();
     let order = if cursor.ascending { "ASC" } else { "DESC" };
     // Rows overlap the window's edges by less than their span, so reading two spans more than the limit finds every
@@ -308,7 +308,7 @@ pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor
     let limit = i64::try_from(cursor.limit).unwrap_or(i64::MAX).saturating_add(2 * SPAN);
     let sql = format!(
         "SELECT last, earlier FROM lines WHERE conv IN ({}) AND last > ?1 AND last < ?2 ORDER BY last {order} LIMIT {limit}",
-        list.join(",")
+        list
     );
     let mut statement = db.prepare(&sql)?;
     let mut rows = statement.query((after, before.saturating_add(SPAN)))?;

@@ -283,6 +283,11 @@ fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId,
     rows.collect()
 }
 
+/// Returns numbers as a list of SQL.
+pub(crate) fn numbers(all: impl Iterator<Item = u32>) -> String {
+    all.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
+
 /// A query under construction: a table with the columns `seq` and `at`.
 struct Select {
     table: &'static str,

@@ -1,4 +1,6 @@
-//! One conversation: its status, its controls, and its history in three views.
+//! One conversation: its status, its controls, and its history in its views.
+
+use std::collections::BTreeSet;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
@@ -6,7 +8,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationView, Extend, GrantView};
+use lastword_proto::wire::{ConversationView, Distance, Extend, GrantView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -15,43 +17,21 @@ use super::forms::Form;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, spent, time};
+use super::pages::{View, ViewParams};
+use super::parts::{
+    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
+};
 use super::session::Viewer;
 use super::{decision, graph, incidents, log, now, timeline, tree, waterfall};
+use crate::calls::decisions::{Asked, Decision};
 use crate::calls::graph as calls;
 use crate::calls::history::{self, History};
+use crate::calls::open_requests::{Doing, OpenRequest};
 use crate::calls::{Context, control, conversations, exchanges, grants};
 use crate::error::ApiError;
 
-/// The view of the history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum View {
-    #[default]
-    Tree,
-    Waterfall,
-    Timeline,
-    Graph,
-    Log,
-}
-
-const VIEWS: [(View, &str, &str); 5] = [
-    (View::Tree, "tree", "Tree"),
-    (View::Waterfall, "waterfall", "Waterfall"),
-    (View::Timeline, "timeline", "Timeline"),
-    (View::Graph, "graph", "Graph"),
-    (View::Log, "log", "Log"),
-];
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ViewParams {
-    #[serde(default)]
-    view: View,
-    /// How many times wider than the window the waterfall is.
-    #[serde(default)]
-    zoom: waterfall::Zoom,
-}
+/// The most decisions in the list; the inbox has all.
+const WAITING_MAX: usize = 4;
 
 /// `GET /conversations/{ref}`: the page of a conversation.
 pub(super) async fn page(
@@ -75,7 +55,7 @@ pub(super) async fn detail(
     reference: &str,
     params: &ViewParams,
 ) -> Result<(ConvId, Markup), ApiError> {
-    let history = history::of(ctx, viewer.caller, reference).await?;
+    let history = history::of(ctx, viewer.caller, reference, params.asked()?).await?;
     let graph = match params.view {
         View::Graph => Some(calls::graph(ctx, viewer.caller, Some(reference)).await?),
         View::Tree | View::Waterfall | View::Timeline | View::Log => None,
@@ -87,25 +67,31 @@ pub(super) async fn detail(
     let main = html! {
         div.split {
         div.side {
-        (heading(reference, &standing(&history.view, !history.waiting.is_empty())))
+        (heading(reference, &html! { (standing(&history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
-        (facts(moment, &history))
+        (essentials(&history))
         (waiting(moment, &history))
-        (viewer.allowed(Role::Operator, "Pausing, stopping or extending a grant", || controls(viewer, &history.view)))
+        (open_work(moment, &history))
+        (details(viewer, moment, &history))
         }
         div.content {
         nav.views aria-label="Views" {
-            @for (view, word, name) in VIEWS {
-                a href={ "/conversations/" (encoded(reference)) "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
+            @for (view, _, name) in View::ALL {
+                a href=(params.to_view(&history, view)) aria-current=[(view == params.view).then_some("page")] { (name) }
             }
         }
-        @if history.cut { p.faint { "Only the latest part is shown; " code { "lastword audit" } " finds earlier messages." } }
         @match params.view {
-            View::Tree => (tree::view(moment, &history)),
-            View::Waterfall => (waterfall::view(moment, &history, &stalled, params.zoom)),
-            View::Timeline => (timeline::view(&history)),
             View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
-            View::Log => (log::view(moment, &history)),
+            View::Tree | View::Waterfall | View::Timeline | View::Log => {
+                (params.paging(&history, "Parts of the history"))
+                @match params.view {
+                    View::Tree => (tree::view(moment, &history)),
+                    View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
+                    View::Timeline => (timeline::view(&history)),
+                    View::Log | View::Graph => (log::view(moment, &history)),
+                }
+                (params.paging(&history, "Parts of the history, again"))
+            },
         }
         }
         }
@@ -113,53 +99,159 @@ pub(super) async fn detail(
     Ok((history.conv, main))
 }
 
-fn facts(moment: &Moment, history: &History) -> Markup {
-    let view = &history.view;
-    let summary = &view.summary;
-    let open = view.grants.iter().filter(|grant| grant.open).count();
+/// Shows in one line what the open work does and what it spent of its budget.
+fn essentials(history: &History) -> Markup {
+    let doing = |doing: &[Doing]| {
+        let names = history.open.iter().filter(|one| doing.contains(&one.doing)).map(|one| one.agent.as_str());
+        names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    let lines = [
+        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
+        (doing(&[Doing::Held]), "", [" is held", " are held"]),
+        (doing(&[Doing::Working]), "", [" is working", " are working"]),
+        (doing(&[Doing::Queued]), "queued for ", ["", ""]),
+        (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
+    ];
     html! {
         p.facts {
-            @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
-            span { "opened by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
-            span { "with " (foreign_line(&view.participants.join(", "))) }
-            span { (plural(history.messages, "message", "messages"))
-                @if history.messages > summary.counters.messages { ", child conversations included" } }
-            span { (plural(history.open_tasks, "open request", "open requests")) }
-            @if history.spent.tokens > 0 { span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) } }
-            span { "last message " (time(&summary.last_at, moment.now)) }
+            @for (names, before, after) in lines.iter().filter(|(names, _, _)| !names.is_empty()) {
+                span { (before) b { (foreign_line(&names.join(", "))) } (after[usize::from(names.len() > 1)]) }
+            }
+            @if history.open_tasks == 0 { span { "no open request" } }
+            (budget(history))
         }
-        div.bars {
-            @for distance in &view.limits { (bar(distance)) }
+    }
+}
+
+/// Shows what was spent, and of which budget if one open grant alone pays for the work.
+fn budget(history: &History) -> Markup {
+    let open: Vec<&GrantView> = history.view.grants.iter().filter(|grant| grant.open).collect();
+    let total = |name: &str| match open.as_slice() {
+        [only] => only.limits.iter().find(|limit| limit.name == name && limit.limit > 0),
+        _ => None,
+    };
+    let (tokens, cost) = (total("grant_tokens_max"), total("grant_cost_microusd_max"));
+    html! {
+        @if let Some(limit) = tokens {
+            span { "grant: " @if limit.estimated { "≈ " } (number(limit.current)) " of " (number(limit.limit)) " tokens"
+                @if let Some(limit) = cost { ", " (money(limit.current)) " of " (money(limit.limit)) } }
         }
-        @match view.grants.as_slice() {
-            [] => {}
-            [only] => (grant(moment, only)),
-            many => details #grants.fold {
-                summary { (plural(many.len() as u64, "grant", "grants")) ", " (open) " open"
-                    @if many.iter().any(|grant| grant.latched.is_some()) { " " (badge("held")) } }
-                @for granted in many { (grant(moment, granted)) }
-            },
+        @if history.spent.tokens > 0 {
+            span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) @if tokens.is_some() { " in all" } }
         }
-        @if !view.grants.is_empty() { p.faint { "A grant counts all the work it causes, in every conversation." } }
     }
 }
 
 /// Shows the decisions that hold up its work, each with the link to its page.
 fn waiting(moment: &Moment, history: &History) -> Markup {
+    let more = history.waiting.len().saturating_sub(WAITING_MAX);
     html! {
         @if !history.waiting.is_empty() {
             section.card.waits aria-label="Waiting for you" {
                 ul.lines {
-                    @for decision in &history.waiting {
-                        li data-row tabindex="-1" {
-                            (badge("waiting for you")) " " (now::sentence(decision)) " " (decision::ends(decision, moment)) " "
-                            a.step data-open-row href=(decision::path(&decision.asked)) { (decision.asked.id()) }
+                    @for decision in history.waiting.iter().take(WAITING_MAX) {
+                        @let (verb, id) = (verb(decision), decision.asked.id());
+                        li.waits-line data-row tabindex="-1" {
+                            span.what { (now::sentence(decision)) }
+                            (decision::ends(decision, moment))
+                            span.to-do { a.button data-open-row href=(decision::path(&decision.asked)) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
                         }
                     }
                 }
+                @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
             }
         }
     }
+}
+
+/// Returns what a human does about a decision.
+const fn verb(decision: &Decision) -> &'static str {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Call(_), _) => "Decide",
+        (Asked::Question(_), Some(_)) => "Ask again",
+        (Asked::Question(_), None) => "Answer",
+        (Asked::Latch(_), _) => "Lift",
+    }
+}
+
+/// Shows the open requests in a fold, each with the newest note on its progress; the newest of all stands outside.
+fn open_work(moment: &Moment, history: &History) -> Markup {
+    let unlisted = history.open_tasks.saturating_sub(history.open.len() as u64);
+    let newest =
+        history.open.iter().filter_map(|one| Some((one, one.note.as_ref()?))).max_by_key(|(_, note)| note.message);
+    html! {
+        @if !history.open.is_empty() {
+            details #open-work.open-work {
+                summary {
+                    "Open work: " (plural(history.open_tasks, "request", "requests"))
+                    @if let Some((one, note)) = newest {
+                        " · " (foreign_line(&one.agent)) ": " span.ink { (excerpt(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
+                    }
+                }
+                ul.lines { @for one in &history.open { (open_request(moment, history, one)) } }
+                @if unlisted > 0 { p.faint { "and " (number(unlisted)) " newer ones" } }
+            }
+        }
+    }
+}
+
+fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup {
+    let word = match one.doing {
+        Doing::WaitsForHuman => "waiting for you",
+        Doing::Held => "held",
+        Doing::Working => "working",
+        Doing::Queued => "queued",
+        Doing::WaitsForAnswers => "waiting for answers",
+    };
+    let subject = html! { @if one.subject.is_empty() { "no text" } @else { (excerpt(&one.subject, 90)) } };
+    html! {
+        li data-row tabindex="-1" {
+            (badge(word)) " " b { (foreign_line(&one.agent)) } " "
+            @match one.message {
+                Some(message) => a.plain data-open-row href={ "/messages/" (message) } { (subject) },
+                None => "on its own root",
+            }
+            @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
+            span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
+            @if let Some(note) = &one.note {
+                p.progress-note { a.plain href={ "/messages/" (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
+            }
+        }
+    }
+}
+
+/// Shows the rest in a fold: who takes part, each limit, the grants, and the form to extend one.
+fn details(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
+    let view = &history.view;
+    let summary = &view.summary;
+    let open = view.grants.iter().filter(|grant| grant.open).count();
+    html! {
+        details #details.fold {
+            summary {
+                "Participants, limits" @if !view.grants.is_empty() { ", " (plural(view.grants.len() as u64, "grant", "grants")) }
+                @if view.grants.len() > 1 { " (" (open) " open)" }
+                @if view.grants.iter().any(|grant| grant.latched.is_some()) { " " (badge("held")) }
+            }
+            p.facts {
+                @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
+                span { "opened by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
+                span { "with " (foreign_line(&history.participants.join(", "))) }
+                span { "last message " (time(&summary.last_at, moment.now)) }
+                span { (number(history.messages)) @if history.messages == 1 { " message" } @else { " messages" }
+                    @if history.messages > summary.counters.messages { ", child conversations included" } }
+            }
+            (bars(&view.limits))
+            @for granted in &view.grants { (grant(moment, granted)) }
+            @if !view.grants.is_empty() { p.faint { "A grant counts all the work it causes, in every conversation." } }
+            @if open > 0 { (viewer.allowed(Role::Operator, "Extending a grant", || extension(viewer, view))) }
+        }
+    }
+}
+
+/// Shows the limits of which something is used.
+fn bars(limits: &[Distance]) -> Markup {
+    let mut used = limits.iter().filter(|distance| distance.current > 0).peekable();
+    html! { @if used.peek().is_some() { div.bars { @for distance in used { (bar(distance)) } } } }
 }
 
 /// Shows a grant and its totals.
@@ -183,25 +275,23 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                     span { "held by " a href={ "/incidents#" (incident) } { code { (incident) } } }
                 }
             }
-            div.bars { @for distance in &grant.limits { (bar(distance)) } }
+            (bars(&grant.limits))
         }
     }
 }
 
 fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
-    let open = view.grants.iter().filter(|grant| grant.open);
     let reference = &view.summary.reference;
-    let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let button = |verb: &str, name: &str, question: &str| {
         let class = if verb == "stop" { "danger" } else { "" };
         viewer.confirmed(
             &format!("do-{verb}"),
-            &to(verb),
+            &format!("/conversations/{}/{verb}", encoded(reference)),
             question,
             &html! { button type="submit" class=(class) { (name) } },
         )
     };
-    html! {
+    viewer.allowed(Role::Operator, "Pausing or stopping it", || html! {
         div.controls {
             @match view.summary.state {
                 Running::Active => {
@@ -215,23 +305,29 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                     (button("resume", "Resume", &format!("Resume {reference}?")))
                 }
             }
-            @if open.clone().next().is_some() {
-                details #more {
-                    summary { "Extend a grant" }
-                    (viewer.form("do-grant", &to("grant"), &html! {
-                        @if let [_, _, ..] = open.clone().collect::<Vec<_>>().as_slice() {
-                            label { span { "To" } select name="grant" {
-                                @for grant in open {
-                                    option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", held" } }
-                                }
-                                option value="" { "every open grant" }
-                            } }
+        }
+    })
+}
+
+/// Shows the form that extends a grant.
+fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
+    let open: Vec<&GrantView> = view.grants.iter().filter(|grant| grant.open).collect();
+    let to = format!("/conversations/{}/grant", encoded(&view.summary.reference));
+    html! {
+        details #more {
+            summary { "Extend a grant" }
+            (viewer.form("do-grant", &to, &html! {
+                @if let [_, _, ..] = open.as_slice() {
+                    label { span { "To" } select name="grant" {
+                        @for grant in &open {
+                            option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", held" } }
                         }
-                        (amounts(|_| None))
-                        button type="submit" { "Extend" }
-                    }))
+                        option value="" { "every open grant" }
+                    } }
                 }
-            }
+                (amounts(|_| None))
+                button type="submit" { "Extend" }
+            }))
         }
     }
 }

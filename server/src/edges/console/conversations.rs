@@ -6,10 +6,11 @@ use lastword_proto::MessageType;
 use lastword_proto::wire::{ConversationStatus, ConversationView};
 use maud::{Markup, html};
 
-use super::conversation::{self, ViewParams};
+use super::conversation;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
+use super::pages::ViewParams;
 use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
 use crate::calls::Context;

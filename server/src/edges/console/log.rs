@@ -5,13 +5,13 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
-use super::parts::{badge, conversation, excerpt, foreign_line, time};
+use super::parts::{badge, conversation, excerpt, foreign_line, money, quantity, time};
 use crate::calls::history::{History, HistoryEntry};
 
 /// Shows the lines, newest last.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     html! {
-        ol.log { @for line in &history.lines { (row(moment, line, &history.view.summary.reference)) } }
+        ol.log { @for line in history.page_lines() { (row(moment, line, &history.view.summary.reference)) } }
     }
 }
 
@@ -51,16 +51,53 @@ fn what(line: &HistoryEntry) -> Markup {
 pub(super) fn data(event: &Event) -> Markup {
     html! {
         @for (name, value) in &event.data {
-            span.pair { span.faint { (name.replace('_', " ")) } " " (plain(value)) } " "
+            @if !value.is_null() { span.pair { span.faint { (member(name)) } " " (excerpt(&words(name, value), 160)) } " " }
         }
     }
 }
 
-fn plain(value: &Value) -> Markup {
+/// Returns the name of a member without its unit, which its value has.
+fn member(name: &str) -> String {
+    let name = name.strip_suffix("_ms").or_else(|| name.strip_suffix("_microusd")).unwrap_or(name);
+    name.replace('_', " ")
+}
+
+/// Returns a value in words: numbers in their unit, lists and objects member by member.
+fn words(name: &str, value: &Value) -> String {
     match value {
-        Value::String(text) => excerpt(text, 160),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            excerpt(&value.to_string(), 160)
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Null => String::new(),
+        Value::Number(number) => match number.as_u64() {
+            Some(n) if name.ends_with("_microusd") => money(n),
+            Some(n) => quantity(name, n),
+            None => number.to_string(),
+        },
+        Value::Array(all) => all.iter().map(|one| words(name, one)).collect::<Vec<_>>().join("; "),
+        Value::Object(members) => {
+            // What is named comes first, then its numbers.
+            let texts = members.values().filter_map(Value::as_str).map(str::to_owned);
+            let others = members.iter().filter(|(_, value)| !value.is_null() && !value.is_string());
+            let others = others.map(|(name, value)| format!("{} {}", member(name), words(name, value)));
+            texts.chain(others).collect::<Vec<_>>().join(", ")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_told_in_words_and_in_their_unit() {
+        let models =
+            json!([{"model": "large", "tokens": 12_000, "cost_microusd": 250_000}, {"model": "small", "tokens": 5}]);
+        assert_eq!(words("models", &models), "large, cost $0.25, tokens 12\u{202f}000; small, tokens 5");
+        assert_eq!(words("lease_ms", &json!(600_000)), "10 min");
+        assert_eq!(words("estimated", &json!(true)), "yes");
+        assert_eq!(words("waits_for", &json!(["kilo", "lima"])), "kilo; lima");
     }
 }

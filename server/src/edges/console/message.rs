@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
+use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{badge, capital, code, conversation, encoded, foreign_line, limit_words, links, number, time};
 use super::session::Viewer;
@@ -60,7 +61,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
             dt { "Conversation" } dd { (conversation(&message.reference))
                 @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
-            dt { "Where" } dd { "depth " (message.depth) ", hop " (message.hops) }
+            dt { "Where" } dd { "depth " (message.depth) ", hop " (message.hops) ", " a href=(in_tree(&message.reference, &message.id)) { "in the tree" } }
             dt { "When" } dd { (time(&message.created_at, moment.now)) }
             dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
             @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
@@ -150,7 +151,7 @@ fn onward(line: &HistoryEntry) -> Markup {
         ul.lines.onward {
             @if let Some(reference) = reference {
                 li { "Conversation " (conversation(reference)) ": "
-                    a href={ "/conversations/" (encoded(reference)) "?view=waterfall" } { "where it was refused" } }
+                    a href={ "/conversations/" (encoded(reference)) "?view=waterfall&at=msg-" (event.seq) } { "where it was refused" } }
             }
             @if let Some(agent) = &event.agent {
                 li { "Agent " (name_link(agent)) ": " a href={ "/conversations?from=" (encoded(agent)) } { "its messages" } }

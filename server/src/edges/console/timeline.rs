@@ -6,6 +6,7 @@ use lastword_proto::visible::escape;
 use maud::{Markup, html};
 
 use super::layout::empty;
+use super::parts::{foreign_line, plural};
 use crate::calls::history::{History, HistoryEntry};
 
 /// The distance between two lanes, in pixels.
@@ -18,8 +19,9 @@ const ROW: usize = 34;
 const HEAD: usize = 32;
 /// The height above the first row, for the words over its arc, in pixels.
 const TOP: usize = 10;
-/// The most steps drawn; more would be unreadable.
-const STEPS_MAX: usize = 300;
+
+/// The lanes that a wide window has room for.
+const LANES_SEEN: usize = 5;
 
 /// The content of a row.
 enum Step<'a> {
@@ -41,19 +43,21 @@ impl Step<'_> {
 /// Shows the diagram.
 pub(super) fn view(history: &History) -> Markup {
     let mut lanes = Vec::new();
-    let all = history.lines.iter();
-    let mut steps: Vec<Step<'_>> = all.filter_map(|line| step(line, &mut lanes)).collect();
+    let steps: Vec<Step<'_>> = history.page_lines().iter().filter_map(|line| step(line, &mut lanes)).collect();
     if steps.is_empty() {
-        return empty("No activity yet.", &html! {});
+        let words =
+            if history.page.total == 0 { "No activity yet." } else { "No activity in this part of the history." };
+        return empty(words, &html! {});
     }
-    let left_out = steps.len().saturating_sub(STEPS_MAX);
-    steps.drain(..left_out);
     let (width, height) = (TIMES + lanes.len() * LANE + 70, TOP + steps.len() * ROW + 10);
     html! {
-        @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; see the log." } }
         p.legend {
             span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
+        }
+        // More lanes than the window has room for are beside it.
+        p.faint.lanes.many[lanes.len() > LANES_SEEN] {
+            (plural(lanes.len() as u64, "lane", "lanes")) ": " (foreign_line(&lanes.join(", "))) ". Scroll sideways to see them all."
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {
             svg.heads width=(width) height=(HEAD) viewBox={ "0 0 " (width) " " (HEAD) } role="group" aria-label="Agents" {

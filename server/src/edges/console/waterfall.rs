@@ -11,13 +11,14 @@ use serde::Deserialize;
 
 use super::exchange;
 use super::layout::{Moment, empty};
-use super::parts::{badge, excerpt, foreign_line, plural, spent};
+use super::pages::ViewParams;
+use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent};
 use super::work::{Mark, Span, Work, Works, duration};
 use crate::calls::history::History;
 use crate::calls::subjects::first_line;
 
 /// The width of the drawing without zoom, in pixels.
-const WIDTH: u64 = 640;
+const WIDTH: u64 = 560;
 /// The height of a row, in pixels; the style sheet has the same.
 const ROW: u64 = 30;
 /// The height of a curve below a row, in pixels; the style sheet has the same.
@@ -26,8 +27,6 @@ const CURVE: u64 = 60;
 const AXIS: u64 = 26;
 /// The room that a label of the axis takes, in pixels.
 const LABEL: u64 = 66;
-/// The most requests drawn.
-const ROWS_MAX: usize = 300;
 /// The deepest indentation that differs.
 const INDENT_MAX: usize = 8;
 /// The most labels on the axis without zoom.
@@ -52,7 +51,7 @@ impl Default for Zoom {
 impl Zoom {
     const MAX: u64 = 32;
 
-    const fn times(self) -> u64 {
+    pub(super) const fn times(self) -> u64 {
         if self.0 == 0 {
             1
         } else if self.0 > Self::MAX {
@@ -130,15 +129,23 @@ impl Row<'_> {
 }
 
 /// Shows the waterfall.
-pub(super) fn view(moment: &Moment, history: &History, stalled: &[(TaskId, ExchangeView)], zoom: Zoom) -> Markup {
-    let works = Works::of(&history.lines);
-    let mut rows = rows(&works, stalled);
+pub(super) fn view(
+    moment: &Moment,
+    history: &History,
+    stalled: &[(TaskId, ExchangeView)],
+    params: &ViewParams,
+) -> Markup {
+    let zoom = params.zoom;
+    let works = Works::of(history);
+    let rows = rows(&works, stalled);
     if rows.is_empty() {
-        return empty("No requests yet.", &html! {});
+        let words =
+            if history.page.total == 0 { "No requests yet." } else { "No requests in this part of the history." };
+        return empty(words, &html! {});
     }
-    let left_out = rows.len().saturating_sub(ROWS_MAX);
-    rows.truncate(ROWS_MAX);
-    let scale = Scale::of(&works, moment.now, zoom);
+    // What is unanswered as far as was read is drawn up to there.
+    let end = history.lines.last().filter(|_| history.is_cut).map(|line| line.entry.at);
+    let scale = Scale::of(&works, end.unwrap_or(moment.now), zoom);
     let messages: BTreeMap<u64, (&str, &str)> = history
         .lines
         .iter()
@@ -146,12 +153,11 @@ pub(super) fn view(moment: &Moment, history: &History, stalled: &[(TaskId, Excha
         .map(|(seq, message)| (seq, (message.to.as_str(), message.body.as_str())))
         .collect();
     html! {
-        @if left_out > 0 { p.faint { (left_out) " later requests are not drawn; see the log." } }
-        (legend(&scale, zoom))
+        (legend(&scale, history, params))
         div.waterfall tabindex="0" role="region" aria-label="Waterfall" {
             div.names {
                 div.axis { "Request" }
-                @for row in &rows { (name(row, &messages)) @for told in &row.stalled { (stalled_name(told)) } }
+                @for row in &rows { (name(row, history, &messages)) @for told in &row.stalled { (stalled_name(told)) } }
             }
             div.bars-area { (drawing(&scale, zoom, &rows, history)) }
             div.sums {
@@ -162,8 +168,8 @@ pub(super) fn view(moment: &Moment, history: &History, stalled: &[(TaskId, Excha
     }
 }
 
-fn legend(scale: &Scale, zoom: Zoom) -> Markup {
-    let times = zoom.times();
+fn legend(scale: &Scale, history: &History, params: &ViewParams) -> Markup {
+    let times = params.zoom.times();
     html! {
         div.legend {
             span { span.key.turn {} " an agent is working" } span { span.key.human {} " waiting for a human" }
@@ -171,9 +177,9 @@ fn legend(scale: &Scale, zoom: Zoom) -> Markup {
             span.bad { "✕ refused" }
             span { (duration(scale.ms)) " in all, UTC" }
             span.zoom {
-                @if times > 1 { a href={ "?view=waterfall&zoom=" (times / 2) } aria-label="Zoom out" { "−" } }
+                @if times > 1 { a href=(params.to_zoom(history, times / 2)) aria-label="Zoom out" { "−" } }
                 " " (times) "× "
-                @if times < Zoom::MAX { a href={ "?view=waterfall&zoom=" (times * 2) } aria-label="Zoom in" { "+" } }
+                @if times < Zoom::MAX { a href=(params.to_zoom(history, times * 2)) aria-label="Zoom in" { "+" } }
             }
             // Shown by the script that moves it.
             label.scrub hidden { "Play " input type="range" min="0" max="1000" value="1000" data-scrub aria-label="Moment shown";
@@ -203,20 +209,29 @@ fn rows<'a>(works: &'a Works, stalled: &'a [(TaskId, ExchangeView)]) -> Vec<Row<
     rows
 }
 
-fn name(row: &Row<'_>, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
+fn name(row: &Row<'_>, history: &History, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
     let (agent, body) = row.work.message.and_then(|seq| messages.get(&seq)).copied().unwrap_or(("", ""));
     let indent = format!("name in{}", row.depth.min(INDENT_MAX));
+    let above = row.work.cause.filter(|cause| row.depth == 0 && history.above.contains_key(cause));
     html! {
         div class=(indent) data-row tabindex="-1" {
+            @if let Some(seq) = above {
+                @let words = format!("Caused by {seq}, on an earlier page");
+                a href=(earlier_page(history, seq)) title=(words) aria-label=(words) { "↑" } " "
+            }
             @match row.work.message {
                 Some(seq) => { a data-open-row href={ "/messages/msg-" (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
                 None => { "own root " code { (row.task) } },
             }
             @if let Some(status) = row.work.status.filter(|status| *status != AnswerStatus::Completed) { " " (badge(status.word())) }
             // A narrow window has no room for the column.
-            span.narrow { (took(row.work)) }
+            span.narrow { (took_in_short(row.work)) }
         }
     }
+}
+
+fn earlier_page(history: &History, seq: Seq) -> String {
+    format!("/conversations/{}?view=waterfall&at={seq}", encoded(&history.view.summary.reference))
 }
 
 fn sums(work: &Work) -> Markup {
@@ -230,6 +245,26 @@ fn took(work: &Work) -> Markup {
         @if let Some(ms) = work.took_ms() { (duration(ms)) } @else { span.faint { "open" } }
         @if work.tokens() > 0 { span.faint { " · " (spent(work.tokens(), work.is_estimated(), work.cost_microusd())) } }
     }
+}
+
+/// Returns the same in few characters.
+fn took_in_short(work: &Work) -> String {
+    let took = work.took_ms().map_or_else(
+        || "open".to_owned(),
+        |ms| match ms {
+            0..60_000 => duration(ms),
+            60_000..3_600_000 => format!("{} min", ms / 60_000),
+            _ => format!("{} h", ms / 3_600_000),
+        },
+    );
+    let about = if work.is_estimated() { "≈" } else { "" };
+    let tokens = match work.tokens() {
+        0 => return took,
+        n @ 1..1_000 => format!("{about}{n} tokens"),
+        n => format!("{about}{}k tokens", n / 1_000),
+    };
+    let cost = work.cost_microusd();
+    if cost > 0 { format!("{took} · {tokens} · {}", money(cost)) } else { format!("{took} · {tokens}") }
 }
 
 fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Markup {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use lastword_proto::fact::{Fact, Part};
 use lastword_proto::ids::{ApprovalId, EscalationId, TaskId, TurnId};
-use lastword_proto::{AnswerStatus, Message, Time};
+use lastword_proto::{AnswerStatus, Message, Seq, Time};
 
-use crate::calls::history::HistoryEntry;
+use crate::calls::history::{History, HistoryEntry};
 
 /// A stretch of time; it has no end while it lasts.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub(super) enum Mark {
 pub(super) struct Work {
     /// The position of the request; `None` for an agent's own root.
     pub(super) message: Option<u64>,
+    /// The message that caused it.
+    pub(super) cause: Option<Seq>,
     /// The task in which it was sent.
     pub(super) parent: Option<TaskId>,
     /// The time at which it was sent.
@@ -97,11 +99,11 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// Returns the work of a history.
-    pub(super) fn of(lines: &[HistoryEntry]) -> Self {
+    /// Returns the work on the requests of a page. What follows the page is read only for how they went on.
+    pub(super) fn of(history: &History) -> Self {
         let mut works = Self::default();
-        for (index, line) in lines.iter().enumerate() {
-            works.add(index, line);
+        for (index, line) in history.lines.iter().enumerate() {
+            works.add(index, line, index < history.shown);
         }
         works
     }
@@ -112,11 +114,11 @@ impl Works {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "only these facts concern the course of a request")]
-    fn add(&mut self, index: usize, line: &HistoryEntry) {
+    fn add(&mut self, index: usize, line: &HistoryEntry, on_page: bool) {
         let at = line.entry.at;
         match &line.entry.fact {
-            Fact::Accepted { message } => self.message(at, line.event.seq, message),
-            Fact::RootStarted { task, .. } => {
+            Fact::Accepted { message } => self.message(at, line.event.seq, message, on_page),
+            Fact::RootStarted { task, .. } if on_page => {
                 self.tasks.insert(*task, Work { asked: at, ..Work::default() });
             }
             Fact::RootEnded { task, status } => self.end(*task, at, *status),
@@ -131,13 +133,17 @@ impl Works {
                 self.charge(*turn, (spend.tokens, spend.cost_microusd), *estimated, Some(at));
             }
             Fact::Spent { turn, spend } => self.charge(*turn, (spend.tokens, spend.cost_microusd), false, None),
-            Fact::Refused { turn, .. } => match turn.and_then(|turn| self.turns.get(&turn)) {
-                Some((task, _)) => self.tasks.entry(*task).or_default().marks.push(Mark::Refused(index)),
-                None => self.outside.push(index),
-            },
+            Fact::Refused { turn, .. } => {
+                let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
+                match task.and_then(|task| self.tasks.get_mut(&task)) {
+                    Some(work) => work.marks.push(Mark::Refused(index)),
+                    None if on_page => self.outside.push(index),
+                    None => {}
+                }
+            }
             Fact::ApprovalAsked { approval, task: Some(task), tool, .. } => {
                 let place = self.wait(*task, at, Mark::Call(*approval, tool.clone(), None));
-                self.calls.insert(*approval, place);
+                self.calls.extend(place.map(|place| (*approval, place)));
             }
             Fact::ApprovalDecided { approval, decision, by, .. } => {
                 let word = if by.is_some() { decision.word() } else { "expired" };
@@ -147,7 +153,7 @@ impl Works {
             }
             Fact::EscalationOpened { escalation, task: Some(task), body, .. } => {
                 let place = self.wait(*task, at, Mark::Question(*escalation, body.clone(), None));
-                self.questions.insert(*escalation, place);
+                self.questions.extend(place.map(|place| (*escalation, place)));
             }
             Fact::EscalationNoted { escalation, .. } | Fact::LiftChosen { escalation, .. } => {
                 self.answered(*escalation, at, "answered");
@@ -157,10 +163,13 @@ impl Works {
         }
     }
 
-    fn message(&mut self, at: Time, seq: u64, message: &Message) {
+    fn message(&mut self, at: Time, seq: u64, message: &Message, on_page: bool) {
         match &message.part {
+            Part::Request(_) if !on_page => {}
             Part::Request(terms) => {
-                let work = Work { message: Some(seq), parent: message.sender_task, asked: at, ..Work::default() };
+                let cause = message.cause;
+                let work =
+                    Work { message: Some(seq), cause, parent: message.sender_task, asked: at, ..Work::default() };
                 self.messages.insert(seq, terms.task);
                 self.tasks.insert(terms.task, work);
             }
@@ -196,14 +205,15 @@ impl Works {
         }
     }
 
-    /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark.
-    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> (TaskId, usize, usize) {
-        let work = self.tasks.entry(task).or_default();
+    /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark; `None` if its
+    /// request is on another page.
+    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> Option<(TaskId, usize, usize)> {
+        let work = self.tasks.get_mut(&task)?;
         // A request that timed out is over; nobody waits for the answer to the question about it.
         let ended = work.answered;
         work.waits.push(Span { from: at, to: ended });
         work.marks.push(mark);
-        (task, work.waits.len() - 1, work.marks.len() - 1)
+        Some((task, work.waits.len() - 1, work.marks.len() - 1))
     }
 
     fn answered(&mut self, escalation: EscalationId, at: Time, word: &'static str) {
