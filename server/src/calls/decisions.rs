@@ -167,7 +167,7 @@ pub(crate) fn open(state: &State) -> Vec<DecisionId> {
 }
 
 /// Returns whether an incident holds work until a human lifts it. One about an agent is information only.
-fn holds(incident: &Incident) -> bool {
+pub(super) fn holds(incident: &Incident) -> bool {
     incident.lifted.is_none() && matches!(incident.on, IncidentOn::Latch(_))
 }
 

@@ -41,6 +41,7 @@ mod session;
 mod settings;
 mod sign_in;
 mod spend;
+mod terms;
 mod timeline;
 mod tree;
 mod waterfall;

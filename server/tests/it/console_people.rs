@@ -110,14 +110,14 @@ async fn the_workspace_is_stopped_once_it_was_asked_and_every_page_says_so() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     for path in ["/workspace", "/workspace/question"] {
-        browser.get(path).await.is(200).has("3 conversations have open work and 1 turn is open").has("Stop everything");
+        browser.get(path).await.is(200).has("3 conversations, with 1 open turn.").has("Stop everything");
     }
     assert!(!browser.get("/agents").await.text.contains("class=\"standing bad\""));
     browser.post("/workspace/stop", &[]).await.is(200).has("The workspace is stopped");
     for path in ["/", "/conversations", "/agents", "/limits", "/standing"] {
         browser.get(path).await.is(200).has("The workspace is stopped: its work was cancelled");
     }
-    browser.get("/workspace").await.is(200).has("0 conversations have open work").has("Resume");
+    browser.get("/workspace").await.is(200).has("0 conversations, with 0 open turns.").has("Resume");
     browser.post("/workspace/resume", &[]).await.is(200);
     browser.post("/workspace/pause", &[]).await.is(200);
     browser.get("/standing").await.is(200).has("The workspace is paused");
@@ -153,7 +153,7 @@ async fn the_overview_is_the_sum_of_the_log() {
     let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
     let seen = browser.get("/overview").await.is(200);
     let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
-    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Incidents", 1));
+    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Open incidents", 1));
     assert_eq!(seen.text.matches("<rect").count(), 24);
     seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;

@@ -9,6 +9,7 @@ mod audit;
 mod broker;
 mod clock;
 mod console;
+mod console_counts;
 mod console_people;
 #[cfg(test)]
 mod console_roles;

@@ -46,7 +46,8 @@ pub(super) fn view(graph: &Graph) -> Markup {
     }
     html! {
         div.legend {
-            @for activity in [Activity::Working, Activity::WaitsForHuman, Activity::Held, Activity::Queued, Activity::Idle, Activity::Away] {
+            // What needs no human comes first.
+            @for activity in Activity::ALL.into_iter().rev() {
                 span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
             }
             span { span.dot.human {} " human" } span { "larger: more tokens" }
@@ -74,7 +75,10 @@ fn cuts(graph: &Graph) -> Vec<(Code, u64)> {
 const fn tone(activity: Option<Activity>) -> &'static str {
     match activity {
         None => "human",
-        Some(Activity::Stopped | Activity::Held) => "held",
+        Some(Activity::Stopped) => "stopped",
+        Some(Activity::Paused) => "paused",
+        Some(Activity::Rests) => "rests",
+        Some(Activity::Held) => "held",
         Some(Activity::WaitsForHuman) => "asks",
         Some(Activity::Working) => "working",
         Some(Activity::Queued) => "queued",
@@ -147,7 +151,8 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     };
     html! {
         circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
-            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) } ", " (number(node.tokens)) " tokens" }
+            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
+                @if let Some(until) = node.rests_until { " until " (agents::clock(until)) " UTC" } ", " (number(node.tokens)) " tokens" }
         }
         text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(&node.name)) }
     }
@@ -206,7 +211,8 @@ fn table(graph: &Graph) -> Markup {
                     @for ((from, to), edge) in &graph.edges {
                         tr {
                             th scope="row" { (name_link(from)) }
-                            td { (name_link(to)) @if let Some(activity) = node(to).and_then(|node| node.activity) { " " (badge(activity.word())) } }
+                            td { (name_link(to)) @if let Some(activity) = node(to).and_then(|node| node.activity) { " " (badge(activity.word())) }
+                                @if let Some(until) = node(to).and_then(|node| node.rests_until) { " " span.faint { "until " (agents::clock(until)) " UTC" } } }
                             td {
                                 @match edge.last { Some(last) => a href={ "/messages/" (last) } { (counts(edge)) }, None => (counts(edge)) }
                             }
@@ -235,8 +241,9 @@ mod tests {
     #[test]
     fn nodes_stand_apart_inside_the_drawing() {
         for count in [1, 2, 7, NODES_MAX] {
-            let nodes: Vec<Node> =
-                (0..count).map(|n| Node { name: n.to_string(), activity: None, tokens: n as u64 * 1_000 }).collect();
+            let nodes: Vec<Node> = (0..count)
+                .map(|n| Node { name: n.to_string(), activity: None, rests_until: None, tokens: n as u64 * 1_000 })
+                .collect();
             let (size, spots) = spots(&nodes.iter().collect::<Vec<_>>());
             assert!(spots.iter().all(|spot| spot.x - spot.r > 0.0 && spot.x + spot.r < size), "{count}");
             for pair in spots.windows(2) {

@@ -10,7 +10,7 @@ use super::frame::ErrorPage;
 use super::live::Topic;
 use super::parts::plural;
 use super::session::Viewer;
-use super::{assets, clock, parts, workspace};
+use super::{assets, clock, parts, terms, workspace};
 use crate::calls::{Context, control, decisions};
 use crate::clock::ClockStatus;
 
@@ -132,7 +132,7 @@ impl Viewer {
                 div.tools {
                     a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
-                    button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
+                    button.quiet type="button" data-open="help" aria-label="Keys and words" title="Keys and words" { "?" }
                     // Hidden until the script finds that the browser supports notifications.
                     button.quiet type="button" data-notify aria-pressed="false" hidden
                         title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
@@ -275,6 +275,8 @@ fn help() -> Markup {
                 @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
                 @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
             }
+            h2 { "Words" }
+            (terms::all())
             form method="dialog" { button type="submit" { "Close" } }
         }
     }

@@ -9,7 +9,7 @@ use lastword_proto::wire::{ApprovalView, rfc3339};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::agents::name_link;
+use super::agents::{clock, name_link};
 use super::decision;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
@@ -19,6 +19,7 @@ use super::parts::{
     time,
 };
 use super::session::Viewer;
+use super::terms::term;
 use crate::calls::Context;
 use crate::calls::decisions::{Asked, Decision};
 use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
@@ -58,11 +59,11 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
                 span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @match due { Some(due) => { "next to expire: " (countdown(due, moment.now)) }, None => "nothing expires" } }
+                span.faint { @if now.waiting.len() == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
-                span { "Open work" } b { (number(now.tally.open)) }
-                span.faint { (tally(&now.tally)) }
+                span { "Open work" } b { (number(now.tally.open.grants)) }
+                span.faint { (open_work(&now.tally)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
                 span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "held now, or failed in 24 h" }
@@ -88,10 +89,18 @@ fn cost(today: &Today) -> Markup {
     }
 }
 
+/// Says what the number of the tile counts, and what that work does.
+fn open_work(tally: &Tally) -> Markup {
+    let open = tally.open;
+    html! {
+        (term(if open.grants == 1 { "grant" } else { "grants" }))
+        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (does(tally)) }
+    }
+}
+
 /// Returns what the open work does, in one line.
-fn tally(tally: &Tally) -> String {
+fn does(tally: &Tally) -> String {
     let mut line = match tally.agents {
-        _ if tally.open == 0 => return "nothing to do".to_owned(),
         0 => "no agent is working".to_owned(),
         n => plural(n, "agent is working", "agents are working"),
     };
@@ -260,8 +269,8 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
             p { a.step data-open-row href={ "/incidents/" (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
-            p { (name_link(agent)) " has used up today's budget and starts no work: " (countdown(*until, moment.now)) "." }
-            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#budget" } { "Extend today's budget" } }
+            p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) " UTC." }
+            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
 }
