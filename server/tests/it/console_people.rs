@@ -68,7 +68,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
-    let seen = seen.has("/conversations/BIG-1").has("This grant has used up its messages").has("grant_messages");
+    let seen = seen.has("/conversations/BIG-1").has("The grant has used up its messages").has("grant_messages");
     let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Would reach</dt><dd>8 messages</dd>");
     let seen =
         seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
@@ -131,7 +131,7 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/limits").await.is(200).has("1 limit differs from the default").has("set at startup");
-    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> This grant has used up its messages");
+    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> The grant has used up its messages");
     let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
     limits.approvers.asker = true;
     let world = World::set(&["kilo"], |config| {
@@ -188,7 +188,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
-    let seen = seen.has("BIG-1</a> has been held since it hit a limit");
+    let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
     // What is held is no reason to start an agent.
     assert!(!seen.text.contains("is not connected"), "{}", seen.text);
     let seen = seen.has("<b>1\u{202f}200</b>").has("no price reported");
@@ -198,7 +198,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     browser.get("/conversations").await.is(200).has("waiting for you");
     browser.get(&format!("/questions/{}", id(&asked, "id"))).await.is(200).has("<h1>reader asks: Which?</h1>");
     let incident = browser.get("/incidents/inc-1").await.is(200);
-    incident.has("<h1>BIG-1 is held: This grant has used up its messages</h1>").has("Back to inbox");
+    incident.has("<h1>BIG-1 is held: the grant has used up its messages</h1>").has("Back to inbox");
 }
 
 #[tokio::test]

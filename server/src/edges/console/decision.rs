@@ -14,6 +14,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time};
 use super::session::Viewer;
+use super::terms::told_within;
 use super::{call, exchange, incidents, markdown};
 use crate::calls::decisions::{self, Asked, Decision, TimedOut};
 use crate::calls::explanations::explain;
@@ -89,7 +90,7 @@ pub(super) fn title(decision: &Decision) -> String {
         (Asked::Latch(incident), _) => {
             let on = incident.reference.as_ref().unwrap_or(&incident.on);
             let is = if incident.lifted_at.is_some() { "was" } else { "is" };
-            format!("{} {is} held: {}", escape(on), incident.code.title())
+            format!("{} {is} held: {}", escape(on), told_within(incident.code))
         }
     }
 }

@@ -15,6 +15,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, number, plural};
 use super::session::Viewer;
+use super::terms::told;
 use crate::calls::Context;
 use crate::calls::graph::{self, Edge, Graph, Node};
 use crate::views::Activity;
@@ -52,7 +53,7 @@ pub(super) fn view(graph: &Graph) -> Markup {
             }
             span { span.dot.human {} " human" } span { "larger: more tokens" }
             span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
-            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (code.title()) ", " (number(count)) } }
+            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
         }
         (drawing(graph))
         (table(graph))
@@ -178,7 +179,7 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
         }
         path class={ "head " (state) } d=(format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1)) {}
         @if let Some((code, _)) = edge.cut {
-            circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (code.title()) } }
+            circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (told(code)) } }
             text.cross x=(format!("{kx:.0}")) y=(format!("{:.0}", ky + 4.0)) text-anchor="middle" { "✕" }
             text.rule x=(format!("{:.0}", kx + 12.0)) y=(format!("{:.0}", ky + 4.0)) { (code.rule()) }
         }
@@ -218,7 +219,7 @@ fn table(graph: &Graph) -> Markup {
                             }
                             td.none[edge.cut.is_none()] {
                                 @match edge.cut {
-                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (code.title()) } },
+                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
                                     None => span.faint { "none" },
                                 }
                             }

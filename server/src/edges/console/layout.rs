@@ -214,7 +214,7 @@ fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
 
 fn navigation(here: Place, waiting: usize) -> Markup {
     html! {
-        nav aria-label="Pages" {
+        nav #pages aria-label="Pages" {
             @for &(place, path, name, key) in PLACES {
                 a href=(path) data-go=(key) aria-current=[(place == here).then_some("page")] {
                     (name)
@@ -222,6 +222,8 @@ fn navigation(here: Place, waiting: usize) -> Markup {
                 }
             }
         }
+        // Shown by the style where the row is too narrow, and by the script, which unfolds the row.
+        button.quiet.pages type="button" data-pages aria-controls="pages" aria-expanded="false" hidden { "More" }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::AnswerStatus;
 use lastword_proto::fact::{EndReason, EscalationCause};
 use lastword_proto::wire::call::{Argument, arguments};
 use lastword_proto::wire::{ApprovalView, rfc3339};
+use lastword_proto::{AnswerStatus, Code};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use super::parts::{
     time,
 };
 use super::session::Viewer;
-use super::terms::term;
+use super::terms::{term, told_within};
 use crate::calls::Context;
 use crate::calls::decisions::{Asked, Decision};
 use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
@@ -164,6 +164,15 @@ fn on_a_line(value: &Value) -> String {
     members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns why something is held, and what waits for the lift.
+fn is_held(code: Code, requests: u64) -> String {
+    let waits = match requests {
+        0 => String::new(),
+        n => format!(" {} for the lift.", plural(n, "request waits", "requests wait")),
+    };
+    format!(" is held: {}.{waits}", told_within(code))
+}
+
 /// Returns what a decision is about, in one sentence.
 pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
@@ -184,7 +193,7 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
                 Some(reference) => (conversation(reference)),
                 None => b { (foreign_line(&incident.on)) },
             }
-            " is held: " (incident.code.title()) @if !incident.parked.is_empty() { ", " (plural(incident.parked.len() as u64, "held request", "held requests")) }
+            (is_held(incident.code, incident.parked.len() as u64))
         },
     }
 }
@@ -208,8 +217,8 @@ fn runs(moment: &Moment, work: &RunningWork) -> Markup {
                 @match work.standing {
                     Standing::Held => { (badge("held")) " " }
                     Standing::Controlled(running) => { (badge(running_word(running))) " " }
-                    Standing::WaitsForHuman => { (badge("waiting for you")) " " }
-                    Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
+                    // The names say it.
+                    Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
                 }
                 (who(work))
                 span.faint { "requested by " (foreign_line(&work.giver)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
@@ -226,7 +235,8 @@ fn who(work: &RunningWork) -> Markup {
     };
     html! {
         @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
-        @if !work.asking.is_empty() { (names(&work.asking)) @if work.asking.len() == 1 { " is waiting for you · " } @else { " are waiting for you · " } }
+        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge("waiting for you")) " · " }
+        @else if work.standing == Standing::WaitsForHuman { (badge("waiting for you")) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
@@ -262,8 +272,7 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
         Wrong::Held { id, reference, on, code, requests, at } => html! {
             p {
                 @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
-                " has been held since it hit a limit: " (code.title())
-                @if *requests > 0 { ", " (plural(*requests, "held request", "held requests")) }
+                (is_held(*code, *requests))
                 " " (time(at, moment.now))
             }
             p { a.step data-open-row href={ "/incidents/" (id) } { "Lift or stop it" } }

@@ -12,6 +12,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{number, plural, quantity};
 use super::session::Viewer;
+use super::terms::told;
 use crate::calls::Context;
 use crate::calls::figures::{self, Figures};
 
@@ -103,9 +104,9 @@ fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
             ul.measures {
                 @for code in codes.iter().take(RULES_MAX) {
                     li {
-                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (code.code.title()) }
+                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (told(code.code)) }
                         b { (number(code.count.all)) }
-                        progress max=(most) value=(code.count.all) aria-label={ (code.code.title()) ", of the most frequent" } {}
+                        progress max=(most) value=(code.count.all) aria-label={ (told(code.code)) ", of the most frequent" } {}
                     }
                 }
             }
