@@ -170,7 +170,10 @@
   // While a part is on its way, another request for it would wait for the first one and begin when that ends.
   document.addEventListener('htmx:before:request', ({ detail }) => {
     const part = detail.ctx.sourceElement;
-    if (part.matches?.('[data-topics]')) reloads.flying.set(part.id, performance.now());
+    if (!part.matches?.('[data-topics]')) return;
+    // It begins now, a little after it was asked for.
+    reloads.begun = performance.now();
+    reloads.flying.set(part.id, reloads.begun);
   });
   document.addEventListener('htmx:finally:request', ({ detail }) => {
     if (reloads.flying.delete(detail.ctx.sourceElement.id)) plan();
@@ -238,6 +241,11 @@
     flash.replaceChildren(note);
   });
 
+  // --- What is scrolled to is not covered by the bar, nor by the messages below it, which come and go.
+  const covered = () => $('#top')?.offsetHeight || $('#notices')?.offsetHeight || 0;
+  const covers = new ResizeObserver(() => { document.documentElement.style.scrollPaddingTop = `${covered() + 12}px`; });
+  for (const part of $$('#top, #notices')) covers.observe(part);
+
   // --- After a decision the focus goes to the entry that took its place.
   let decided = null;
   document.addEventListener('htmx:before:request', (event) => {
@@ -252,8 +260,28 @@
     const focused = document.activeElement;
     if (focused && focused !== document.body && focused.isConnected) return;
     const left = $$('[data-row]', $('#main'));
-    (left[Math.min(at, left.length - 1)] ?? $('#main'))?.focus({ preventScroll: true });
+    const entry = left[Math.min(at, left.length - 1)] ?? $('#main');
+    entry?.focus({ preventScroll: true });
+    // Of what has the focus, the beginning is in the window.
+    const top = entry?.getBoundingClientRect().top;
+    if (entry?.matches('[data-row]') && (top < covered() || top > innerHeight - 120)) entry.scrollIntoView();
   });
+
+  // --- Where there is room for two panes, the list says which decision the right one shows.
+  let chosen = location.hash.slice(1);
+  const mark = () => {
+    for (const line of $$('.panes > .index a')) {
+      if (line.hash === `#${chosen}`) line.setAttribute('aria-current', 'true');
+      else line.removeAttribute('aria-current');
+    }
+  };
+  addEventListener('hashchange', () => { chosen = location.hash.slice(1); mark(); });
+  document.addEventListener('focusin', ({ target }) => {
+    const card = target.closest('.panes > .cards > [data-row]');
+    if (card) { chosen = card.id; mark(); }
+  });
+  document.addEventListener('htmx:after:swap', mark);
+  mark();
 
   // The second click of a double click would fall on what took the place of the first one's button.
   document.addEventListener('click', (event) => {
