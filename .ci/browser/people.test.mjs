@@ -224,13 +224,15 @@ test('the overview counts what the log has, and follows it', async () => {
 
 test('in a narrow window the current entry of the navigation is in view, and a button shows all of them', async () => {
   await page.setViewportSize({ width: 375, height: 760 });
-  await page.goto(`${broker.url}/overview`);
   const row = page.locator('header nav');
-  const inside = (entry) => entry.evaluate((link) => {
+  const inside = (entry, fading = 0) => entry.evaluate((link, end) => {
     const [own, nav] = [link.getBoundingClientRect(), link.parentElement.getBoundingClientRect()];
-    return own.left >= nav.left && own.right <= nav.right;
-  });
-  assert.ok(await inside(row.getByRole('link', { name: 'Overview' })));
+    return own.left >= nav.left && own.right <= nav.right - end;
+  }, fading);
+  for (const [path, name] of [['incidents', 'Incidents'], ['overview', 'Overview']]) {
+    await page.goto(`${broker.url}/${path}`);
+    assert.ok(await inside(row.getByRole('link', { name }), 48), name);
+  }
   assert.ok(!(await inside(row.getByRole('link', { name: 'Settings' })) && (await inside(row.getByRole('link', { name: 'Now' })))));
   const more = page.getByRole('button', { name: 'More', exact: true });
   assert.equal(await more.getAttribute('aria-expanded'), 'false');

@@ -116,9 +116,9 @@
   const nav = $('header nav');
   const lit = nav && $('[aria-current]', nav);
   const toLit = () => { if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth + FADE - nav.clientWidth; };
-  toLit();
   const pages = $('[data-pages]');
   if (pages) pages.hidden = false;
+  toLit();
   const togglePages = () => {
     const all = nav.classList.toggle('all');
     pages.setAttribute('aria-expanded', String(all));

@@ -53,7 +53,7 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
         [number(&now, "conversations ·"), number(&stop, "conversations, with"), number(&overview, "have open work")];
     assert_eq!(convs, [4, 4, 4]);
     assert_eq!([number(&stop, "open turns."), number(&overview, "open turns")], [2, 2]);
-    assert_eq!([number(&overview, "hold work now"), number(&incidents, "open incident")], [1, 1]);
+    assert_eq!([number(&overview, "holds work now"), number(&incidents, "open incident")], [1, 1]);
     // One is about the agent, and holds nothing.
     assert_eq!(number(&overview, "on record"), 2);
     let waiting = [number(&now, "decision, none expires"), number(&now, "waiting"), number(&inbox, "pending decision")];

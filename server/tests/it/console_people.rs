@@ -242,6 +242,8 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 2 queued");
-    let seen = seen.has("kilo</a> is waiting for you").has("hive</a> is not connected, and 1 request is queued for it");
+    let seen = seen
+        .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
+        .has("hive</a> is not connected, and 1 request is queued for it");
     assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
 }

@@ -53,7 +53,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
         .await
         .is(200)
         .has("budget used up</span>")
-        .has("works again at 00:00 UTC")
+        .has("Works again at 00:00 UTC")
         .has("200/100");
     // It is stopped by nobody, and each page says what it is and when that ends.
     browser
@@ -61,7 +61,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
         .await
         .is(200)
         .has("budget used up</span>")
-        .has("works again at 00:00 UTC")
+        .has("Works again at 00:00 UTC")
         .lacks(">stopped<");
     browser.get("/graph").await.is(200).has("<span class=\"dot rests\"></span> budget used up").has("until 00:00 UTC");
     browser.get("/").await.is(200).has("starts no work before 00:00 UTC");

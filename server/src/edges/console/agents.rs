@@ -108,7 +108,7 @@ fn waits(member: &Member) -> Markup {
 fn rests(member: &Member) -> Markup {
     html! {
         @if let Some(until) = member.rests_until {
-            div { "works again at " (clock(until)) " UTC, or " a href={ "/agents/" (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
+            div { "Works again at " (clock(until)) " UTC, or once you " a href={ "/agents/" (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
         }
     }
 }

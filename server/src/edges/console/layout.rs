@@ -132,7 +132,7 @@ impl Viewer {
                 div.tools {
                     a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
-                    button.quiet type="button" data-open="help" aria-label="Keys and words" title="Keys and words" { "?" }
+                    button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
                     // Hidden until the script finds that the browser supports notifications.
                     button.quiet type="button" data-notify aria-pressed="false" hidden
                         title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
@@ -272,12 +272,13 @@ fn help() -> Markup {
     ];
     html! {
         dialog #help aria-labelledby="help-title" {
-            h2 #help-title { "Keys" }
+            // The first control stands at the end, and has the focus of a window that names none.
+            h2 #help-title tabindex="-1" autofocus { "Keys" }
             dl.keys {
                 @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
                 @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
             }
-            h2 { "Words" }
+            h2 { "Terms" }
             (terms::all())
             form method="dialog" { button type="submit" { "Close" } }
         }

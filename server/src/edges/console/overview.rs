@@ -28,7 +28,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
             (tile("/agents", "Agents connected", now.connected, &format!("of {}, with {}", number(now.agents), plural(now.open.turns, "open turn", "open turns"))))
-            (tile("/incidents", "Open incidents", now.holding, &format!("hold work now; {} on record", number(now.incidents))))
+            (tile("/incidents", "Open incidents", now.holding, &format!("{} work now; {} on record", if now.holding == 1 { "holds" } else { "hold" }, number(now.incidents))))
         }
         section.panels {
             (hours(&figures))

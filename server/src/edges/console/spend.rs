@@ -72,7 +72,7 @@ pub(super) async fn page(
         @if spending.cut { p.faint { "Only the newest turns are added up." } }
         @if sum.tokens > 0 && sum.cost_microusd == 0 { p.faint { "No turn has reported a cost, so tokens are shown." } }
         @if sum.tokens > 0 { (over_time(&spending, window, moment.now)) }
-        div.balanced {
+        div.spenders {
             (spenders(By::Agent, &spending.agents)) (spenders(By::Model, &spending.models)) (spenders(By::Grant, &spending.grants))
         }
         @let (near, far): (Vec<_>, Vec<_>) = spending.budgets.iter().partition(|budget| budget.used.saturating_mul(4) >= budget.limit);
