@@ -157,7 +157,7 @@ test('an edited call shows what differs, and no JSON is no call', async () => {
   const { id } = await hold('Bash', { command: 'rm -rf build', force: true });
   const card = page.locator(`#${id}`);
   await card.waitFor();
-  await card.getByText('Respond, edit, ignore or always allow').click();
+  await card.getByText(/^Reject with instructions, edit/).click();
   const input = page.locator(`#${id}-input`);
   await input.fill('{ "command": ');
   await card.locator('.diff').getByText('This is no JSON').waitFor();
@@ -176,7 +176,7 @@ test('the rule that would always allow a call is shown, where one can', async ()
   const two = await hold('Bash', { command: 'cargo test; rm -rf /' });
   for (const { id } of [one, two]) {
     await page.locator(`#${id}`).waitFor();
-    await page.locator(`#${id}`).getByText('Respond, edit, ignore or always allow').click();
+    await page.locator(`#${id}`).getByText(/^Reject with instructions, edit/).click();
   }
   assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(cargo test\)'\nagents = \['coder'\]\ndecision = "allow"/);
   assert.equal(await page.locator(`#${two.id} .rule`).count(), 0);
@@ -185,7 +185,7 @@ test('the rule that would always allow a call is shown, where one can', async ()
 
 test('an owner allows a call for good after seeing the rule and what it matches, and takes that back', async () => {
   const held = await hold('Bash', { command: 'cargo fmt' });
-  await page.locator(`#${held.id}`).getByText('Respond, edit, ignore or always allow').click();
+  await page.locator(`#${held.id}`).getByText(/^Reject with instructions, edit/).click();
   await page.locator(`#${held.id}`).getByRole('link', { name: 'Write this rule…' }).click();
   await page.waitForURL(new RegExp(`/approvals/${held.id}/always$`));
   assert.match(await page.locator('.rule').textContent(), /tool = 'Bash\(cargo fmt\)'/);

@@ -96,7 +96,7 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   await connected(page);
   const { id, turn } = await latch('HOLD-1');
   const card = page.locator(`#${id}`);
-  await card.getByText('This grant has used up its messages').waitFor();
+  await card.getByText('The grant has used up its messages').waitFor();
   await card.getByRole('link', { name: 'HOLD-1' }).waitFor();
   await card.getByText('Lift with another amount').click();
   assert.equal(await card.getByLabel('Messages').inputValue(), '3');
@@ -137,7 +137,7 @@ test('the red stop asks first, ends all work by keyboard, and a banner says so o
   await page.getByRole('button', { name: 'Stop…' }).focus();
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
-  await dialog.getByText(/\d+ conversations? ha(s|ve) open work and \d+ turns? (is|are) open/).waitFor();
+  await dialog.getByText(/Open work: \d+ grants? in \d+ conversations?, with \d+ open turns?\./).waitFor();
   assert.equal(await focused(), 'Cancel');
   await page.keyboard.press('Enter');
   await dialog.waitFor({ state: 'hidden' });
@@ -181,7 +181,7 @@ test('the red stop opens while a message stands on the page, and stays open what
   await everything.waitFor();
   // A change of the page swaps a part of it below the dialog.
   await broker.call('operator', 'POST', '/agents/coder/resume');
-  await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+  await page.locator('#do-pause').getByRole('button', { name: 'Pause', exact: true }).waitFor();
   assert.ok(await everything.isVisible());
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await dialog.waitFor({ state: 'hidden' });
@@ -220,6 +220,54 @@ test('the overview counts what the log has, and follows it', async () => {
   assert.equal(bars, 24);
   await broker.ask('idler', 'COUNT-1', 'One more');
   await until(async () => Number(await tile.textContent()) > before, true);
+});
+
+test('in a narrow window the current entry of the navigation is in view, and a button shows all of them', async () => {
+  await page.setViewportSize({ width: 375, height: 760 });
+  const row = page.locator('header nav');
+  const inside = (entry, fading = 0) => entry.evaluate((link, end) => {
+    const [own, nav] = [link.getBoundingClientRect(), link.parentElement.getBoundingClientRect()];
+    return own.left >= nav.left && own.right <= nav.right - end;
+  }, fading);
+  for (const [path, name] of [['incidents', 'Incidents'], ['overview', 'Overview']]) {
+    await page.goto(`${broker.url}/${path}`);
+    assert.ok(await inside(row.getByRole('link', { name }), 48), name);
+  }
+  assert.ok(!(await inside(row.getByRole('link', { name: 'Settings' })) && (await inside(row.getByRole('link', { name: 'Now' })))));
+  const more = page.getByRole('button', { name: 'More', exact: true });
+  assert.equal(await more.getAttribute('aria-expanded'), 'false');
+  await more.click();
+  const fewer = page.getByRole('button', { name: 'Fewer', exact: true });
+  assert.equal(await fewer.getAttribute('aria-expanded'), 'true');
+  for (const link of await row.getByRole('link').all()) assert.ok(await inside(link), await link.textContent());
+  await fits(page, 'all pages');
+  await accessible(page, 'all pages');
+  await row.getByRole('link', { name: 'Settings' }).click();
+  await page.waitForURL(/\/settings$/);
+  await page.setViewportSize({ width: 1200, height: 900 });
+  assert.ok(!(await more.isVisible()));
+});
+
+test('a link to a limit, to a rule and to what was refused unfolds and marks it, in words for a human', async () => {
+  for (const [hash, words] of [['depth_max', 'Deepest message'], ['D11', 'Recipients of one send'], ['bound_warning_messages', 'lastword bound warns']]) {
+    await page.goto(`${broker.url}/overview`);
+    await page.goto(`${broker.url}/limits#${hash}`);
+    const row = page.locator(`tr#${hash}, tr:has(> #${hash})`);
+    await row.getByText(words).waitFor();
+    assert.ok(await row.evaluate((line) => getComputedStyle(line).backgroundColor !== 'rgba(0, 0, 0, 0)'), hash);
+    assert.doesNotMatch(await row.innerText(), /`/);
+    assert.equal(await row.locator('.rule-id').evaluate((cell) => getComputedStyle(cell).whiteSpace), 'nowrap');
+  }
+  await page.goto(`${broker.url}/limits#refused`);
+  const refused = page.locator('#refused');
+  await refused.getByText('The grant has used up its messages').waitFor();
+  assert.doesNotMatch(await refused.innerText(), /\b[Yy]ou\b|\b[Tt]his\b/);
+  // It takes less than six windows of a phone.
+  await page.setViewportSize({ width: 375, height: 760 });
+  await page.goto(`${broker.url}/limits`);
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  assert.ok(height < 760 * 6, `${height}`);
+  await page.setViewportSize({ width: 1200, height: 900 });
 });
 
 test('a page that is not here says where to go on', async () => {

@@ -127,11 +127,11 @@ fn numbers(event: &Event) -> String {
 fn latched(event: &Event) -> StyledLine {
     let number = |name: &str| event.data.get(name).and_then(Value::as_u64).unwrap_or_default();
     let on = event.reference.as_deref().or(data(event, "room")).or(data(event, "grant")).unwrap_or_default();
-    let incident = data(event, "incident").unwrap_or("latched");
+    let incident = data(event, "incident").unwrap_or("held");
     vec![
         (Tone::Bad, format!("■ {} ", escape_line(incident))),
         (Tone::Strong, escape_line(on)),
-        (Tone::Bad, format!(" latched by {}", escape_line(data(event, "code").unwrap_or("?")))),
+        (Tone::Bad, format!(" held by {}", escape_line(data(event, "code").unwrap_or("?")))),
         (Tone::Plain, format!(" limit {}, is {}: a human lifts it", number("limit"), number("current"))),
     ]
 }

@@ -201,7 +201,7 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
         buttons.push(Button::Approve { id: id.clone(), digest: digest.clone() }.picture("Approve", SUCCESS));
     }
     buttons.push(Button::Reject { id: id.clone() }.picture("Reject", DANGER));
-    buttons.push(Button::Respond { id: id.clone() }.picture("Respond…", SECONDARY));
+    buttons.push(Button::Respond { id: id.clone() }.picture("Reject with instructions…", SECONDARY));
     Card::new(&text, &buttons, (!pending).then(|| ruling(view, user)).as_deref())
 }
 
@@ -267,7 +267,7 @@ fn shown(text: &str) -> String {
 /// Returns the form that a button opens; `None` if it opens none.
 pub(crate) fn form(button: &Button) -> Option<Value> {
     let (heading, label) = match button {
-        Button::Respond { id } => (format!("Reject {id} with a reason"), "Reason for the agent"),
+        Button::Respond { id } => (format!("Reject {id} with instructions"), "Instructions for the agent"),
         Button::Answer { id } => (format!("Answer {id}"), "Your answer to the task that asked"),
         Button::Approve { .. }
         | Button::Reject { .. }

@@ -210,7 +210,7 @@ codes! {
         "Finish with what you have; nothing more can be sent here until a human writes.";
     Paused "paused" 409 "H4" "A human has paused this"
         "Wait until a human resumes it, then resend; messages admitted before are kept.";
-    Latched "latched" 409 "R3" "A limit has latched here and holds until a human lifts it"
+    Latched "latched" 409 "R3" "A limit holds this until a human lifts it"
         "Finish with what you have; only a human can lift it, by `grant` or `resume`.";
     Stopped "stopped" 409 "H4" "A human has stopped this"
         "Stop working on it.";

@@ -115,7 +115,16 @@
   const FADE = 56;
   const nav = $('header nav');
   const lit = nav && $('[aria-current]', nav);
-  if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth + FADE - nav.clientWidth;
+  const toLit = () => { if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth + FADE - nav.clientWidth; };
+  const pages = $('[data-pages]');
+  if (pages) pages.hidden = false;
+  toLit();
+  const togglePages = () => {
+    const all = nav.classList.toggle('all');
+    pages.setAttribute('aria-expanded', String(all));
+    pages.textContent = all ? 'Fewer' : 'More';
+    toLit();
+  };
 
   // --- Theme.
   const toggleTheme = () => {
@@ -125,21 +134,50 @@
     try { localStorage.setItem('lastword-theme', root.dataset.theme); } catch { /* then for this page only */ }
   };
 
-  // --- What changed reloads the parts of the page that show it, each at most once in its pace.
+  // --- What changed reloads the parts of the page that show it: each at most once in its pace, and all of them together at
+  // most twice in any second.
   const PACE = 1_000;
-  const reloads = new Map();
-  const reload = (part) => {
-    const known = reloads.get(part.id) ?? { last: 0, timer: null };
-    reloads.set(part.id, known);
-    const pace = Number(part.dataset.pace ?? PACE);
-    known.timer ??= setTimeout(() => {
-      known.timer = null;
-      known.last = Date.now();
+  const GAP = 500;
+  // A request that has not ended by then is taken for lost.
+  const LOST = 10_000;
+  const reloads = { due: new Map(), last: new Map(), flying: new Map(), begun: -GAP, timer: null };
+  const reloadAt = (id) => Math.max(reloads.due.get(id), (reloads.flying.get(id) ?? -LOST) + LOST, reloads.begun + GAP);
+  const plan = () => {
+    clearTimeout(reloads.timer);
+    const [first] = [...reloads.due.keys()].sort((a, b) => reloadAt(a) - reloadAt(b) || reloads.due.get(a) - reloads.due.get(b));
+    if (first === undefined) return;
+    reloads.timer = setTimeout(() => {
+      const now = performance.now();
+      // Timers may be early by a part of a millisecond.
+      if (now < reloadAt(first)) return plan();
+      reloads.due.delete(first);
       // The part may have been replaced meanwhile.
-      const shown = document.getElementById(part.id);
-      if (shown) htmx.trigger(shown, 'lw-changed');
-    }, Math.max(0, known.last + pace - Date.now()));
+      const part = document.getElementById(first);
+      if (part) {
+        reloads.last.set(first, now);
+        reloads.begun = now;
+        htmx.trigger(part, 'lw-changed');
+      }
+      plan();
+    }, Math.max(0, Math.ceil(reloadAt(first) - performance.now())));
   };
+  const reload = (part) => {
+    if (reloads.due.has(part.id)) return;
+    const pace = Number(part.dataset.pace ?? PACE);
+    reloads.due.set(part.id, Math.max(performance.now(), (reloads.last.get(part.id) ?? -pace) + pace));
+    plan();
+  };
+  // While a part is on its way, another request for it would wait for the first one and begin when that ends.
+  document.addEventListener('htmx:before:request', ({ detail }) => {
+    const part = detail.ctx.sourceElement;
+    if (!part.matches?.('[data-topics]')) return;
+    // It begins now, a little after it was asked for.
+    reloads.begun = performance.now();
+    reloads.flying.set(part.id, reloads.begun);
+  });
+  document.addEventListener('htmx:finally:request', ({ detail }) => {
+    if (reloads.flying.delete(detail.ctx.sourceElement.id)) plan();
+  });
   const changed = (topic) => {
     for (const part of $$('[data-topics]')) {
       if (topic === 'lw-all' || part.dataset.topics.split(' ').includes(topic)) reload(part);
@@ -203,6 +241,11 @@
     flash.replaceChildren(note);
   });
 
+  // --- What is scrolled to is not covered by the bar, nor by the messages below it, which come and go.
+  const covered = () => $('#top')?.offsetHeight || $('#notices')?.offsetHeight || 0;
+  const covers = new ResizeObserver(() => { document.documentElement.style.scrollPaddingTop = `${covered() + 12}px`; });
+  for (const part of $$('#top, #notices')) covers.observe(part);
+
   // --- After a decision the focus goes to the entry that took its place.
   let decided = null;
   document.addEventListener('htmx:before:request', (event) => {
@@ -217,8 +260,28 @@
     const focused = document.activeElement;
     if (focused && focused !== document.body && focused.isConnected) return;
     const left = $$('[data-row]', $('#main'));
-    (left[Math.min(at, left.length - 1)] ?? $('#main'))?.focus({ preventScroll: true });
+    const entry = left[Math.min(at, left.length - 1)] ?? $('#main');
+    entry?.focus({ preventScroll: true });
+    // Of what has the focus, the beginning is in the window.
+    const top = entry?.getBoundingClientRect().top;
+    if (entry?.matches('[data-row]') && (top < covered() || top > innerHeight - 120)) entry.scrollIntoView();
   });
+
+  // --- Where there is room for two panes, the list says which decision the right one shows.
+  let chosen = location.hash.slice(1);
+  const mark = () => {
+    for (const line of $$('.panes > .index a')) {
+      if (line.hash === `#${chosen}`) line.setAttribute('aria-current', 'true');
+      else line.removeAttribute('aria-current');
+    }
+  };
+  addEventListener('hashchange', () => { chosen = location.hash.slice(1); mark(); });
+  document.addEventListener('focusin', ({ target }) => {
+    const card = target.closest('.panes > .cards > [data-row]');
+    if (card) { chosen = card.id; mark(); }
+  });
+  document.addEventListener('htmx:after:swap', mark);
+  mark();
 
   // The second click of a double click would fall on what took the place of the first one's button.
   document.addEventListener('click', (event) => {
@@ -254,6 +317,7 @@
       open(opener.dataset.open);
     }
     if (event.target.closest('[data-theme-toggle]')) toggleTheme();
+    if (event.target.closest('[data-pages]')) togglePages();
     if (event.target.closest('[data-notify]')) toggleNotify();
     event.target.closest('[data-dismiss]')?.closest('.flash')?.remove();
     // A click beside a window leaves it.

@@ -118,7 +118,7 @@ fn further(console: &str, data: &Path, out: &Out) -> String {
     let head = out.tone(Tone::Strong, "Still running, with its agents, until Ctrl-C.");
     let data = data.display();
     format!(
-        "\n{head} A question, a held call and a latched grant wait for you.\n\n\
+        "\n{head} A question, a held call and a held grant wait for you.\n\n\
          In a browser (it signs in once, within 15 minutes):\n\n  {console}\n\nIn another terminal:\n\n  \
          export LASTWORD_DATA={data}\n  \
          lastword top                  pending decisions and open work, live\n  \
@@ -126,7 +126,7 @@ fn further(console: &str, data: &Path, out: &Out) -> String {
          lastword tail -n 20 -f        the last events, then new ones\n  \
          lastword approvals            the held call; then lastword approve or reject\n  \
          lastword escalations          the question; then lastword answer\n  \
-         lastword incidents            the latched grant; then lastword resume BUDGET-1\n"
+         lastword incidents            the held grant; then lastword resume BUDGET-1\n"
     )
 }
 

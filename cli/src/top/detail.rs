@@ -1,10 +1,10 @@
 //! Formats one row in full.
 
 use lastword_client::wire::call::{Argument, arguments};
-use lastword_client::wire::{AgentView, ApprovalView, ConversationStatus, Distance, EscalationView, IncidentView};
+use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView};
 
 use super::model::Model;
-use super::rows::{Item, age, share, standing};
+use super::rows::{Item, age, rests, runs, share};
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::{render, tree};
 
@@ -121,7 +121,10 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<StyledLine> {
 }
 
 fn agent(view: &AgentView) -> Vec<StyledLine> {
-    let (state, tone) = standing(ConversationStatus::of(view.state, false, true));
+    let (state, tone) = match rests(view) {
+        Some(until) => (format!("budget used up, works again {}", escape_line(until)), Tone::Warn),
+        None => runs(view),
+    };
     let list = |items: &[String]| if items.is_empty() { "-".to_owned() } else { items.join(", ") };
     let mut lines = vec![
         vec![

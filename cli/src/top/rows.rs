@@ -8,7 +8,7 @@ use lastword_client::wire::{
     parse_rfc3339,
 };
 use lastword_proto::fact::Kind;
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
 use super::model::Lists;
 use crate::money::money;
@@ -170,7 +170,8 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     };
     vec![
         (escape_line(&view.name), Tone::Plain),
-        standing(ConversationStatus::of(view.state, false, true)),
+        // The detail says it in full.
+        if rests(view).is_some() { ("budget".to_owned(), Tone::Warn) } else { runs(view) },
         (link.to_owned(), look),
         (view.queued.to_string(), if view.queued == 0 { Tone::Faint } else { Tone::Plain }),
         turn,
@@ -179,6 +180,16 @@ fn agent(view: &AgentView) -> Vec<Cell> {
         window("roots_per_hour_max"),
         (view.tokens_today.to_string(), Tone::Plain),
     ]
+}
+
+/// Returns the end of an agent's rest, if its day budget is used up and no human paused or stopped it.
+pub(super) fn rests(view: &AgentView) -> Option<&str> {
+    view.rests_until.as_deref().filter(|_| view.state == Running::Active)
+}
+
+/// Formats whether a human paused or stopped an agent.
+pub(super) fn runs(view: &AgentView) -> Cell {
+    standing(ConversationStatus::of(view.state, false, true))
 }
 
 /// Formats a conversation's status as one word.

@@ -59,7 +59,7 @@ fn a_held_call_is_approved_with_a_button_and_the_card_says_by_whom() {
     let town = TestGuild::start();
     let thread = town.taken("ship it");
     let card = town.held(thread);
-    assert_eq!(card.labels(), ["Approve", "Reject", "Respond…"]);
+    assert_eq!(card.labels(), ["Approve", "Reject", "Reject with instructions…"]);
     assert!(card.content.contains("\"to\": \"eu\"") && card.content.contains("because: asked to"), "{}", card.content);
     town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
     let settled = town.wait_card(&card, "✅ Approved by operator");
@@ -107,7 +107,7 @@ fn a_long_call_is_shown_in_parts_with_the_buttons_under_the_last_and_a_longer_on
     town.wait_card(&card, "✅ Approved by operator");
     call("longer", 2000);
     let card = town.world.wait_message(thread, town.broker, "too long for Discord");
-    assert_eq!(card.labels(), ["Reject", "Respond…"]);
+    assert_eq!(card.labels(), ["Reject", "Reject with instructions…"]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_call_is_rejected_in_words_that_a_form_asks_for() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
-    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1 with a reason");
+    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1 with instructions");
     town.world.submits(click, &[("words", "Not on a Friday.")]);
     let settled = town.wait_card(&card, "❌ Rejected by operator");
     assert!(settled.content.ends_with("Not on a Friday."), "{}", settled.content);

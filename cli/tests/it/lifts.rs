@@ -212,7 +212,7 @@ fn latched_work_is_said_wherever_its_asker_looks() {
     for look in [&["tree", "T-1"][..], &["inbox"], &["explain", "T-1"], &["explain", "inc-1"], &["explain", "grant-1"]]
     {
         let told = server.operator(look).ok();
-        assert!(told.contains("held: grant grant-1 is latched") && told.contains(lift), "{look:?}: {told}");
+        assert!(told.contains("held: grant grant-1 is held") && told.contains(lift), "{look:?}: {told}");
         let narrow = |line: &str| line.contains("✗") || line.chars().count() <= 80;
         assert!(told.lines().all(narrow), "{look:?}: {told}");
     }
@@ -241,10 +241,10 @@ fn a_latched_room_is_explained_with_the_step_that_resumes_it() {
         call(&kilo, "/v1/rooms/ops/messages", serde_json::json!({ "body": "hello" }));
     }
     let told = server.operator(&["explain", "inc-1"]).ok();
-    assert!(told.contains("room ops is latched") && told.contains("lastword resume --room ops"), "{told}");
+    assert!(told.contains("room ops is held") && told.contains("lastword resume --room ops"), "{told}");
     server.operator(&["resume", "--room", "ops", "--yes"]).ok();
     let told = server.operator(&["explain", "inc-1"]).ok();
-    assert!(told.contains("lifted by operator") && !told.contains("is latched"), "{told}");
+    assert!(told.contains("lifted by operator") && !told.contains("is held"), "{told}");
 }
 
 #[test]

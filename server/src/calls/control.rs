@@ -1,8 +1,8 @@
 //! The controls of humans: pause, resume and stop (H4).
 
-use lastword_proto::Input;
 use lastword_proto::fact::{Control, Scope};
 use lastword_proto::state::Running;
+use lastword_proto::{Input, State};
 
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
@@ -23,19 +23,35 @@ pub(crate) async fn running(ctx: &Context) -> Result<Running, ApiError> {
 pub(crate) struct Workspace {
     /// Whether it is running, paused or stopped.
     pub(crate) running: Running,
-    /// The number of conversations with open work.
+    /// The open work.
+    pub(crate) open: OpenWork,
+}
+
+/// How much work is open. Every page that shows one of these numbers has it from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenWork {
+    /// The number of grants that are open.
+    pub(crate) grants: u64,
+    /// The number of conversations with open work, held and paused ones included.
     pub(crate) conversations: u64,
     /// The number of open turns of all agents.
     pub(crate) turns: u64,
 }
 
+impl OpenWork {
+    /// Counts the open work.
+    pub(crate) fn of(state: &State) -> Self {
+        let convs = state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty());
+        Self {
+            grants: state.grants.iter().filter(|(_, grant)| grant.end.is_none()).count() as u64,
+            conversations: convs.count() as u64,
+            turns: state.agents.iter().map(|agent| agent.turns.len() as u64).sum(),
+        }
+    }
+}
+
 /// Returns the state of the workspace.
 pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, ApiError> {
-    let look = |live: &Live<'_>| Workspace {
-        running: live.state.running,
-        conversations: live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty()).count()
-            as u64,
-        turns: live.state.agents.iter().map(|agent| agent.turns.len() as u64).sum(),
-    };
+    let look = |live: &Live<'_>| Workspace { running: live.state.running, open: OpenWork::of(live.state) };
     Ok(ctx.handle.query(look).await?)
 }

@@ -62,8 +62,8 @@ pub(crate) struct Decision {
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
     pub(crate) chain: Vec<RequestLink>,
-    /// The body of the first of these requests.
-    pub(crate) root: Option<String>,
+    /// The text of the last of these requests, on whose behalf the agent calls or asks, and its position.
+    pub(crate) request: Option<(Seq, String)>,
     /// The request, if one timed out.
     pub(crate) timed_out: Option<TimedOut>,
 }
@@ -167,7 +167,7 @@ pub(crate) fn open(state: &State) -> Vec<DecisionId> {
 }
 
 /// Returns whether an incident holds work until a human lifts it. One about an agent is information only.
-fn holds(incident: &Incident) -> bool {
+pub(super) fn holds(incident: &Incident) -> bool {
     incident.lifted.is_none() && matches!(incident.on, IncidentOn::Latch(_))
 }
 
@@ -239,6 +239,13 @@ pub(super) async fn in_conversations(
     };
     let rows = ctx.handle.query(look).await?;
     filled(ctx, caller, rows).await
+}
+
+/// Returns the pending decision that expires first.
+pub(crate) async fn next(ctx: &Context, caller: Caller) -> Result<Option<Decision>, ApiError> {
+    caller.human()?;
+    let first = ctx.handle.query(|live| pending(live.state).into_iter().take(1).collect()).await?;
+    Ok(filled(ctx, caller, first).await?.pop())
 }
 
 /// Returns one decision, pending or settled.
@@ -340,8 +347,8 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Dec
         (latches.collect::<Vec<_>>(), timed_out.collect::<Vec<_>>())
     };
     let (latches, timed_out) = ctx.handle.query(look).await?;
-    let roots = rows.iter().filter_map(|row| row.chain.first()?.message);
-    let texts = subjects::texts(ctx, roots.chain(timed_out.iter().map(|one| one.message)).collect()).await?;
+    let requests = rows.iter().filter_map(|row| row.chain.last()?.message);
+    let texts = subjects::texts(ctx, requests.chain(timed_out.iter().map(|one| one.message)).collect()).await?;
     let mut asked: BTreeMap<String, Asked> = questions
         .into_iter()
         .map(|view| Asked::Question(Box::new(view)))
@@ -353,9 +360,10 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Dec
         timed_out.into_iter().map(|one| (one.escalation.to_string(), one.told(&texts))).collect();
     let decision = |row: Row| {
         let id = row.id.to_string();
-        let root = row.chain.first().and_then(|link| texts.get(&link.message?)).cloned();
+        let seq = row.chain.last().and_then(|link| link.message);
+        let request = seq.and_then(|seq| Some((seq, texts.get(&seq)?.clone())));
         let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
-        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, root, timed_out })
+        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, request, timed_out })
     };
     Ok(rows.into_iter().filter_map(decision).collect())
 }

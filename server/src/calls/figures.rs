@@ -8,6 +8,7 @@ use lastword_proto::wire::ConversationStatus;
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{CodeCount, Sums};
 
+use super::control::OpenWork;
 use super::read_model::ask_fresh;
 use super::{Caller, Context, decisions, history};
 use crate::broker::Live;
@@ -30,8 +31,8 @@ pub(crate) struct Figures {
 /// The current counts of the workspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkspaceCounts {
-    /// Conversations with open work.
-    pub(crate) open: u64,
+    /// Conversations with open work that are neither held, paused nor stopped.
+    pub(crate) active: u64,
     /// Conversations without open work that were neither held, paused nor stopped.
     pub(crate) ended: u64,
     /// Conversations that a limit holds.
@@ -42,7 +43,7 @@ pub(crate) struct WorkspaceCounts {
     pub(crate) stopped: u64,
     /// Incidents on record, lifted ones included.
     pub(crate) incidents: u64,
-    /// Incidents that still hold work.
+    /// Incidents that hold work now.
     pub(crate) holding: u64,
     /// Decisions that wait for a human.
     pub(crate) waiting: u64,
@@ -50,8 +51,8 @@ pub(crate) struct WorkspaceCounts {
     pub(crate) agents: u64,
     /// The number of registered agents with an open connection.
     pub(crate) connected: u64,
-    /// Open turns of all agents.
-    pub(crate) turns: u64,
+    /// The open work.
+    pub(crate) open: OpenWork,
     /// How long a closed conversation and a lifted incident are remembered, in ms.
     pub(crate) retention_ms: u64,
 }
@@ -77,19 +78,20 @@ fn standing(live: &Live<'_>) -> WorkspaceCounts {
             ConversationStatus::Stopped => &mut standing.stopped,
             ConversationStatus::Latched => &mut standing.held,
             ConversationStatus::Paused => &mut standing.paused,
-            ConversationStatus::Active => &mut standing.open,
+            ConversationStatus::Active => &mut standing.active,
             ConversationStatus::Idle => &mut standing.ended,
         };
         *count += 1;
     }
     standing.incidents = state.incidents.len() as u64;
-    standing.holding = state.incidents.values().filter(|incident| incident.lifted.is_none()).count() as u64;
+    standing.holding = state.incidents.values().filter(|incident| decisions::holds(incident)).count() as u64;
+    standing.open = OpenWork::of(state);
     standing.waiting = decisions::open(state).len() as u64;
     for id in state.live_by_name() {
-        let Some(agent) = state.agent(id).filter(|agent| !agent.is_human()) else { continue };
-        standing.agents += 1;
-        standing.connected += u64::from(live.is_attached(id));
-        standing.turns += agent.turns.len() as u64;
+        if state.agent(id).is_some_and(|agent| !agent.is_human()) {
+            standing.agents += 1;
+            standing.connected += u64::from(live.is_attached(id));
+        }
     }
     standing
 }

@@ -25,6 +25,8 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// What it does; `None` for a human.
     pub(crate) activity: Option<Activity>,
+    /// The end of its rest, if its day budget is used up.
+    pub(crate) rests_until: Option<Time>,
     /// The tokens that it spent on these requests.
     pub(crate) tokens: u64,
 }
@@ -52,10 +54,13 @@ pub(crate) struct Graph {
     pub(crate) edges: BTreeMap<(String, String), Edge>,
 }
 
+/// An agent's name, what it does, and the end of its rest; a human's name alone.
+type Known = (String, Option<(Activity, Option<Time>)>);
+
 /// What is read from the state in one step.
 #[derive(Default)]
 struct Look {
-    names: BTreeMap<AgentId, (String, Option<Activity>)>,
+    names: BTreeMap<AgentId, Known>,
     edges: BTreeMap<(String, String), Edge>,
     turns: Vec<(TurnId, AgentId)>,
     convs: Option<Vec<ConvId>>,
@@ -77,9 +82,10 @@ pub(crate) async fn graph(ctx: &Context, caller: Caller, reference: Option<&str>
     for (turn, agent) in &look.turns {
         *tokens.entry(*agent).or_default() += spent.get(turn).map_or(0, |spent| spent.tokens);
     }
-    let node = |(id, (name, activity)): (AgentId, (String, Option<Activity>))| Node {
+    let node = |(id, (name, does)): (AgentId, Known)| Node {
         name,
-        activity,
+        activity: does.map(|(activity, _)| activity),
+        rests_until: does.and_then(|(_, until)| until),
         tokens: tokens.get(&id).copied().unwrap_or_default(),
     };
     let mut nodes: Vec<Node> = look.names.into_iter().map(node).collect();
@@ -124,8 +130,8 @@ impl Look {
     fn node(&mut self, live: &Live<'_>, id: AgentId) -> String {
         let known = self.names.entry(id).or_insert_with(|| {
             let human = live.state.agent(id).is_none_or(lastword_proto::state::Agent::is_human);
-            let activity = if human { None } else { views::member(live, id).map(|member| member.activity()) };
-            (live.state.name_of(id).to_owned(), activity)
+            let member = if human { None } else { views::member(live, id) };
+            (live.state.name_of(id).to_owned(), member.map(|member| (member.activity(), member.rests_until)))
         });
         known.0.clone()
     }
@@ -139,7 +145,7 @@ async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<(), ApiErro
     let mut seqs = ask_fresh(ctx, move |index| index.refusals(&filter)).await?;
     seqs.reverse();
     let entries = ctx.handle.entries(seqs).await?;
-    let known: BTreeMap<AgentId, (String, Option<Activity>)> = std::mem::take(&mut look.names);
+    let known: BTreeMap<AgentId, Known> = std::mem::take(&mut look.names);
     let mut edges = std::mem::take(&mut look.edges);
     let add = move |live: &Live<'_>| {
         let mut look = Look { names: known, ..Look::default() };

@@ -9,6 +9,7 @@ use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase,
 use lastword_proto::wire::Distance;
 use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
 
+use super::control::OpenWork;
 use super::decisions::{self, Asked, Decision};
 use super::read_model::ask_fresh;
 use super::{Caller, Context, subjects};
@@ -61,8 +62,8 @@ pub(crate) enum Standing {
 /// How many open grants do what, and how many agents work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// The open grants.
-    pub(crate) open: u64,
+    /// The open work.
+    pub(crate) open: OpenWork,
     /// The agents with an open turn in one of them that wait for no human.
     pub(crate) agents: u64,
     /// Those that a limit holds.
@@ -276,12 +277,11 @@ fn works((id, task): &(TaskId, &Task), asking: &BTreeSet<TaskId>) -> bool {
 }
 
 fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = Tally { open: OpenWork::of(state), ..Tally::default() };
     let mut working = BTreeSet::new();
     for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
         let tasks = tasks(state, id);
         working.extend(tasks.iter().filter(|task| works(task, asking)).map(|(_, task)| task.agent));
-        tally.open += 1;
         match standing(state, grant, &tasks, asking) {
             Standing::Held => tally.held += 1,
             Standing::Controlled(_) => tally.paused += 1,

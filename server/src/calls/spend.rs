@@ -29,7 +29,7 @@ pub(crate) enum Window {
 
 impl Window {
     /// Returns its length, and the length of one bar, in ms.
-    const fn lengths(self) -> (u64, u64) {
+    pub(crate) const fn lengths(self) -> (u64, u64) {
         match self {
             Self::Hour => (HOUR_MS, HOUR_MS / 12),
             Self::Day => (DAY_MS, HOUR_MS),
@@ -84,7 +84,10 @@ pub(crate) struct DayBudget {
 pub(crate) struct Spending {
     /// The sum.
     pub(crate) sum: SpentIn,
-    /// The tokens and the cost of each bar, with its begin, oldest first.
+    /// The begin of the window.
+    pub(crate) since: Time,
+    /// The tokens and the cost of each bar, with its begin, oldest first. The first one may begin before the window, and
+    /// the last one end after it: they have what was spent within.
     pub(crate) bars: Vec<(Time, u64, u64)>,
     /// The agents, the largest spender first.
     pub(crate) agents: Vec<Spender>,
@@ -121,6 +124,7 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
         let sum = history::add_up(within().map(spent));
         Spending {
             sum,
+            since,
             bars: bars(within(), now, window),
             agents: by_agent(live, within()),
             grants: by_grant(live, &refs, within()),
@@ -138,9 +142,9 @@ const fn spent(turn: &SpentTurn) -> SpentIn {
 
 fn bars<'a>(turns: impl Iterator<Item = &'a SpentTurn>, now: Time, window: Window) -> Vec<(Time, u64, u64)> {
     let (length, bar) = window.lengths();
-    let last = now.0 / bar * bar;
-    let first = last.saturating_sub(length - bar);
-    let mut bars: Vec<(Time, u64, u64)> = (0..length / bar).map(|n| (Time(first + n * bar), 0, 0)).collect();
+    // Whole hours between the parts of one at either end: no bar covers more time than another.
+    let first = now.0.saturating_sub(length) / bar * bar;
+    let mut bars: Vec<(Time, u64, u64)> = (0..=length / bar).map(|n| (Time(first + n * bar), 0, 0)).collect();
     for turn in turns {
         let at = usize::try_from(turn.at.0.saturating_sub(first) / bar).ok();
         if let Some((_, tokens, cost)) = at.and_then(|at| bars.get_mut(at)) {
@@ -301,11 +305,15 @@ mod tests {
             grant: None,
             agent: None,
         };
-        for (window, n) in [(Window::Hour, 12), (Window::Day, 24), (Window::Week, 14)] {
-            let turns = [turn(NOON), turn(Time(NOON.0 - 1))];
-            let bars = bars(turns.iter(), NOON, window);
-            assert_eq!(bars.len(), n);
-            assert_eq!(bars.iter().map(|bar| bar.1).sum::<u64>(), 14, "{window:?}");
+        let now = Time(NOON.0 + 1);
+        for (window, n) in [(Window::Hour, 13), (Window::Day, 25), (Window::Week, 15)] {
+            let (length, bar) = window.lengths();
+            // The window begins within the first bar, and the second one is whole.
+            let since = now.0 - length;
+            let turns = [turn(now), turn(Time(NOON.0 - 1)), turn(Time(since)), turn(Time(since + bar))];
+            let bars: Vec<u64> = bars(turns.iter(), now, window).iter().map(|bar| bar.1).collect();
+            assert_eq!((bars.len(), bars.iter().sum::<u64>()), (n, 28), "{window:?}");
+            assert_eq!([bars[0], bars[1], bars[n - 2], bars[n - 1]], [7, 7, 7, 7], "{window:?}");
         }
     }
 }

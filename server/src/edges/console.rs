@@ -42,6 +42,7 @@ mod session;
 mod settings;
 mod sign_in;
 mod spend;
+mod terms;
 mod timeline;
 mod tree;
 mod waterfall;

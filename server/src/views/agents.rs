@@ -81,9 +81,13 @@ pub(crate) struct Member {
 /// What an agent does, in the order of what a human should see first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
-    /// A human paused or stopped it, or its day budget is used up.
+    /// A human stopped it.
     Stopped,
-    /// A latch holds work of it.
+    /// A human paused it.
+    Paused,
+    /// Its day budget is used up, so that it starts no work until its rest ends or a human extends the budget.
+    Rests,
+    /// A latch holds work of it, and it works on nothing else.
     Held,
     /// A task of it waits for a human.
     WaitsForHuman,
@@ -98,10 +102,25 @@ pub(crate) enum Activity {
 }
 
 impl Activity {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Stopped,
+        Self::Paused,
+        Self::Rests,
+        Self::Held,
+        Self::WaitsForHuman,
+        Self::Working,
+        Self::Queued,
+        Self::Idle,
+        Self::Away,
+    ];
+
     /// Returns the word for it.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
+            Self::Rests => "budget used up",
             Self::Held => "held",
             Self::WaitsForHuman => "waiting for you",
             Self::Working => "working",
@@ -114,11 +133,13 @@ impl Activity {
 
 impl Member {
     /// Returns what it does.
-    pub(crate) const fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self) -> Activity {
+        let elsewhere = || self.turns.iter().any(|turn| !self.held.contains(&turn.reference));
         match self.view.state {
-            Running::Paused | Running::Stopped => Activity::Stopped,
-            Running::Active if self.rests_until.is_some() => Activity::Stopped,
-            Running::Active if !self.held.is_empty() => Activity::Held,
+            Running::Stopped => Activity::Stopped,
+            Running::Paused => Activity::Paused,
+            Running::Active if self.rests_until.is_some() => Activity::Rests,
+            Running::Active if !self.held.is_empty() && !elsewhere() => Activity::Held,
             Running::Active if !self.asks.is_empty() => Activity::WaitsForHuman,
             Running::Active if !self.turns.is_empty() => Activity::Working,
             Running::Active if self.view.queued > 0 => Activity::Queued,

@@ -44,7 +44,7 @@ pub(crate) fn held_in_conversation(state: &State, id: ConvId) -> Vec<HeldBy> {
 /// Returns the hold of a latched room.
 pub(crate) fn held_in_room(state: &State, id: RoomId, incident: &Incident) -> Option<HeldBy> {
     let room = state.rooms.get(&id).filter(|room| room.latched && incident.lifted.is_none())?;
-    let text = format!("room {} is latched: {} (limit {})", room.name, incident.code.title(), incident.limit);
+    let text = format!("room {} is held: {} (limit {})", room.name, incident.code.title(), incident.limit);
     Some(HeldBy { text, lift: LiftStep::of_room(room.name.as_str()) })
 }
 
@@ -103,7 +103,9 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
     };
     let lift = LiftStep::of(&refusal, RefusedAt { reference: reference.as_deref(), agent })?;
     let text = if on == "workspace" { "the workspace".to_owned() } else { format!("{} {on}", hold.scope) };
-    Some(HeldBy { text: format!("{text} is {}{why}", hold.state), lift })
+    // For people a limit holds it, where the API says `latched`.
+    let state = if hold.state == "latched" { "held" } else { &hold.state };
+    Some(HeldBy { text: format!("{text} is {state}{why}"), lift })
 }
 
 /// Returns the hold of an agent that has used up its day budget (B1).

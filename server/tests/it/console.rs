@@ -36,6 +36,12 @@ impl Seen {
         self
     }
 
+    #[track_caller]
+    pub(crate) fn lacks(self, text: &str) -> Self {
+        assert!(!self.text.contains(text), "{text:?} is in {}", self.text);
+        self
+    }
+
     fn location(&self) -> &str {
         self.headers[LOCATION].to_str().unwrap()
     }

@@ -68,7 +68,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
-    let seen = seen.has("/conversations/BIG-1").has("This grant has used up its messages").has("grant_messages");
+    let seen = seen.has("/conversations/BIG-1").has("The grant has used up its messages").has("grant_messages");
     let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Would reach</dt><dd>8 messages</dd>");
     let seen =
         seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
@@ -110,14 +110,14 @@ async fn the_workspace_is_stopped_once_it_was_asked_and_every_page_says_so() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     for path in ["/workspace", "/workspace/question"] {
-        browser.get(path).await.is(200).has("3 conversations have open work and 1 turn is open").has("Stop everything");
+        browser.get(path).await.is(200).has("3 conversations, with 1 open turn.").has("Stop everything");
     }
     assert!(!browser.get("/agents").await.text.contains("class=\"standing bad\""));
     browser.post("/workspace/stop", &[]).await.is(200).has("The workspace is stopped");
     for path in ["/", "/conversations", "/agents", "/limits", "/standing"] {
         browser.get(path).await.is(200).has("The workspace is stopped: its work was cancelled");
     }
-    browser.get("/workspace").await.is(200).has("0 conversations have open work").has("Resume");
+    browser.get("/workspace").await.is(200).has("0 conversations, with 0 open turns.").has("Resume");
     browser.post("/workspace/resume", &[]).await.is(200);
     browser.post("/workspace/pause", &[]).await.is(200);
     browser.get("/standing").await.is(200).has("The workspace is paused");
@@ -131,7 +131,7 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/limits").await.is(200).has("1 limit differs from the default").has("set at startup");
-    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> This grant has used up its messages");
+    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> The grant has used up its messages");
     let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
     limits.approvers.asker = true;
     let world = World::set(&["kilo"], |config| {
@@ -153,7 +153,7 @@ async fn the_overview_is_the_sum_of_the_log() {
     let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
     let seen = browser.get("/overview").await.is(200);
     let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
-    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Incidents", 1));
+    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Open incidents", 1));
     assert_eq!(seen.text.matches("<rect").count(), 24);
     seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;
@@ -188,7 +188,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
-    let seen = seen.has("BIG-1</a> has been held since it hit a limit");
+    let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
     // What is held is no reason to start an agent.
     assert!(!seen.text.contains("is not connected"), "{}", seen.text);
     let seen = seen.has("<b>1\u{202f}200</b>").has("no price reported");
@@ -198,7 +198,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     browser.get("/conversations").await.is(200).has("waiting for you");
     browser.get(&format!("/questions/{}", id(&asked, "id"))).await.is(200).has("<h1>reader asks: Which?</h1>");
     let incident = browser.get("/incidents/inc-1").await.is(200);
-    incident.has("<h1>BIG-1 is held: This grant has used up its messages</h1>").has("Back to inbox");
+    incident.has("<h1>BIG-1 is held: the grant has used up its messages</h1>").has("Back to inbox");
 }
 
 #[tokio::test]
@@ -242,6 +242,8 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 2 queued");
-    let seen = seen.has("kilo</a> is waiting for you").has("hive</a> is not connected, and 1 request is queued for it");
+    let seen = seen
+        .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
+        .has("hive</a> is not connected, and 1 request is queued for it");
     assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
 }

@@ -48,7 +48,23 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     let task = world.take("kilo").await;
     let turn = format!("/v1/turns/{}/finish", task["turn"]["id"].as_str().unwrap());
     world.post("kilo", &turn, json!({"answer": "done", "usage": {"input_tokens": 200}})).await.is(200);
-    browser.get("/agents/kilo").await.is(200).has("day budget used up, starts work again").has("200/100");
+    browser
+        .get("/agents/kilo")
+        .await
+        .is(200)
+        .has("budget used up</span>")
+        .has("Works again at 00:00 UTC")
+        .has("200/100");
+    // It is stopped by nobody, and each page says what it is and when that ends.
+    browser
+        .get("/agents")
+        .await
+        .is(200)
+        .has("budget used up</span>")
+        .has("Works again at 00:00 UTC")
+        .lacks(">stopped<");
+    browser.get("/graph").await.is(200).has("<span class=\"dot rests\"></span> budget used up").has("until 00:00 UTC");
+    browser.get("/").await.is(200).has("starts no work before 00:00 UTC");
     let from = "div#grant-form-said";
     let give = async |tokens: &str, usd: &str| {
         browser.post_from("/agents/kilo/grant", &[("tokens", tokens), ("cost_usd", usd)], from).await

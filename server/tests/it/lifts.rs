@@ -171,7 +171,7 @@ async fn a_latched_grant_and_a_held_call_are_told_to_whoever_waits() {
     world.post("hive", &turn, json!({"answer": "done", "usage": {"input_tokens": 500}})).await.is(200);
     let held = world.get("operator", &path).await.is(200);
     let grant = held["held_by"].as_array().unwrap().iter().find(|held| id(held, "text").starts_with("grant")).unwrap();
-    assert!(id(grant, "text").starts_with("grant grant-1 is latched: "), "{held}");
+    assert!(id(grant, "text").starts_with("grant grant-1 is held: "), "{held}");
     assert_eq!(grant["lift"]["cli"], "lastword grant T-1 --tokens 50000", "{held}");
 }
 

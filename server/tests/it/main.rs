@@ -9,6 +9,8 @@ mod audit;
 mod broker;
 mod clock;
 mod console;
+mod console_counts;
+mod console_decisions;
 mod console_people;
 #[cfg(test)]
 mod console_roles;

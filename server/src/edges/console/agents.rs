@@ -2,8 +2,10 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
+use lastword_proto::Time;
 use lastword_proto::fact::{Control, Kind, Role, Scope};
 use lastword_proto::state::Running;
+use lastword_proto::wire::rfc3339;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
@@ -73,9 +75,10 @@ fn row(moment: &Moment, member: &Member) -> Markup {
     let view = &member.view;
     html! {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
-            div.what { b { (name_link(&view.name)) } " " (running(view.state)) (connected(member)) }
+            div.what { b { (name_link(&view.name)) } " " (connected(member)) }
             div.who {
                 div { (badge(member.activity().word())) (waits(member)) }
+                (rests(member))
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
             }
             div.counts {
@@ -87,14 +90,32 @@ fn row(moment: &Moment, member: &Member) -> Markup {
     }
 }
 
-/// Shows what holds an agent's work: its held calls and questions, and the latched conversations.
+/// Shows what a human decides for an agent: its held calls and questions, and the conversations that a limit holds.
 fn waits(member: &Member) -> Markup {
+    let (is_held, mut sign) = (member.activity() == Activity::Held, " · ");
     html! {
         @for id in &member.asks {
             " " a href={ @if id.starts_with("apr") { "/approvals/" } @else { "/questions/" } (id) } { (id) }
         }
-        @for reference in &member.held { " in " (conversation(reference)) }
+        @for reference in &member.held {
+            @if is_held { " in " (conversation(reference)) }
+            @else { (std::mem::replace(&mut sign, ", ")) (conversation(reference)) " is held" }
+        }
     }
+}
+
+/// Shows when an agent whose day budget is used up works again, and what a human can do before.
+fn rests(member: &Member) -> Markup {
+    html! {
+        @if let Some(until) = member.rests_until {
+            div { "Works again at " (clock(until)) " UTC, or once you " a href={ "/agents/" (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
+        }
+    }
+}
+
+/// Returns the hour and minute of a time.
+pub(super) fn clock(at: Time) -> String {
+    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
 }
 
 fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
@@ -102,11 +123,6 @@ fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
         (conversation(&turn.reference)) " " (time(&turn.opened_at, moment.now))
         @if turn.attempt > 1 { " " span.faint { "attempt " (turn.attempt) } }
     }
-}
-
-/// Shows that a human paused or stopped an agent; that it is active goes without saying.
-fn running(state: Running) -> Markup {
-    html! { @if state != Running::Active { (badge(parts::running_word(state))) " " } }
 }
 
 /// Shows whether it is connected, where its activity doesn't say so.
@@ -132,7 +148,7 @@ pub(super) async fn one(
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading(&name, &html! {
-            @if agent { (running(view.state)) } @else { (badge("human")) " " }
+            @if !agent { (badge("human")) " " }
             (connected(&member))
             @if agent { " " (badge(member.activity().word())) }
         }))
@@ -140,18 +156,18 @@ pub(super) async fn one(
             @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
             @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
-            @if let Some(until) = &view.rests_until { span { "day budget used up, starts work again " (time(until, moment.now)) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
             span { a href={ "/conversations?from=" (encoded(&name)) } { "sent messages" } }
             span { a href={ "/conversations?to=" (encoded(&name)) } { "received messages" } }
         }
+        (rests(&member))
         @if agent {
             (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
         }
         @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
         @if agent {
-            @if !member.asks.is_empty() || !member.held.is_empty() { p { "Waiting for a human:" (waits(&member)) } }
+            @if !member.asks.is_empty() || !member.held.is_empty() { p { "For a human to decide:" (waits(&member)) } }
             h2 { "Open turns" }
             @if member.turns.is_empty() { p.faint { "No open turns." } }
             ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }

@@ -143,13 +143,14 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
     let id = &held.id;
     let to = |verb: &str| format!("/approvals/{id}/{verb}");
     let arguments = json(&held.arguments);
+    let rule = rule(held);
     html! {
         details id={ (id) "-more" } {
-            summary { "Respond, edit, ignore or always allow" }
+            summary { @if rule.is_some() { "Reject with instructions, edit, ignore or always allow" } @else { "Reject with instructions, edit or ignore" } }
             (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
-                label for={ (id) "-words" } { "Reject it with instructions for the agent" }
+                label for={ (id) "-words" } { "Instructions for the agent" }
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
-                button type="submit" { "Respond" }
+                button type="submit" { "Reject with instructions" }
             }))
             (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
                 label for={ (id) "-input" } { "Approve it with different arguments" }
@@ -158,7 +159,7 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
                 div.diff id={ (id) "-diff" } role="status" data-said {}
                 button type="submit" { "Approve the edited call" }
             }))
-            @if let Some(rule) = rule(held) {
+            @if let Some(rule) = rule {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows it:" }
                 pre.rule { (written(&rule)) }

@@ -14,6 +14,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time};
 use super::session::Viewer;
+use super::terms::told_within;
 use super::{call, exchange, incidents, markdown};
 use crate::calls::decisions::{self, Asked, Decision, TimedOut};
 use crate::calls::explanations::explain;
@@ -22,6 +23,8 @@ use crate::calls::{Context, limits};
 
 /// The characters of a question in the title of its page.
 const TITLE_CHARS: usize = 64;
+/// The characters that are shown of the request that an agent works on.
+const TASK_CHARS: usize = 220;
 
 /// Returns the path of a decision's page.
 pub(super) fn path(asked: &Asked) -> String {
@@ -52,6 +55,7 @@ pub(super) async fn page(
         Asked::Question(_) | Asked::Call(_) | Asked::Latch(_) => None,
     };
     let title = title(&decision);
+    let next = if is_open(&decision.asked) { None } else { decisions::next(&ctx, viewer.caller).await? };
     let main = html! {
         (heading(&title, &badge(state_word(&decision.asked))))
         @if is_open(&decision.asked) {
@@ -60,6 +64,13 @@ pub(super) async fn page(
             (record(&moment, &decision))
         }
         @if let Some(exchange) = &exchange { (exchange::table(exchange)) }
+        @if let Some(next) = &next {
+            // An entry of its own, so that a decision leaves the focus on it.
+            div.next data-row tabindex="-1" {
+                a.button.main data-open-row href=(path(&next.asked)) { "Next: " (foreign_line(&self::title(next))) }
+                " " (ends(next, &moment))
+            }
+        }
         p { a href="/inbox" { "Back to inbox" } }
     };
     let topics = [Topic::Inbox, Topic::Incidents];
@@ -79,7 +90,7 @@ pub(super) fn title(decision: &Decision) -> String {
         (Asked::Latch(incident), _) => {
             let on = incident.reference.as_ref().unwrap_or(&incident.on);
             let is = if incident.lifted_at.is_some() { "was" } else { "is" };
-            format!("{} {is} held: {}", escape(on), incident.code.title())
+            format!("{} {is} held: {}", escape(on), told_within(incident.code))
         }
     }
 }
@@ -302,7 +313,7 @@ pub(super) fn urgency(priority: Priority) -> Markup {
     }
 }
 
-/// Shows the requests that led here, from the root on.
+/// Shows the requests that led here, from the root on, and the text of the last one, which the agent works on.
 pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
     html! {
         div.chain {
@@ -310,7 +321,10 @@ pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
                 @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
                 (links(&decision.chain))
             }
-            @if let Some(root) = &decision.root { p.faint.root { (excerpt(root, 220)) } }
+            // A request that timed out is shown by its card.
+            @if let Some((seq, text)) = decision.request.as_ref().filter(|_| decision.timed_out.is_none()) {
+                p.task { "Its task: " a href={ "/messages/" (seq) } { q { (excerpt(text, TASK_CHARS)) } } }
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, number, plural};
 use super::session::Viewer;
+use super::terms::told;
 use crate::calls::Context;
 use crate::calls::graph::{self, Edge, Graph, Node};
 use crate::views::Activity;
@@ -46,12 +47,13 @@ pub(super) fn view(graph: &Graph) -> Markup {
     }
     html! {
         div.legend {
-            @for activity in [Activity::Working, Activity::WaitsForHuman, Activity::Held, Activity::Queued, Activity::Idle, Activity::Away] {
+            // What needs no human comes first.
+            @for activity in Activity::ALL.into_iter().rev() {
                 span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
             }
             span { span.dot.human {} " human" } span { "larger: more tokens" }
             span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
-            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (code.title()) ", " (number(count)) } }
+            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
         }
         (drawing(graph))
         (table(graph))
@@ -74,7 +76,10 @@ fn cuts(graph: &Graph) -> Vec<(Code, u64)> {
 const fn tone(activity: Option<Activity>) -> &'static str {
     match activity {
         None => "human",
-        Some(Activity::Stopped | Activity::Held) => "held",
+        Some(Activity::Stopped) => "stopped",
+        Some(Activity::Paused) => "paused",
+        Some(Activity::Rests) => "rests",
+        Some(Activity::Held) => "held",
         Some(Activity::WaitsForHuman) => "asks",
         Some(Activity::Working) => "working",
         Some(Activity::Queued) => "queued",
@@ -147,7 +152,8 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     };
     html! {
         circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
-            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) } ", " (number(node.tokens)) " tokens" }
+            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
+                @if let Some(until) = node.rests_until { " until " (agents::clock(until)) " UTC" } ", " (number(node.tokens)) " tokens" }
         }
         text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(&node.name)) }
     }
@@ -173,7 +179,7 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
         }
         path class={ "head " (state) } d=(format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1)) {}
         @if let Some((code, _)) = edge.cut {
-            circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (code.title()) } }
+            circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (told(code)) } }
             text.cross x=(format!("{kx:.0}")) y=(format!("{:.0}", ky + 4.0)) text-anchor="middle" { "✕" }
             text.rule x=(format!("{:.0}", kx + 12.0)) y=(format!("{:.0}", ky + 4.0)) { (code.rule()) }
         }
@@ -206,13 +212,14 @@ fn table(graph: &Graph) -> Markup {
                     @for ((from, to), edge) in &graph.edges {
                         tr {
                             th scope="row" { (name_link(from)) }
-                            td { (name_link(to)) @if let Some(activity) = node(to).and_then(|node| node.activity) { " " (badge(activity.word())) } }
+                            td { (name_link(to)) @if let Some(activity) = node(to).and_then(|node| node.activity) { " " (badge(activity.word())) }
+                                @if let Some(until) = node(to).and_then(|node| node.rests_until) { " " span.faint { "until " (agents::clock(until)) " UTC" } } }
                             td {
                                 @match edge.last { Some(last) => a href={ "/messages/" (last) } { (counts(edge)) }, None => (counts(edge)) }
                             }
                             td.none[edge.cut.is_none()] {
                                 @match edge.cut {
-                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (code.title()) } },
+                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
                                     None => span.faint { "none" },
                                 }
                             }
@@ -235,8 +242,9 @@ mod tests {
     #[test]
     fn nodes_stand_apart_inside_the_drawing() {
         for count in [1, 2, 7, NODES_MAX] {
-            let nodes: Vec<Node> =
-                (0..count).map(|n| Node { name: n.to_string(), activity: None, tokens: n as u64 * 1_000 }).collect();
+            let nodes: Vec<Node> = (0..count)
+                .map(|n| Node { name: n.to_string(), activity: None, rests_until: None, tokens: n as u64 * 1_000 })
+                .collect();
             let (size, spots) = spots(&nodes.iter().collect::<Vec<_>>());
             assert!(spots.iter().all(|spot| spot.x - spot.r > 0.0 && spot.x + spot.r < size), "{count}");
             for pair in spots.windows(2) {

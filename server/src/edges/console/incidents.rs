@@ -14,6 +14,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, encoded, foreign_line, money, number, plural, time};
 use super::session::Viewer;
+use super::terms::{rule, term, told};
 use super::work::duration;
 use crate::calls::{Context, incidents, limits};
 
@@ -37,7 +38,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "open incident", "open incidents")) } }))
         @if open.is_empty() {
             (empty("No open incidents.", &html! {
-                "A limit that trips holds a conversation or grant, and stays listed here until a human lifts the hold."
+                "A limit that trips holds a conversation or " (term("grant")) ", and stays listed here until a human lifts the hold."
             }))
         }
         div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
@@ -68,14 +69,14 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incide
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
-                h2 id={ (id) "-title" } { (incident.code.title()) }
+                h2 id={ (id) "-title" } { (told(incident.code)) }
                 (badge("held"))
                 span.grow {}
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
             p { "Holds " (held(incident)) "." }
             dl.about {
-                dt { "Rule" } dd { (incident.code.rule()) ", " code { (incident.code) } }
+                dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
                 dt { "Limit" } dd { (amount(limits, incident, incident.limit)) }
                 dt { (reached(incident.code)) } dd { (amount(limits, incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
                 dt { "Held" } dd { (parked(incident)) }
@@ -114,7 +115,7 @@ fn amount(limits: &LimitsView, incident: &IncidentView, n: u64) -> String {
 fn held(incident: &IncidentView) -> Markup {
     match &incident.reference {
         Some(reference) if incident.scope == "grant" => {
-            html! { "all work of " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
+            html! { "all work of the " (term("grant")) " " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
         }
         Some(reference) => html! { "the conversation " (conversation(reference)) },
         None => html! { "the room " b { (foreign_line(&incident.on)) } },
@@ -154,7 +155,7 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
         |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| whole(limits, limit).div_ceil(2));
     let effect = effect(limits, incident);
     html! {
-        p #{ (id) "-effect" } { b { "Lift" } ": " (effect) }
+        p #{ (id) "-effect" } { b { (term("Lift")) } ": " (effect) }
         div.decide {
             (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
                 button.main type="submit" data-key="a" aria-describedby={ (id) "-effect" } { "Lift" }
@@ -223,7 +224,7 @@ fn continues(incident: &IncidentView) -> String {
 /// Shows an agent that met a limit repeatedly.
 fn note(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
-        code { (incident.id) } " " b { (foreign_line(&incident.on)) } ": " (incident.code.title()) ", "
+        code { (incident.id) } " " b { (foreign_line(&incident.on)) } ": " (told(incident.code)) ", "
         (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
     }
 }
@@ -231,7 +232,7 @@ fn note(moment: &Moment, incident: &IncidentView) -> Markup {
 /// Shows a lifted incident on one line.
 pub(super) fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
-        code { (incident.id) } " " (incident.code.title()) ": " (held(incident)) ", "
+        code { (incident.id) } " " (told(incident.code)) ": " (held(incident)) ", "
         (reached(incident.code).to_lowercase()) " " (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
         @if let Some(by) = &incident.lifted_by { ", lifted by " (foreign_line(by)) }
         @if let Some(at) = &incident.lifted_at { " " (time(at, moment.now)) }

@@ -10,7 +10,7 @@ use super::frame::ErrorPage;
 use super::live::Topic;
 use super::parts::plural;
 use super::session::Viewer;
-use super::{assets, clock, parts, workspace};
+use super::{assets, clock, parts, terms, workspace};
 use crate::calls::{Context, control, decisions};
 use crate::clock::ClockStatus;
 
@@ -132,7 +132,7 @@ impl Viewer {
                 div.tools {
                     a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
-                    button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
+                    button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
                     // Hidden until the script finds that the browser supports notifications.
                     button.quiet type="button" data-notify aria-pressed="false" hidden
                         title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
@@ -214,7 +214,7 @@ fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
 
 fn navigation(here: Place, waiting: usize) -> Markup {
     html! {
-        nav aria-label="Pages" {
+        nav #pages aria-label="Pages" {
             @for &(place, path, name, key) in PLACES {
                 a href=(path) data-go=(key) aria-current=[(place == here).then_some("page")] {
                     (name)
@@ -222,6 +222,8 @@ fn navigation(here: Place, waiting: usize) -> Markup {
                 }
             }
         }
+        // Shown by the style where the row is too narrow, and by the script, which unfolds the row.
+        button.quiet.pages type="button" data-pages aria-controls="pages" aria-expanded="false" hidden { "More" }
     }
 }
 
@@ -270,11 +272,14 @@ fn help() -> Markup {
     ];
     html! {
         dialog #help aria-labelledby="help-title" {
-            h2 #help-title { "Keys" }
+            // The first control stands at the end, and has the focus of a window that names none.
+            h2 #help-title tabindex="-1" autofocus { "Keys" }
             dl.keys {
                 @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
                 @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
             }
+            h2 { "Terms" }
+            (terms::all())
             form method="dialog" { button type="submit" { "Close" } }
         }
     }

@@ -16,8 +16,21 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
 use super::session::Viewer;
+use super::terms::{rule, told};
 use crate::calls::figures::{self, Reached, Week};
 use crate::calls::{Context, limits, policy};
+
+/// The limits by what a human wants to bound, each with its rules.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("How far one conversation goes", &["D2", "D3", "D4", "D11", "R1", "R5"]),
+    ("What one grant can cause", &["D8"]),
+    ("Budgets", &["B1"]),
+    ("Work that agents start on their own, and schedules", &["D7", "D12", "D13"]),
+    ("Turns and deliveries", &["F1", "F5", "Q2", "Q4", "Q5"]),
+    ("How fast agents may write", &["G1", "G2", "E4"]),
+    ("Questions to humans and held calls", &["H1", "H2"]),
+    ("Sizes, claims, and how long things are kept", &["L3", "L4", "L7", "C1", "E2"]),
+];
 
 /// `GET /limits`: all limits with last week's peaks and refusals.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -36,12 +49,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (nearest(&limits, &week))
         (refused(&week))
         h2 { "All limits" }
-        div.table.stacked tabindex="0" role="region" aria-label="All limits" {
-            table {
-                thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
-                tbody { @for limit in &limits.items { (row(&ctx, limit)) } }
-            }
-        }
+        @for (name, rules) in GROUPS { (group(&ctx, name, rules, &limits)) }
         (guards(&ctx, &limits))
         (held_calls(&viewer, &limits, &written))
     };
@@ -49,7 +57,32 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, page).await
 }
 
-fn row(ctx: &Context, limit: &LimitView) -> Markup {
+/// Shows the limits of some rules. Folded, unless one of them differs from its default: a browser unfolds what a link
+/// leads to.
+fn group(ctx: &Context, name: &str, rules: &[&str], limits: &LimitsView) -> Markup {
+    let of: Vec<&LimitView> =
+        rules.iter().flat_map(|rule| limits.items.iter().filter(move |limit| limit.rule == *rule)).collect();
+    let differ = of.iter().filter(|limit| limit.value != limit.default).count() as u64;
+    html! {
+        details.limits id={ "limits-" (rules.first().unwrap_or(&"")) } open[differ > 0] {
+            summary {
+                (name) " " span.faint { (plural(of.len() as u64, "limit", "limits"))
+                    @if differ > 0 { ", " (plural(differ, "differs", "differ")) " from the default" } }
+            }
+            div.table.stacked tabindex="0" role="region" aria-label=(name) {
+                table {
+                    thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
+                    tbody { @for (index, limit) in of.iter().enumerate() {
+                        (row(ctx, limit, index == 0 || of[index - 1].rule != limit.rule))
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// Shows a limit; the first one of a rule is where links to the rule lead.
+fn row(ctx: &Context, limit: &LimitView, is_first: bool) -> Markup {
     let changed = limit.value != limit.default;
     html! {
         tr id=(limit.name) {
@@ -59,8 +92,8 @@ fn row(ctx: &Context, limit: &LimitView) -> Markup {
                 @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
                 @if changed || ctx.set_at.contains_key(&limit.name) { div.faint { (set_at(ctx, &limit.name)) } }
             }
-            td { (limit.rule) }
-            td { (limit.meaning) }
+            td.rule-id id=[is_first.then_some(&limit.rule)] { (limit.rule) }
+            td { (with_code(&limit.meaning)) }
         }
     }
 }
@@ -104,12 +137,14 @@ fn permille(reached: &Reached) -> u64 {
 fn refused(week: &Week) -> Markup {
     let recent = week.refused.iter().filter(|code| code.count.since > 0);
     html! {
-        h3 #refused { "Refused" }
-        @if recent.clone().next().is_none() { p.faint { "No message was refused." } }
-        ul.lines {
-            @for code in recent {
-                li { b { (number(code.count.since)) } " " (code.code.title()) ", " span.faint { "rule " (code.code.rule()) ", " code { (code.code) } }
-                    " " a href={ "/messages/msg-" (code.last.0) } { "latest" } }
+        section #refused {
+            h3 { "Refused" }
+            @if recent.clone().next().is_none() { p.faint { "No message was refused." } }
+            ul.lines {
+                @for code in recent {
+                    li { b { (number(code.count.since)) } " " (told(code.code)) ", " span.faint { "rule " (rule(code.code.rule())) ", " code { (code.code) } }
+                        " " a href={ "/messages/msg-" (code.last.0) } { "latest" } }
+                }
             }
         }
     }
@@ -165,10 +200,35 @@ fn held(viewer: &Viewer, index: usize, rule: &ApprovalRuleView, written: Option<
     }
 }
 
+/// Shows a sentence, with what stands between backticks as code.
+fn with_code(text: &str) -> Markup {
+    html! { @for (index, part) in text.split('`').enumerate() { @if index % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 const fn ruled(ruling: Ruling) -> &'static str {
     match ruling {
         Ruling::Ask => "ask",
         Ruling::Allow => "allow",
         Ruling::Deny => "deny",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::limits::LIMITS;
+
+    use super::*;
+
+    #[test]
+    fn each_limit_is_in_one_group() {
+        for limit in LIMITS {
+            let groups = GROUPS.iter().filter(|(_, rules)| rules.contains(&limit.rule)).count();
+            assert_eq!(groups, 1, "{}", limit.rule);
+        }
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(with_code("`a b` & c").into_string(), "<code>a b</code> &amp; c");
     }
 }

@@ -2,14 +2,14 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::AnswerStatus;
 use lastword_proto::fact::{EndReason, EscalationCause};
 use lastword_proto::wire::call::{Argument, arguments};
 use lastword_proto::wire::{ApprovalView, rfc3339};
+use lastword_proto::{AnswerStatus, Code};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::agents::name_link;
+use super::agents::{clock, name_link};
 use super::decision;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
@@ -19,6 +19,7 @@ use super::parts::{
     time,
 };
 use super::session::Viewer;
+use super::terms::{term, told_within};
 use crate::calls::Context;
 use crate::calls::decisions::{Asked, Decision};
 use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
@@ -58,11 +59,11 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
                 span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @match due { Some(due) => { "next to expire: " (countdown(due, moment.now)) }, None => "nothing expires" } }
+                span.faint { @if now.waiting.len() == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
-                span { "Open work" } b { (number(now.tally.open)) }
-                span.faint { (tally(&now.tally)) }
+                span { "Open work" } b { (number(now.tally.open.grants)) }
+                span.faint { (open_work(&now.tally)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
                 span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "held now, or failed in 24 h" }
@@ -88,10 +89,18 @@ fn cost(today: &Today) -> Markup {
     }
 }
 
+/// Says what the number of the tile counts, and what that work does.
+fn open_work(tally: &Tally) -> Markup {
+    let open = tally.open;
+    html! {
+        (term(if open.grants == 1 { "grant" } else { "grants" }))
+        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (does(tally)) }
+    }
+}
+
 /// Returns what the open work does, in one line.
-fn tally(tally: &Tally) -> String {
+fn does(tally: &Tally) -> String {
     let mut line = match tally.agents {
-        _ if tally.open == 0 => return "nothing to do".to_owned(),
         0 => "no agent is working".to_owned(),
         n => plural(n, "agent is working", "agents are working"),
     };
@@ -155,6 +164,15 @@ fn on_a_line(value: &Value) -> String {
     members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns why something is held, and what waits for the lift.
+fn is_held(code: Code, requests: u64) -> String {
+    let waits = match requests {
+        0 => String::new(),
+        n => format!(" {} for the lift.", plural(n, "request waits", "requests wait")),
+    };
+    format!(" is held: {}.{waits}", told_within(code))
+}
+
 /// Returns what a decision is about, in one sentence.
 pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
@@ -175,7 +193,7 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
                 Some(reference) => (conversation(reference)),
                 None => b { (foreign_line(&incident.on)) },
             }
-            " is held: " (incident.code.title()) @if !incident.parked.is_empty() { ", " (plural(incident.parked.len() as u64, "held request", "held requests")) }
+            (is_held(incident.code, incident.parked.len() as u64))
         },
     }
 }
@@ -199,8 +217,8 @@ fn runs(moment: &Moment, work: &RunningWork) -> Markup {
                 @match work.standing {
                     Standing::Held => { (badge("held")) " " }
                     Standing::Controlled(running) => { (badge(running_word(running))) " " }
-                    Standing::WaitsForHuman => { (badge("waiting for you")) " " }
-                    Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
+                    // The names say it.
+                    Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
                 }
                 (who(work))
                 span.faint { "requested by " (foreign_line(&work.giver)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
@@ -217,7 +235,8 @@ fn who(work: &RunningWork) -> Markup {
     };
     html! {
         @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
-        @if !work.asking.is_empty() { (names(&work.asking)) @if work.asking.len() == 1 { " is waiting for you · " } @else { " are waiting for you · " } }
+        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge("waiting for you")) " · " }
+        @else if work.standing == Standing::WaitsForHuman { (badge("waiting for you")) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
@@ -253,15 +272,14 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
         Wrong::Held { id, reference, on, code, requests, at } => html! {
             p {
                 @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
-                " has been held since it hit a limit: " (code.title())
-                @if *requests > 0 { ", " (plural(*requests, "held request", "held requests")) }
+                (is_held(*code, *requests))
                 " " (time(at, moment.now))
             }
             p { a.step data-open-row href={ "/incidents/" (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
-            p { (name_link(agent)) " has used up today's budget and starts no work: " (countdown(*until, moment.now)) "." }
-            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#budget" } { "Extend today's budget" } }
+            p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) " UTC." }
+            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
 }

@@ -12,6 +12,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{number, plural, quantity};
 use super::session::Viewer;
+use super::terms::told;
 use crate::calls::Context;
 use crate::calls::figures::{self, Figures};
 
@@ -26,8 +27,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
-            (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} open turns", number(now.agents), number(now.turns))))
-            (tile("/incidents", "Incidents", now.holding, &format!("holding work now, {} in total", number(now.incidents))))
+            (tile("/agents", "Agents connected", now.connected, &format!("of {}, with {}", number(now.agents), plural(now.open.turns, "open turn", "open turns"))))
+            (tile("/incidents", "Open incidents", now.holding, &format!("{} work now; {} on record", if now.holding == 1 { "holds" } else { "hold" }, number(now.incidents))))
         }
         section.panels {
             (hours(&figures))
@@ -103,9 +104,9 @@ fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
             ul.measures {
                 @for code in codes.iter().take(RULES_MAX) {
                     li {
-                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (code.code.title()) }
+                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (told(code.code)) }
                         b { (number(code.count.all)) }
-                        progress max=(most) value=(code.count.all) aria-label={ (code.code.title()) ", of the most frequent" } {}
+                        progress max=(most) value=(code.count.all) aria-label={ (told(code.code)) ", of the most frequent" } {}
                     }
                 }
             }
@@ -119,7 +120,7 @@ fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
 fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
-        ("Active", "/conversations?state=active", now.open, "good"),
+        ("Active", "/conversations?state=active", now.active, "good"),
         ("Idle", "/conversations?state=idle", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
@@ -134,7 +135,7 @@ fn conversations(figures: &Figures) -> Markup {
                     li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
                 }
             }
-            p.faint { "Conversations in memory, children included: one without open work is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+            p.faint { "Conversations in memory, children included; " (plural(now.open.conversations, "has", "have")) " open work, also held or paused. One without is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
         }
     }
 }

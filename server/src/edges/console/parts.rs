@@ -200,8 +200,8 @@ pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
         | "used" | "settled" => "good",
-        "pending" | "paused" | "waiting for you" | "call" | "question" | "timed out" | "queued" | "delivered"
-        | "partial" | "warning" | "urgent" | "high" => "warn",
+        "pending" | "paused" | "budget used up" | "waiting for you" | "call" | "question" | "timed out" | "queued"
+        | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
         "stopped" | "held" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
             "bad"
         }

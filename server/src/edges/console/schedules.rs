@@ -14,6 +14,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
+use super::terms::told;
 use crate::calls::{Context, agents, schedules as calls};
 use crate::cron::Ticks;
 use crate::error::ApiError;
@@ -99,7 +100,7 @@ fn last(schedule: &ScheduleView, moment: &Moment) -> Markup {
 fn skipped(schedule: &ScheduleView) -> Markup {
     html! {
         @match schedule.skipped {
-            Some(code) => { (code.title()) ", " code { (code) } }
+            Some(code) => { (told(code)) ", " code { (code) } }
             None => { "the grant of the previous tick was still open" }
         }
     }

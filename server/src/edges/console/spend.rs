@@ -8,11 +8,11 @@ use lastword_proto::wire::rfc3339;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::agents::name_link;
+use super::agents::{clock, name_link};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, foreign_line, money, number, spent};
+use super::parts::{badge, conversation, foreign_line, money, number, quantity, spent};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
@@ -71,10 +71,9 @@ pub(super) async fn page(
         @if sum.tokens == 0 { (empty("Nothing was spent.", &html! { "Agents report tokens and cost when they end a turn; without a report, tokens are estimated from the texts." })) }
         @if spending.cut { p.faint { "Only the newest turns are added up." } }
         @if sum.tokens > 0 && sum.cost_microusd == 0 { p.faint { "No turn has reported a cost, so tokens are shown." } }
-        @if sum.tokens > 0 { (over_time(&spending, window)) }
-        div.columns {
-            div { (spenders(By::Agent, &spending.agents)) (spenders(By::Model, &spending.models)) }
-            div { (spenders(By::Grant, &spending.grants)) }
+        @if sum.tokens > 0 { (over_time(&spending, window, moment.now)) }
+        div.spenders {
+            (spenders(By::Agent, &spending.agents)) (spenders(By::Model, &spending.models)) (spenders(By::Grant, &spending.grants))
         }
         @let (near, far): (Vec<_>, Vec<_>) = spending.budgets.iter().partition(|budget| budget.used.saturating_mul(4) >= budget.limit);
         @if !spending.budgets.is_empty() { h2 { "Today's budgets of the agents" } }
@@ -87,11 +86,7 @@ pub(super) async fn page(
     viewer.page(&ctx, &moment, Page { title: "Spend", place: Place::Spend, topics: &topics, main }).await
 }
 
-fn clock(at: Time) -> String {
-    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
-}
-
-fn over_time(spending: &Spending, window: Window) -> Markup {
+fn over_time(spending: &Spending, window: Window, now: Time) -> Markup {
     let is_cost = spending.sum.cost_microusd > 0;
     let value = |bar: &(Time, u64, u64)| if is_cost { bar.2 } else { bar.1 };
     let words = |n: u64| if is_cost { money(n) } else { format!("{} tokens", number(n)) };
@@ -117,9 +112,21 @@ fn over_time(spending: &Spending, window: Window) -> Markup {
                     @if index % (bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
                 }
             }
-            p.faint { "Times are UTC. The last bar isn't over yet." }
+            p.faint { "Times are UTC. " (edges(spending, bars.len() == spending.bars.len(), window, now)) }
         }
     }
+}
+
+/// Says which bars cover less time than the others: the window begins and ends within one.
+fn edges(spending: &Spending, has_first: bool, window: Window, now: Time) -> String {
+    let each = quantity("bar_ms", window.lengths().1);
+    let first = if has_first {
+        format!("The first bar has what was spent since {}, the", clock(spending.since))
+    } else {
+        "The".to_owned()
+    };
+    let last = if has_first { "last one" } else { "last bar has" };
+    format!("{first} {last} what was spent up to {}; each of the others covers {each}.", clock(now))
 }
 
 /// Shows the open grants whose budget is used up.

@@ -12,8 +12,9 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{done_word, plural};
 use super::session::Viewer;
+use super::terms::term;
 use crate::calls::Context;
-use crate::calls::control::{self as calls, Workspace};
+use crate::calls::control::{self as calls, OpenWork, Workspace};
 use crate::error::ApiError;
 
 /// `GET /workspace`: the question on a page of its own, for browsers without scripts.
@@ -33,10 +34,12 @@ pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Re
 
 /// Shows what a stop would cancel, and the alternatives.
 fn question(viewer: &Viewer, workspace: &Workspace) -> Markup {
-    let open = plural(workspace.conversations, "conversation has", "conversations have");
-    let turns = plural(workspace.turns, "turn is", "turns are");
+    let OpenWork { grants, conversations, turns } = workspace.open;
     html! {
-        p { (open) " open work and " (turns) " open." }
+        p {
+            "Open work: " (grants) " " (term(if grants == 1 { "grant" } else { "grants" })) " in "
+            (plural(conversations, "conversation", "conversations")) ", with " (plural(turns, "open turn", "open turns")) "."
+        }
         (viewer.allowed(Role::Operator, "Stopping, pausing or resuming the workspace", || choices(viewer, workspace)))
     }
 }
