@@ -1,4 +1,5 @@
 //! `lastword-bench` with the real program, and beside other systems' servers with the feature `peers`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(all(test, feature = "peers"))]
 mod peers;
