@@ -48,6 +48,7 @@ pub(crate) mod tree;
 pub(crate) mod turns;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -75,9 +76,8 @@ use crate::views::{Nodes, NotifyChannel};
 /// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// The parts of the server that calls work with; cheap to clone.
-#[derive(Clone)]
-pub struct Context {
+/// The parts of a workspace that its calls work with.
+pub struct Resources {
     /// The broker's handle.
     pub handle: Handle,
     /// The read model, for searches over the log.
@@ -120,8 +120,33 @@ pub struct Context {
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
     /// The sessions that may still have calls to answer. An orderly end waits for them.
     pub(crate) sessions: Arc<AtomicUsize>,
+}
+
+/// What a call works with. A clone is two pointers: each waiting call, stream and session has some.
+#[derive(Clone)]
+pub struct Context {
+    resources: Arc<Resources>,
     /// The places of calls in the broker's queue, for calls that agents' sessions make.
     pub(crate) places: Option<Arc<places::Places>>,
+}
+
+impl Context {
+    pub(crate) fn new(resources: Resources) -> Self {
+        Self { resources: Arc::new(resources), places: None }
+    }
+
+    /// Returns the same for calls that have these places in the broker's queue.
+    pub(crate) fn with(self, places: Arc<places::Places>) -> Self {
+        Self { places: Some(places), ..self }
+    }
+}
+
+impl Deref for Context {
+    type Target = Resources;
+
+    fn deref(&self) -> &Resources {
+        &self.resources
+    }
 }
 
 /// The authenticated caller, and the turn in which it calls.

@@ -212,7 +212,7 @@ impl Server {
 
     /// Returns the broker's handle, for callers in the same process.
     #[must_use]
-    pub const fn handle(&self) -> &Handle {
+    pub fn handle(&self) -> &Handle {
         &self.ctx().handle
     }
 

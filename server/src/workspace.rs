@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 use crate::archive::{self, ArchivePolicy};
 use crate::attempts::Attempts;
 use crate::broker::{self, BootError, Handle, Unserved};
-use crate::calls::Context;
 use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
+use crate::calls::{Context, Resources};
 use crate::checkpoint::{self, CheckpointError, LogSigner};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
@@ -218,7 +218,7 @@ impl Workspace {
         let hurry = Arc::new(Notify::new());
         let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
         let (archives, mover) = archive::start(log, handle.clone(), settings.archive).map_err(StartError::Thread)?;
-        let mut ctx = Context {
+        let mut resources = Resources {
             handle: handle.clone(),
             index: index.reader(),
             indexed,
@@ -240,10 +240,10 @@ impl Workspace {
             oidc: None,
             nodes,
             sessions: Arc::default(),
-            places: None,
         };
-        let console = console_url(&ctx, &url);
-        ctx.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
+        let console = console_url(&resources, &url);
+        resources.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
+        let ctx = Context::new(resources);
         let keeper =
             broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
@@ -303,8 +303,8 @@ async fn join(threads: Vec<thread::JoinHandle<()>>) {
 
 /// Returns the URL of the console for a human's browser: under the first configured host name if the certificate is one
 /// for names.
-pub(crate) fn console_url(ctx: &Context, url: &str) -> String {
-    match (ctx.transport, ctx.origins.first_host()) {
+pub(crate) fn console_url(resources: &Resources, url: &str) -> String {
+    match (resources.transport, resources.origins.first_host()) {
         (Transport::Certified, Some(host)) => {
             let port = url.rsplit(':').next().unwrap_or_default();
             format!("https://{host}:{port}")

@@ -26,6 +26,7 @@ use axum::{Extension, Router};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
+use hyper::upgrade::OnUpgrade;
 use lastword_proto::wire::session::{PushedDelivery, PushedEvent, Welcome};
 use lastword_proto::wire::{Delivery, Event};
 use tokio::sync::watch;
@@ -91,7 +92,7 @@ impl Edge {
             return self.humans.clone();
         }
         let (ctx, routes) = self.agents.clone();
-        (Context { places: Some(self.places.of(caller.principal.agent())), ..ctx }, routes)
+        (ctx.with(self.places.of(caller.principal.agent())), routes)
     }
 }
 
@@ -99,7 +100,7 @@ impl Edge {
 pub(crate) fn route(ctx: &Context, calls: impl Fn(Context) -> Router) -> MethodRouter<Context> {
     let with = |ctx: Context| (ctx.clone(), calls(ctx));
     let places = Arc::new(AllPlaces::new());
-    let agents = Context { places: Some(places.of_routes()), ..ctx.clone() };
+    let agents = ctx.clone().with(places.of_routes());
     let edge = Edge { humans: with(ctx.clone()), agents: with(agents), places };
     get(move |State(_): State<Context>, peer: Option<Extension<Peer>>, request: Request| {
         let opened = open(edge.clone(), peer, request);
@@ -120,9 +121,10 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     let upgrade = hyper::upgrade::on(&mut request);
     let owner = peer.clone();
     owner.own(async move {
-        match upgrade.await {
-            Ok(upgraded) => serve(edge, peer, Socket::open(upgraded).await, caller).await,
-            Err(error) => tracing::debug!(%error, "a session was not begun"),
+        // What only the begin needs is freed: ten thousand sessions wait behind it.
+        let begun = Box::pin(begin(edge, peer, upgrade, caller)).await;
+        if let Some(session) = begun {
+            live(session).await;
         }
     });
     Ok(response)
@@ -146,30 +148,45 @@ impl Drop for Serving {
 
 type Proven = (Caller, HeaderValue, SessionPermit);
 
-async fn serve(edge: Edge, peer: Peer, mut socket: Socket, proven: Option<Proven>) {
+/// Opens a session and authenticates it, or tells the client why there is none.
+async fn begin(edge: Edge, peer: Peer, upgrade: OnUpgrade, proven: Option<Proven>) -> Option<Box<Session>> {
+    let mut socket = match upgrade.await {
+        Ok(upgraded) => Socket::open(upgraded).await,
+        Err(error) => {
+            tracing::debug!(%error, "a session was not begun");
+            return None;
+        }
+    };
     let proven = match proven {
         Some(proven) => Ok(proven),
         None => greet(&edge.humans.0, &peer, &mut socket).await,
     };
     socket.prove(&peer);
-    let end = match proven {
+    match proven {
         Ok((caller, authorization, permit)) => {
             let (ctx, routes) = edge.of(&caller);
-            drop(edge);
             let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default() });
-            let serving = Serving::enter(&desk.ctx);
-            let mut session = Session::new(desk, socket, permit);
-            let end = Box::pin(session.run()).await;
-            drop(serving);
-            socket = session.socket;
-            end
+            Some(Box::new(Session::new(desk, socket, permit)))
         }
-        Err(end) => end,
-    };
+        Err(end) => {
+            leave(&mut socket, &end).await;
+            None
+        }
+    }
+}
+
+/// Serves a session until its end, and tells the client why it ended.
+async fn live(mut session: Box<Session>) {
+    let end = session.run().await;
+    let mut socket = session.into_socket();
+    Box::pin(leave(&mut socket, &end)).await;
+}
+
+async fn leave(socket: &mut Socket, end: &End) {
     tracing::debug!(?end, "a session ended");
     if let Some(frame) = end.frame() {
         // The client may be gone, and then nobody misses the reason.
-        let _closed = timeout(FAREWELL_MAX, farewell(&mut socket, frame)).await.is_ok();
+        let _closed = timeout(FAREWELL_MAX, farewell(socket, frame)).await.is_ok();
     }
 }
 
@@ -291,12 +308,14 @@ struct Session {
     pinged: bool,
     waiting: WaitingBytes,
     _permit: SessionPermit,
+    _serving: Serving,
 }
 
 impl Session {
     fn new(desk: Arc<Desk>, socket: Socket, permit: SessionPermit) -> Self {
         let calls = FuturesUnordered::new();
         let (deliveries, events, heard) = (None, None, Instant::now());
+        let serving = Serving::enter(&desk.ctx);
         Self {
             desk,
             socket,
@@ -307,7 +326,13 @@ impl Session {
             pinged: false,
             waiting: WaitingBytes::default(),
             _permit: permit,
+            _serving: serving,
         }
+    }
+
+    /// Lets go of everything but the connection.
+    fn into_socket(self: Box<Self>) -> Socket {
+        self.socket
     }
 
     async fn run(&mut self) -> End {

@@ -23,7 +23,7 @@ pub(super) const FRAME_BYTES_MAX: usize = REQUEST_BYTES_MAX + (16 << 10);
 /// The longest frame of a session that hasn't authenticated: a token and little more.
 const UNPROVEN_BYTES_MAX: u64 = 4 << 10;
 /// The buffer for what arrives. Ten thousand sessions have one each.
-const READ_BYTES: usize = 4 << 10;
+const READ_BYTES: usize = 2 << 10;
 /// What may wait to be written before it is written.
 const WRITE_BYTES: usize = 16 << 10;
 /// The pause before the session looks again whether a long message may arrive.
