@@ -114,7 +114,7 @@ fn a_long_call_is_shown_in_parts_with_the_buttons_under_the_last_and_a_longer_on
 fn only_people_who_are_listed_decide() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
-    for word in ["Approve", "Reject", "Respond"] {
+    for word in ["Approve", "Reject", "Reject with instructions…"] {
         let click = town.world.clicks(town.bob, card.id, &button(&card, word));
         let answer = town.world.wait_answer(click);
         assert!(answer.content.contains("`humans`"), "{}", answer.content);
@@ -129,7 +129,7 @@ fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
     let card = town.held(town.taken("ship it"));
     // Like a card of another workspace, whose apr-1 was something else.
     let other = town.world.copies(card.id);
-    for word in ["Approve", "Respond"] {
+    for word in ["Approve", "Reject with instructions…"] {
         let click = town.world.clicks(town.ann, other, &button(&card, word));
         let answer = town.world.wait_answer(click);
         assert!(
@@ -145,7 +145,7 @@ fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
 fn a_call_is_rejected_in_words_that_a_form_asks_for() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
-    let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
+    let click = town.world.clicks(town.ann, card.id, &button(&card, "Reject with instructions…"));
     assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1 with instructions");
     town.world.submits(click, &[("words", "Not on a Friday.")]);
     let settled = town.wait_card(&card, "❌ Rejected by operator");
