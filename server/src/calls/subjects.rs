@@ -6,7 +6,7 @@ use lastword_proto::ids::ConvId;
 use lastword_proto::{Fact, Seq};
 
 use super::Context;
-use super::read_model::ask;
+use super::read_model::{ask, fresh};
 use crate::error::ApiError;
 
 /// The most characters of a subject.
@@ -32,7 +32,14 @@ pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<
 
 /// Returns the subjects of these conversations. One whose first message is gone from the log has none.
 pub(crate) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<BTreeMap<ConvId, String>, ApiError> {
-    let first = ask(ctx, move |index| index.first_messages(&convs)).await?;
+    let wanted = convs.len();
+    let again = convs.clone();
+    let mut first = ask(ctx, move |index| index.first_messages(&convs)).await?;
+    if first.len() < wanted {
+        // The newest of them may have begun a moment ago, and nothing reloads a list for the read model.
+        fresh(ctx).await;
+        first = ask(ctx, move |index| index.first_messages(&again)).await?;
+    }
     let texts = texts(ctx, first.iter().map(|(_, seq)| *seq).collect()).await?;
     let subject = |(conv, seq): (ConvId, Seq)| Some((conv, first_line(texts.get(&seq)?)));
     Ok(first.into_iter().filter_map(subject).filter(|(_, subject)| !subject.is_empty()).collect())
