@@ -85,7 +85,7 @@ impl Usage {
                 return Err(FieldError::new(MODELS, format!("has {model:?} twice: add its figures up")));
             }
             let own = Spend { tokens: part.tokens, cost_microusd: part.cost_usd.map_or(0, microusd) };
-            // Each part is rounded by itself, so their sum may exceed the whole by some millionths of a dollar.
+            // Each part is rounded separately, so their sum may exceed the whole by some millionths of a dollar.
             let left = whole.beyond(sum);
             sum.add(own);
             parts.push(ModelSpend { model, spend: own.min(left) });

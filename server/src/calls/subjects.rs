@@ -32,13 +32,12 @@ pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<
 
 /// Returns the subjects of these conversations. One whose first message is gone from the log has none.
 pub(crate) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<BTreeMap<ConvId, String>, ApiError> {
-    let wanted = convs.len();
-    let again = convs.clone();
-    let mut first = ask(ctx, move |index| index.first_messages(&convs)).await?;
-    if first.len() < wanted {
-        // The newest of them may have begun a moment ago, and nothing reloads a list for the read model.
+    let look = |convs: Vec<ConvId>| ask(ctx, move |index| index.first_messages(&convs));
+    let mut first = look(convs.clone()).await?;
+    if first.len() < convs.len() {
+        // A conversation that began a moment ago isn't indexed yet, and no event reloads a list once it is.
         fresh(ctx).await;
-        first = ask(ctx, move |index| index.first_messages(&again)).await?;
+        first = look(convs).await?;
     }
     let texts = texts(ctx, first.iter().map(|(_, seq)| *seq).collect()).await?;
     let subject = |(conv, seq): (ConvId, Seq)| Some((conv, first_line(texts.get(&seq)?)));

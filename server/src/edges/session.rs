@@ -121,7 +121,7 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     let upgrade = hyper::upgrade::on(&mut request);
     let owner = peer.clone();
     owner.own(async move {
-        // What only the begin needs is freed: ten thousand sessions wait behind it.
+        // Boxed, so that a session that waits doesn't hold what only its start needs.
         let begun = Box::pin(begin(edge, peer, upgrade, caller)).await;
         if let Some(session) = begun {
             live(session).await;
