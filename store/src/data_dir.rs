@@ -38,7 +38,7 @@ const MODE_FILE: u32 = 0o600;
 #[derive(Debug)]
 pub(crate) struct DirLock {
     dir: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl DirLock {
@@ -66,12 +66,21 @@ impl DirLock {
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { dir: dir.to_owned(), _file: file })
+        Ok(Self { dir: dir.to_owned(), file })
     }
 
     /// The locked data directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+}
+
+impl Drop for DirLock {
+    /// Releases the lock. Closing the file is not enough: a process that another thread starts holds a copy of the
+    /// descriptor until its `exec`, and the lock lasts as long as a copy.
+    fn drop(&mut self) {
+        // An error changes nothing: the file closes next.
+        self.file.unlock().ok();
     }
 }
 
@@ -170,4 +179,19 @@ pub(crate) fn head_of(dir: &Path) -> io::Result<HeadFound> {
 /// Returns the name of a file in `dir` that only a log of some length has beside it.
 pub(crate) fn derived(dir: &Path) -> Option<&'static str> {
     [FILE_HEAD, FILE_INDEX, FILE_SNAPSHOT].into_iter().find(|name| dir.join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DirLock;
+
+    #[test]
+    fn the_lock_ends_with_its_holder_while_a_copy_of_the_descriptor_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = DirLock::take(dir.path()).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        assert!(DirLock::take(dir.path()).is_ok());
+        drop(copy);
+    }
 }
