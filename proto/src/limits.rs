@@ -97,7 +97,7 @@ limits! {
     "G1" fan_out_targets_max = 5, "Distinct recipients of one sender in any fan-out window.";
     "G1" fan_out_window_ms = 5_000, "The fan-out window.";
     "R1" turns_soft_max = 20, "Agent messages in a conversation or room since a human spoke, at which one warning is posted.";
-    "R1" turns_hard_max = 100, "Agent messages in a conversation or room since a human spoke, at which it latches.";
+    "R1" turns_hard_max = 100, "Agent messages in a conversation or room since a human spoke, at which further ones are held.";
     "R1" progress_interval_ms = 1_000, "Minimum time between two progress reports of one turn.";
     "H1" escalations_open_max = 3, "Open escalations of an agent.";
     "H2" approvals_open_max = 8, "Undecided approvals of an agent.";

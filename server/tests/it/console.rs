@@ -405,6 +405,7 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
     browser.get("/conversations/T-1?view=log").await.is(200).has("turn opened").has("grant opened");
     browser.get("/conversations/T-9").await.is(404);
     browser.get("/conversations/T-1?view=cake").await.is(400);
+    browser.get("/conversations/T-1?before=msg-9&after=msg-1").await.is(400).has("exclude each other");
     let state = async || world.get("operator", "/v1/conversations/T-1").await.is(200)["state"].clone();
     browser.post("/conversations/T-1/pause", &[]).await.is(200);
     assert_eq!(state().await, "paused");

@@ -69,7 +69,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
     let seen = seen.has("/conversations/BIG-1").has("The grant has used up its messages").has("grant_messages");
-    let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Would reach</dt><dd>8 messages</dd>");
+    let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Needed</dt><dd>8 messages</dd>");
     let seen =
         seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
     seen.has("Its budget (200\u{202f}000 tokens, unless extended) stays.");

@@ -95,7 +95,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incide
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these three codes refuse what would pass a total")]
 const fn reached(code: Code) -> &'static str {
     match code {
-        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Would reach",
+        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Needed",
         _ => "Reached",
     }
 }

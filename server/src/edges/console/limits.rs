@@ -125,7 +125,7 @@ fn nearest(limits: &LimitsView, week: &Week) -> Markup {
             }
         }
         @if !all.is_empty() {
-            p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for windows, times and sizes; see their refusals instead." }
+            p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for rooms, windows, times and sizes; see their refusals instead." }
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::layout::Moment;
 use super::parts::{badge, conversation, excerpt, foreign_line, money, quantity, time};
+use super::terms::told_of;
 use crate::calls::history::{History, HistoryEntry};
 
 /// Shows the lines, newest last.
@@ -35,7 +36,7 @@ fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
 
 fn what(line: &HistoryEntry) -> Markup {
     if let Some(problem) = &line.refusal {
-        return html! { (foreign_line(&problem.detail)) " " span.faint { "rule " (problem.rule) ", " code { (problem.code) } } };
+        return html! { (foreign_line(&told_of(problem))) " " span.faint { "rule " (problem.rule) ", " code { (problem.code) } } };
     }
     if let Some(message) = &line.event.message {
         return html! {

@@ -14,7 +14,7 @@ use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{badge, capital, code, conversation, encoded, foreign_line, limit_words, links, number, time};
 use super::session::Viewer;
-use super::{exchange, live, log, markdown};
+use super::{exchange, live, log, markdown, terms};
 use crate::calls::Context;
 use crate::calls::explanations::explain;
 use crate::calls::finding;
@@ -107,13 +107,13 @@ fn agent_link(event: &Event) -> Markup {
 fn why(problem: &Problem) -> Markup {
     let limit = limit_of(problem.code);
     html! {
-        dt { "Why" } dd { (problem.code.title()) @if let Some(subject) = subject(problem) { ": " (foreign_line(subject)) } }
+        dt { "Why" } dd { (terms::told(problem.code)) @if let Some(subject) = subject(problem) { ": " (foreign_line(subject)) } }
         @if let (Some(most), Some(current)) = (problem.limit, problem.current) {
             dt { "Numbers" } dd { "at most " (number(most)) " allowed; this one would have made it " (number(current)) }
         }
         dt { "Rule" } dd {
             (problem.rule) ", " code { (problem.code) }
-            @if let Some(name) = limit { ", set by " a href={ "/limits#" (name) } { (limit_words(name)) } }
+            @if let Some(name) = limit { ", " a href={ "/limits#" (name) } { (limit_words(name)) } }
         }
         dt { "Hint to the sender" } dd.faint { (foreign_line(&problem.hint)) }
     }

@@ -130,7 +130,7 @@ fn waiting(moment: &Moment, now: &Now) -> Markup {
 fn waits(moment: &Moment, decision: &Decision) -> Markup {
     let (kind, verb) = match &decision.asked {
         Asked::Call(_) => ("call", "Decide"),
-        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Settle"),
+        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Decide"),
         Asked::Question(_) => ("question", "Answer"),
         Asked::Latch(_) => ("held", "Lift"),
     };

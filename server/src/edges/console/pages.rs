@@ -1,6 +1,6 @@
 //! The pages of a conversation's history: which part of it a view shows, and the links to the parts before and behind.
 
-use lastword_proto::Seq;
+use lastword_proto::{Code, Seq};
 use lastword_store::{PageCut, PagePlace, PageUnit};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -96,7 +96,8 @@ impl ViewParams {
             ("", "", "") => PagePlace::Newest,
             (before, "", "") => PagePlace::Before(seq(before)?),
             ("", after, "") => PagePlace::After(seq(after)?),
-            (_, _, at) => PagePlace::At(seq(at)?),
+            ("", "", at) => PagePlace::At(seq(at)?),
+            _ => return Err(ApiError::new(Code::Malformed, "`before`, `after` and `at` exclude each other: give one")),
         };
         let (unit, units_max) = self.view.size();
         let cut = PageCut { unit, place, units_max, facts_max: FACTS_MAX };

@@ -2,6 +2,7 @@
 
 use lastword_proto::Code;
 use lastword_proto::limits::LIMITS;
+use lastword_proto::wire::Problem;
 use maud::{Markup, html};
 
 /// A word in both numbers, and what it means to the human who reads it.
@@ -82,6 +83,14 @@ const TOLD: &[(Code, &str)] = &[
     (Code::AuthRate, "Too many failed authentications from one address"),
     (Code::NoProgress, "The requests of one agent to another make no progress"),
 ];
+
+/// Returns what was refused and why, in words for the human who reads of it.
+pub(super) fn told_of(problem: &Problem) -> String {
+    match problem.detail.strip_prefix(problem.code.title()) {
+        Some(rest) => format!("{}{rest}", told(problem.code)),
+        None => problem.detail.clone(),
+    }
+}
 
 /// Returns what happened, in words for the human who reads of it.
 pub(super) fn told(code: Code) -> &'static str {

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::layout::{Moment, empty};
 use super::pages::in_tree;
 use super::parts::{badge, conversation, excerpt, foreign_line, spent, time};
+use super::terms::told_of;
 use super::work::{Mark, Work, Works, duration};
 use crate::calls::history::{History, HistoryEntry};
 use crate::views;
@@ -146,7 +147,7 @@ fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
         li data-row tabindex="-1" {
             (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "
             @if let Some(problem) = &line.refusal {
-                a data-open-row href={ "/messages/msg-" (line.event.seq) } { (foreign_line(&problem.detail)) }
+                a data-open-row href={ "/messages/msg-" (line.event.seq) } { (foreign_line(&told_of(problem))) }
                 " " span.faint { "rule " (problem.rule) }
             }
             " " (time(&line.event.at, moment.now))

@@ -13,6 +13,7 @@ use super::exchange;
 use super::layout::{Moment, empty};
 use super::pages::ViewParams;
 use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent};
+use super::terms::told_of;
 use super::work::{Mark, Span, Work, Works, duration};
 use crate::calls::history::History;
 use crate::calls::subjects::first_line;
@@ -319,7 +320,7 @@ fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
             @if let Mark::Refused(at) = mark && let Some(line) = history.lines.get(*at) {
                 @let x = scale.x(line.entry.at).min(scale.width - 14);
                 a href={ "/messages/msg-" (line.event.seq) } {
-                    title { (escape(line.refusal.as_ref().map_or("refused", |problem| problem.detail.as_str()))) }
+                    title { (escape(&line.refusal.as_ref().map_or_else(|| "refused".to_owned(), told_of))) }
                     circle.cut data-x=(x) cx=(x + 6) cy=(y + ROW / 2) r="8" {}
                     text.cut data-x=(x) x=(x + 6) y=(y + ROW / 2 + 4) text-anchor="middle" { "✕" }
                 }
