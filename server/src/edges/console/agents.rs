@@ -95,7 +95,7 @@ fn waits(member: &Member) -> Markup {
     let (is_held, mut sign) = (member.activity() == Activity::Held, " · ");
     html! {
         @for id in &member.asks {
-            " " a href={ @if id.starts_with("apr") { "/approvals/" } @else { "/questions/" } (id) } { (id) }
+            " " a.id href={ @if id.starts_with("apr") { "/approvals/" } @else { "/questions/" } (id) } { (id) }
         }
         @for reference in &member.held {
             @if is_held { " in " (conversation(reference)) }

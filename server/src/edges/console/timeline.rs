@@ -55,8 +55,8 @@ pub(super) fn view(history: &History) -> Markup {
             span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
         }
-        // More lanes than the window has room for are beside it.
-        p.faint.lanes.many[lanes.len() > LANES_SEEN] {
+        // More lanes than the window has room for are beside it: a narrow one has room for one.
+        p.faint.lanes.some[lanes.len() > 1].many[lanes.len() > LANES_SEEN] {
             (plural(lanes.len() as u64, "lane", "lanes")) ": " (foreign_line(&lanes.join(", "))) ". Scroll sideways to see them all."
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {

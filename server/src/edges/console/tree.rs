@@ -97,7 +97,7 @@ fn marked(showing: &Showing<'_>, mark: &Mark) -> Markup {
         Mark::Call(id, tool, settled) => html! {
             li data-row tabindex="-1" {
                 (badge(settled.unwrap_or("pending"))) " call of " code { (foreign_line(tool)) } " "
-                a data-open-row href={ "/approvals/" (id) } { (id) }
+                a.id data-open-row href={ "/approvals/" (id) } { (id) }
             }
         },
         Mark::Question(id, body, settled) => html! {
