@@ -268,6 +268,8 @@ async fn run(
 async fn write(mut sink: SplitSink<WebSocketStream<Wire>, Message>, mut outgoing: mpsc::Receiver<String>) -> String {
     let written = async {
         while let Some(frame) = outgoing.recv().await {
+            // Other tasks that are ready write their frames first, so that one write carries them all.
+            tokio::task::yield_now().await;
             let mut bytes = frame.len();
             sink.feed(Message::text(frame)).await?;
             while bytes < WRITE_BYTES_MAX

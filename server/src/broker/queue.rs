@@ -41,12 +41,20 @@ struct Lanes<T> {
     writer_idle: bool,
     /// Whether the judge holds a batch and waits for the writer.
     pending: bool,
+    /// Whether the judge sleeps until an item comes. Whoever takes this wakes it; a wake costs a system call.
+    asleep: bool,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(room: usize) -> Self {
-        let lanes =
-            Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false, writer_idle: true, pending: false };
+        let lanes = Lanes {
+            ahead: VecDeque::new(),
+            normal: VecDeque::new(),
+            closed: false,
+            writer_idle: true,
+            pending: false,
+            asleep: false,
+        };
         Self { lanes: Mutex::new(lanes), filled: Condvar::new(), room }
     }
 
@@ -63,9 +71,10 @@ impl<T> Queue<T> {
             Lane::Normal if lanes.normal.len() >= self.room => return Err(Full::Saturated),
             Lane::Normal => lanes.normal.push_back(item),
         }
+        let asleep = std::mem::take(&mut lanes.asleep);
         // Unlocked before the wake, so that the judge doesn't wake only to wait for the lock.
         drop(lanes);
-        if !injected(Fault::WakeBeforePush) {
+        if asleep && !injected(Fault::WakeBeforePush) {
             self.filled.notify_one();
         }
         Ok(())
@@ -80,7 +89,9 @@ impl<T> Queue<T> {
             let writes = pending && lanes.writer_idle;
             // A closed queue must not end the wait while a batch is still to be written.
             let ends = !pending && lanes.closed;
-            !(moves || writes || ends)
+            let sleeps = !(moves || writes || ends);
+            lanes.asleep = sleeps && max > 0;
+            sleeps
         };
         let mut lanes = self.lock();
         lanes.pending = pending;
@@ -90,6 +101,8 @@ impl<T> Queue<T> {
                 self.filled.wait_timeout_while(lanes, wait, nothing_to_do).unwrap_or_else(PoisonError::into_inner).0
             }
         };
+        // The wait may have ended by its time.
+        lanes.asleep = false;
         let ahead = lanes.ahead.len().min(max);
         batch.extend(lanes.ahead.drain(..ahead));
         let normal = lanes.normal.len().min(max - ahead);
