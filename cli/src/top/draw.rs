@@ -325,6 +325,7 @@ mod tests {
     use std::path::Path;
 
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use lastword_proto::state::Running;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
@@ -535,6 +536,21 @@ mod tests {
         assert!(!folded.contains("WORK-ITEM/1"), "{folded}");
         typed(&mut model, "f");
         assert!(text(&painted(&mut model, 200, 20)).contains("WORK-ITEM/1"));
+    }
+
+    #[test]
+    fn an_agent_whose_day_budget_is_used_up_says_so_unless_a_human_holds_it() {
+        let mut model = samples::model();
+        model.turn_to(Tab::Agents);
+        assert!(!text(&painted(&mut model, 120, 24)).contains("budget"));
+        model.lists.agents[0].rests_until = Some("2026-02-01T00:00:00Z".into());
+        let painted_text = text(&painted(&mut model, 120, 24));
+        assert!(painted_text.lines().any(|row| row.contains("coder") && row.contains("budget")), "{painted_text}");
+        press(&mut model, KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+        let detail = text(&painted(&mut model, 120, 24));
+        assert!(detail.contains("budget used up, works again 2026-02-01T00:00:00Z"), "{detail}");
+        model.lists.agents[0].state = Running::Stopped;
+        assert!(!text(&painted(&mut model, 120, 24)).contains("budget"));
     }
 
     #[test]

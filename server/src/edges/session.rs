@@ -10,6 +10,8 @@
 mod asyncapi;
 mod deliveries;
 mod dispatch;
+#[cfg(feature = "properties")]
+pub(crate) mod properties;
 mod socket;
 mod tracker;
 mod upgrade;

@@ -47,6 +47,11 @@ fn a_message_of_an_mcp_client_sets_only_what_its_tool_lists() {
 }
 
 #[test]
+fn a_session_reads_the_frames_that_its_client_sent() {
+    run("session", lastword_server::properties::session);
+}
+
+#[test]
 fn a_mention_is_a_name_that_the_post_has() {
     run("rooms", lastword_server::properties::rooms);
 }

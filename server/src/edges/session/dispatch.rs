@@ -85,7 +85,7 @@ fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
 }
 
 /// Parses a frame. A fault names the call if its number can be read.
-fn parsed(text: &str) -> Result<SessionCall<'_>, Fault> {
+pub(super) fn parsed(text: &str) -> Result<SessionCall<'_>, Fault> {
     if nesting_above(text.as_bytes(), NESTING_MAX).is_some() {
         return Err((0, ApiError::new(Code::Malformed, format!("the frame is nested deeper than {NESTING_MAX}"))));
     }
