@@ -99,6 +99,21 @@ impl Scale {
         let moments = (0..).map(|n| Time(first + n * step)).take_while(|at| at.0 <= self.from.0 + self.ms);
         moments.map(|at| (self.x(at), label(at, step))).collect()
     }
+
+    /// Returns where each label of the axis begins: right of its tick, or left of it where it would end outside. One that
+    /// would cover the label before it is left out.
+    fn labels(&self, zoom: Zoom) -> Vec<(u64, String)> {
+        let mut free = 0;
+        let mut labels = Vec::new();
+        for (x, text) in self.ticks(zoom) {
+            let begins = if x + LABEL > self.width { x.saturating_sub(LABEL) } else { x + 3 };
+            if begins >= free {
+                free = begins + LABEL;
+                labels.push((begins, text));
+            }
+        }
+        labels
+    }
 }
 
 fn label(at: Time, step: u64) -> String {
@@ -273,12 +288,8 @@ fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Ma
     let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
     html! {
         svg.axis width=(scale.width) height=(AXIS) viewBox={ "0 0 " (scale.width) " " (AXIS) } aria-hidden="true" {
-            @for (x, text) in scale.ticks(zoom) {
-                line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {}
-                // The last label would end outside.
-                @if x + LABEL > scale.width { text x=(x.saturating_sub(3)) y="16" text-anchor="end" { (text) } }
-                @else { text x=(x + 3) y="16" { (text) } }
-            }
+            @for (x, _) in scale.ticks(zoom) { line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {} }
+            @for (x, text) in scale.labels(zoom) { text x=(x) y="16" { (text) } }
         }
         svg.rows width=(scale.width) height=(height - AXIS) viewBox={ "0 0 " (scale.width) " " (height - AXIS) } role="group" aria-label=(label) {
             defs { pattern #hatch width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
@@ -378,6 +389,9 @@ mod tests {
             let ticks = scale.ticks(Zoom(1));
             assert!(ticks.len() <= 8, "{ms}: {ticks:?}");
             assert!(ticks.iter().all(|(x, text)| *x <= WIDTH && !text.is_empty()), "{ms}: {ticks:?}");
+            let labels = scale.labels(Zoom(1));
+            assert!(!labels.is_empty() && labels.windows(2).all(|two| two[0].0 + LABEL <= two[1].0), "{ms}: {labels:?}");
+            assert!(labels.iter().all(|(x, _)| x + LABEL <= WIDTH + 3), "{ms}: {labels:?}");
         }
     }
 
