@@ -390,7 +390,10 @@ mod tests {
             assert!(ticks.len() <= 8, "{ms}: {ticks:?}");
             assert!(ticks.iter().all(|(x, text)| *x <= WIDTH && !text.is_empty()), "{ms}: {ticks:?}");
             let labels = scale.labels(Zoom(1));
-            assert!(!labels.is_empty() && labels.windows(2).all(|two| two[0].0 + LABEL <= two[1].0), "{ms}: {labels:?}");
+            assert!(
+                !labels.is_empty() && labels.windows(2).all(|two| two[0].0 + LABEL <= two[1].0),
+                "{ms}: {labels:?}"
+            );
             assert!(labels.iter().all(|(x, _)| x + LABEL <= WIDTH + 3), "{ms}: {labels:?}");
         }
     }
