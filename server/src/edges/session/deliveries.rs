@@ -45,6 +45,8 @@ struct Unacknowledged {
     waiting: VecDeque<Waiting>,
     /// The turns of the session, with the messages that were pushed in each.
     turns: BTreeMap<TurnId, BTreeSet<Seq>>,
+    /// The turns that have ended while deliveries were looked for or waited to be pushed.
+    over: BTreeSet<TurnId>,
 }
 
 struct Waiting {
@@ -63,6 +65,7 @@ impl Default for Window {
             bytes: 0,
             waiting: VecDeque::new(),
             turns: BTreeMap::new(),
+            over: BTreeSet::new(),
         };
         Self { state: Mutex::new(state), moved: Notify::new() }
     }
@@ -75,7 +78,7 @@ impl Window {
 
     /// Enters a delivery that is about to be pushed; returns its text.
     pub(super) fn enter(&self, parcel: Parcel, delivery: Delivery, text: impl Fn(u64, Delivery) -> String) -> String {
-        let turn = parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn);
+        let turn = turn_of(&parcel);
         let message = parcel.delivery().map(|delivery| delivery.message);
         let mut state = self.lock();
         state.cursor += 1;
@@ -96,8 +99,7 @@ impl Window {
 
     /// Acknowledges the deliveries of a turn that ended.
     pub(super) fn finished(&self, turn: TurnId) {
-        self.lock().turns.remove(&turn);
-        self.accept(|waiting| waiting.turn == Some(turn));
+        self.end(&[turn]);
     }
 
     fn accept(&self, which: impl Fn(&Waiting) -> bool) {
@@ -125,9 +127,23 @@ impl Window {
     /// Forgets turns that ended elsewhere, which acknowledges their deliveries.
     fn forget(&self, ended: &[TurnId]) {
         if !ended.is_empty() {
-            self.lock().turns.retain(|turn, _| !ended.contains(turn));
-            self.accept(|waiting| waiting.turn.is_some_and(|turn| ended.contains(&turn)));
+            self.end(ended);
         }
+    }
+
+    fn end(&self, turns: &[TurnId]) {
+        {
+            let mut state = self.lock();
+            state.turns.retain(|turn, _| !turns.contains(turn));
+            state.over.extend(turns);
+        }
+        self.accept(|waiting| waiting.turn.is_some_and(|turn| turns.contains(&turn)));
+    }
+
+    /// Remembers only those ended turns of which a delivery waits to be pushed.
+    fn remember(&self, taken: &VecDeque<(Parcel, Delivery)>) {
+        let is_taken = |turn: &TurnId| taken.iter().any(|(parcel, _)| turn_of(parcel) == Some(*turn));
+        self.lock().over.retain(is_taken);
     }
 
     /// Looks for room again: a turn may have ended.
@@ -135,16 +151,20 @@ impl Window {
         self.moved.notify_one();
     }
 
-    /// Returns whether this message was pushed in this session before.
+    /// Returns whether this message was pushed in this session before, or belongs to a turn that has ended meanwhile.
     fn knows(&self, parcel: &Parcel) -> bool {
-        let Some(delivery) = parcel.delivery() else { return false };
-        let pushed = delivery.turn.and_then(|open| self.lock().turns.get(&open.turn).cloned());
-        pushed.is_some_and(|pushed| pushed.contains(&delivery.message))
+        let (Some(delivery), Some(turn)) = (parcel.delivery(), turn_of(parcel)) else { return false };
+        let state = self.lock();
+        state.over.contains(&turn) || state.turns.get(&turn).is_some_and(|pushed| pushed.contains(&delivery.message))
     }
 
     fn turns(&self) -> Vec<TurnId> {
         self.lock().turns.keys().copied().collect()
     }
+}
+
+fn turn_of(parcel: &Parcel) -> Option<TurnId> {
+    parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn)
 }
 
 /// What a session watches from now on.
@@ -305,6 +325,7 @@ impl Inbox {
             Some(places) => Some(places.enter().await),
             None => None,
         };
+        window.remember(&self.taken);
         if let Some(working) = self.working.take() {
             self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
@@ -364,4 +385,35 @@ async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<
         })
     });
     Ok(pushes.boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::ids::{AgentId, TaskId};
+    use lastword_proto::input::OpenTurn;
+    use lastword_proto::{Limits, Time};
+    use lastword_store::MemoryLog;
+
+    use super::*;
+    use crate::identity::TurnSigner;
+
+    #[test]
+    fn what_an_earlier_session_leaves_while_its_turn_ends_is_not_pushed_again() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        let parcel = || {
+            let turn = OpenTurn { turn: TurnId(3), task: TaskId(1), attempt: 1, lease_until: Time(60) };
+            handle.parcel(AgentId(1), input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new() })
+        };
+        let (window, left) = (Window::default(), parcel());
+        window.lock().turns.entry(TurnId(3)).or_default().insert(Seq(7));
+        assert!(window.knows(&left));
+        window.finished(TurnId(3));
+        assert!(window.knows(&left), "it was taken while the turn was open");
+        window.remember(&VecDeque::new());
+        assert!(window.lock().over.is_empty());
+        left.accept();
+        handle.close();
+        thread.join().unwrap();
+    }
 }
