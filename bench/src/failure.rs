@@ -42,6 +42,12 @@ impl Failure {
         Self::new(70, message)
     }
 
+    /// Says of whom it is.
+    pub(crate) fn of(mut self, whom: &str) -> Self {
+        self.message = format!("{whom}: {}", self.message);
+        self
+    }
+
     /// Adds the next step for the user.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());

@@ -3,6 +3,7 @@
 mod aged;
 mod bare;
 mod cluster;
+mod crowd;
 mod failure;
 mod load;
 mod pages;
@@ -12,6 +13,8 @@ mod peers;
 #[path = "without_peers.rs"]
 mod peers;
 mod program;
+mod raw;
+mod readers;
 mod sessions;
 mod soak;
 mod standing;
@@ -29,6 +32,7 @@ use lastword_server::{Config, Server};
 use serde::Serialize;
 
 use crate::bare::bare_file;
+use crate::crowd::Crowd;
 use crate::failure::Failure;
 use crate::load::{Load, Measured, exchange_http, in_process, send_http, settled};
 use crate::peers::Connected;
@@ -107,6 +111,9 @@ enum What {
     Memory,
     /// Agents waiting in long polls, and in sessions
     Idle,
+    /// `--agents` in sessions that exchange requests, while some readers are slow and some stop, for `--seconds` twice:
+    /// what is lost, comes twice or makes the memory grow is a failure; not part of `all`
+    Sessions,
     /// Audits of a long log, and starts on it
     Long,
     /// A start on a log that grew over ten weeks
@@ -154,6 +161,7 @@ struct Report {
 const EXAMPLES: &str = "Examples:
   lastword-bench load --seconds 3
   lastword-bench memory --conversations 100000 --json
+  lastword-bench sessions --agents 10000 --seconds 30
   lastword-bench soak --minutes 30 --rate 1000
   lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222";
 
@@ -241,6 +249,9 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
         let size = (args.talks, args.messages);
         report.figures.extend(pages::pages(&program, dir.path(), size, |done| bar.set_position(done)).await?);
     }
+    if args.what == What::Sessions {
+        report.figures = sessions(args, &program, dir.path(), &bar).await?;
+    }
     if args.what == What::Cluster {
         report.cluster = cluster::loads(args, dir.path()).await?;
     }
@@ -254,6 +265,13 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     }
     bar.finish_and_clear();
     Ok(report)
+}
+
+async fn sessions(args: &Args, program: &Program, dir: &Path, bar: &ProgressBar) -> Result<Vec<Figure>, Failure> {
+    bar.set_style(ProgressStyle::default_spinner());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let crowd = Crowd { agents: args.agents, time: args.seconds, body: args.body_bytes };
+    crowd.run(program, dir, |step| bar.set_message(step)).await
 }
 
 /// The limits of a server in its own process: room for what is never taken, and for all requests in flight at once.

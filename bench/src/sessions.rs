@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lastword_client::{Pushed, Pushes, Session, Token};
+use lastword_client::{Pushed, Pushes, Replied, Session, Token};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::session::{PushedDelivery, SessionCall, Watch, WatchDeliveries};
 use lastword_proto::wire::{Finish, NewAgent};
@@ -19,7 +19,7 @@ use crate::systems::Work;
 /// The connections of a load: half of them ask, half of them serve.
 const CONNECTIONS: usize = 8;
 /// How long an answer may take.
-const WAIT: &str = "20s";
+pub(crate) const WAIT: &str = "20s";
 
 /// The sessions of a load.
 struct Team {
@@ -84,13 +84,30 @@ impl Team {
 }
 
 async fn send(session: &Session, envelope: &Value, wait: Option<&str>) -> Result<String, Failure> {
-    let body = to_raw_value(envelope).map_err(Failure::bug)?;
-    let query = wait.map(|wait| Map::from_iter([("wait".to_owned(), Value::from(wait))])).unwrap_or_default();
-    call(session, SessionCall { call: "send".into(), query, body: Some(&body), ..SessionCall::default() }).await
+    checked(submit(session, envelope, wait, None).await?)
 }
 
-async fn call(session: &Session, call: SessionCall<'_>) -> Result<String, Failure> {
-    let replied = session.call(call).await?;
+/// Sends a message, within a turn if its token is given.
+pub(crate) async fn submit(
+    session: &Session,
+    envelope: &Value,
+    wait: Option<&str>,
+    turn: Option<&str>,
+) -> Result<Replied, Failure> {
+    let body = to_raw_value(envelope).map_err(Failure::bug)?;
+    let query = wait.map(|wait| Map::from_iter([("wait".to_owned(), Value::from(wait))])).unwrap_or_default();
+    let turn = turn.map(Into::into);
+    Ok(session
+        .call(SessionCall { call: "send".into(), query, turn, body: Some(&body), ..SessionCall::default() })
+        .await?)
+}
+
+pub(crate) async fn call(session: &Session, call: SessionCall<'_>) -> Result<String, Failure> {
+    checked(session.call(call).await?)
+}
+
+/// Returns the result of a call; a refusal is a failure.
+pub(crate) fn checked(replied: Replied) -> Result<String, Failure> {
     if replied.status < 400 { Ok(replied.json) } else { Err(Failure::bug(replied.json)) }
 }
 
@@ -109,7 +126,7 @@ async fn read_all(session: Session, mut pushes: Pushes, waiting: Waiting) -> Res
     Ok(())
 }
 
-fn delivery(pushed: Pushed) -> Option<Box<PushedDelivery>> {
+pub(crate) fn delivery(pushed: Pushed) -> Option<Box<PushedDelivery>> {
     match pushed {
         Pushed::Delivery(pushed) if pushed.delivery.message.from != SYSTEM_NAME => Some(pushed),
         Pushed::Delivery(_) | Pushed::Event(_) => None,

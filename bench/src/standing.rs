@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_proto::Seq;
-use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
 use lastword_server::{Config, Server};
 use lastword_store::Store;
 use serde_json::json;
@@ -19,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::load::{self, Load, Times, now};
 use crate::program::Program;
+use crate::raw;
 
 /// Agents in a filled log.
 const TEAM: usize = 20;
@@ -138,24 +138,17 @@ impl Wait {
 
     /// Begins to wait on a new connection.
     async fn begin(self, stream: &mut TcpStream, (host, token): (&str, &str)) -> Result<(), Failure> {
-        let head = |line: &str, more: &str| {
-            format!("GET {line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
-        };
         match self {
             Self::Poll => {
-                let head = head("/v1/inbox?wait=600s", "Accept: */*\r\n");
+                let head = format!(
+                    "GET /v1/inbox?wait=600s HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
+                     Accept: */*\r\n\r\n"
+                );
                 stream.write_all(head.as_bytes()).await.map_err(Failure::unavailable)
             }
             Self::Session => {
-                let upgrade = format!(
-                    "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                     Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n"
-                );
-                let watch = br#"{"id":1,"call":"watch","body":{"deliveries":{}}}"#;
-                // One text frame, masked with zeros.
-                let begin = [0x81, 0x80 | u8::try_from(watch.len()).unwrap_or_default(), 0, 0, 0, 0];
-                let all = [head(PATH, &upgrade).as_bytes(), &begin, watch].concat();
-                stream.write_all(&all).await.map_err(Failure::unavailable)?;
+                raw::begin(stream, (host, token)).await?;
+                raw::write(stream, r#"{"id":1,"call":"watch","body":{"deliveries":{}}}"#).await?;
                 let mut answer = Vec::new();
                 while !answer.ends_with(b"}}") {
                     answer.push(stream.read_u8().await.map_err(Failure::unavailable)?);
@@ -297,7 +290,7 @@ pub(crate) async fn command(program: &Program, dir: &Path) -> Result<Vec<Figure>
 }
 
 /// Lets this process and its children open a file for each agent; returns a hint for the case that this isn't enough.
-fn files(agents: usize) -> Result<String, Failure> {
+pub(crate) fn files(agents: usize) -> Result<String, Failure> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let wanted = agents as u64 + 200;

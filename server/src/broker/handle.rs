@@ -87,14 +87,17 @@ impl BrokerShared {
         }
     }
 
-    /// Keeps a delivery for the agent's next call. Beyond `inbox_max`, the oldest is dropped; it remains in the log.
+    /// Keeps a delivery for the agent's next call. Beyond `inbox_max`, an agent's oldest is dropped; it remains in the log.
     fn keep(&self, agent: AgentId, delivery: Delivery) {
         let mut unread = self.unread();
         let kept = unread.entry(agent).or_default();
         // Parcels are dropped in any order, but delivered in the order of their messages.
         let at = kept.partition_point(|earlier| earlier.message < delivery.message);
         kept.insert(at, delivery);
-        if kept.len() as u64 > self.limits.inbox_max {
+        // A human's message may be the answer to a grant, so it is never dropped. Each was in the human's inbox, where it took
+        // a place as well.
+        let of_agent = kept.front().is_some_and(|oldest| oldest.turn.is_some());
+        if of_agent && kept.len() as u64 > self.limits.inbox_max {
             kept.pop_front();
         }
     }
@@ -483,6 +486,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lastword_proto::ids::TaskId;
+    use lastword_proto::input::OpenTurn;
     use lastword_proto::{Core, Limits, Out};
     use lastword_store::{Log as _, MemoryLog};
 
@@ -538,21 +543,25 @@ mod tests {
     }
 
     #[test]
-    fn several_that_were_not_handed_over_are_given_in_their_order_and_are_bounded() {
+    fn several_that_were_not_handed_over_are_given_in_their_order_and_an_agents_are_bounded() {
         let signer = TurnSigner::ephemeral().unwrap();
         let limits = Limits { inbox_max: 3, ..Limits::default() };
         let (handle, thread) = crate::broker::boot(log_of(9), signer, limits).unwrap();
-        let agent = AgentId(1);
+        let (agent, human) = (AgentId(1), AgentId(2));
         for seq in [8, 5, 7, 9] {
-            drop(handle.parcel(agent, Delivery { turn: None, message: Seq(seq), notices: Vec::new() }));
+            let turn = Some(OpenTurn { turn: TurnId(seq), task: TaskId(1), attempt: 1, lease_until: Time(60) });
+            drop(handle.parcel(agent, Delivery { turn, message: Seq(seq), notices: Vec::new() }));
+            drop(handle.parcel(human, Delivery { turn: None, message: Seq(seq), notices: Vec::new() }));
         }
-        assert_eq!(handle.kept(agent), [Seq(7), Seq(8), Seq(9)]);
-        for seq in [7, 8, 9] {
-            let parcel = handle.unread(agent, None).unwrap();
-            assert_eq!(parcel.delivery().map(|delivery| delivery.message), Some(Seq(seq)));
-            parcel.accept();
+        for (whose, expected) in [(agent, &[7, 8, 9][..]), (human, &[5, 7, 8, 9])] {
+            assert_eq!(handle.kept(whose).iter().map(|seq| seq.0).collect::<Vec<_>>(), expected);
+            for seq in expected {
+                let parcel = handle.unread(whose, None).unwrap();
+                assert_eq!(parcel.delivery().map(|delivery| delivery.message), Some(Seq(*seq)));
+                parcel.accept();
+            }
+            assert!(handle.unread(whose, None).is_none());
         }
-        assert!(handle.unread(agent, None).is_none());
         handle.close();
         thread.join().unwrap();
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use lastword_proto::Limits;
 use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -414,6 +415,27 @@ async fn a_human_gets_every_message_until_it_is_acknowledged() {
     drop(human);
     let left = world.get("operator", "/v1/inbox").await;
     assert_eq!(left.status, 204, "{}", left.body);
+    world.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_human_left_unacknowledged_comes_again_however_much_it_is() {
+    let limits = Limits { inbox_max: 4, ..Limits::default() };
+    let mut world = World::within(limits, &[]).await;
+    world.register_human("anna", "viewer").await;
+    let mut anna = Raw::of(&world, "anna").await;
+    anna.watch(16).await;
+    let note = |n: usize| json!({ "type": "info", "to": "anna", "ref": format!("T-{n}"), "body": "note" });
+    for n in 0..12 {
+        world.post("operator", "/v1/messages", note(n)).await.is(201);
+        anna.delivery().await;
+    }
+    drop(anna);
+    let mut anna = Raw::of(&world, "anna").await;
+    anna.watch(16).await;
+    for _ in 0..12 {
+        anna.delivery().await;
+    }
     world.server.shutdown().await;
 }
 

@@ -45,6 +45,10 @@ struct Unacknowledged {
     waiting: VecDeque<Waiting>,
     /// The turns of the session, with the messages that were pushed in each.
     turns: BTreeMap<TurnId, BTreeSet<Seq>>,
+    /// The turns that have ended while deliveries were looked for or waited to be pushed.
+    over: BTreeSet<TurnId>,
+    /// Whether the session watches its deliveries.
+    watches: bool,
 }
 
 struct Waiting {
@@ -63,6 +67,8 @@ impl Default for Window {
             bytes: 0,
             waiting: VecDeque::new(),
             turns: BTreeMap::new(),
+            over: BTreeSet::new(),
+            watches: false,
         };
         Self { state: Mutex::new(state), moved: Notify::new() }
     }
@@ -75,7 +81,7 @@ impl Window {
 
     /// Enters a delivery that is about to be pushed; returns its text.
     pub(super) fn enter(&self, parcel: Parcel, delivery: Delivery, text: impl Fn(u64, Delivery) -> String) -> String {
-        let turn = parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn);
+        let turn = turn_of(&parcel);
         let message = parcel.delivery().map(|delivery| delivery.message);
         let mut state = self.lock();
         state.cursor += 1;
@@ -96,8 +102,7 @@ impl Window {
 
     /// Acknowledges the deliveries of a turn that ended.
     pub(super) fn finished(&self, turn: TurnId) {
-        self.lock().turns.remove(&turn);
-        self.accept(|waiting| waiting.turn == Some(turn));
+        self.end(&[turn]);
     }
 
     fn accept(&self, which: impl Fn(&Waiting) -> bool) {
@@ -131,9 +136,26 @@ impl Window {
     /// Forgets turns that ended elsewhere, which acknowledges their deliveries.
     fn forget(&self, ended: &[TurnId]) {
         if !ended.is_empty() {
-            self.lock().turns.retain(|turn, _| !ended.contains(turn));
-            self.accept(|waiting| waiting.turn.is_some_and(|turn| ended.contains(&turn)));
+            self.end(ended);
         }
+    }
+
+    fn end(&self, turns: &[TurnId]) {
+        {
+            let mut state = self.lock();
+            turns.iter().for_each(|turn| drop(state.turns.remove(turn)));
+            // Nothing is taken, and nobody forgets these, in a session that watches no deliveries.
+            if state.watches {
+                state.over.extend(turns);
+            }
+        }
+        self.accept(|waiting| waiting.turn.is_some_and(|turn| turns.contains(&turn)));
+    }
+
+    /// Remembers only those ended turns of which a delivery waits to be pushed.
+    fn remember(&self, taken: &VecDeque<(Parcel, Delivery)>) {
+        let is_taken = |turn: &TurnId| taken.iter().any(|(parcel, _)| turn_of(parcel) == Some(*turn));
+        self.lock().over.retain(is_taken);
     }
 
     /// Looks for room again: a turn may have ended.
@@ -141,16 +163,20 @@ impl Window {
         self.moved.notify_one();
     }
 
-    /// Returns whether this message was pushed in this session before.
+    /// Returns whether this message was pushed in this session before, or belongs to a turn that has ended meanwhile.
     fn knows(&self, parcel: &Parcel) -> bool {
-        let Some(delivery) = parcel.delivery() else { return false };
-        let Some(open) = delivery.turn else { return false };
-        self.lock().turns.get(&open.turn).is_some_and(|pushed| pushed.contains(&delivery.message))
+        let (Some(delivery), Some(turn)) = (parcel.delivery(), turn_of(parcel)) else { return false };
+        let state = self.lock();
+        state.over.contains(&turn) || state.turns.get(&turn).is_some_and(|pushed| pushed.contains(&delivery.message))
     }
 
     fn turns(&self) -> Vec<TurnId> {
         self.lock().turns.keys().copied().collect()
     }
+}
+
+fn turn_of(parcel: &Parcel) -> Option<TurnId> {
+    parcel.delivery().and_then(|delivery| delivery.turn).map(|open| open.turn)
 }
 
 /// What a session watches from now on.
@@ -186,6 +212,7 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
     {
         let mut state = desk.window.lock();
         state.max = usize::try_from(window.min(WINDOW_MAX)).unwrap_or(usize::MAX);
+        state.watches = true;
         for turn in &working {
             state.turns.entry(*turn).or_default();
         }
@@ -321,6 +348,7 @@ impl Inbox {
             Some(places) => Some(places.enter().await),
             None => None,
         };
+        window.remember(&self.taken);
         if let Some(working) = self.working.take() {
             self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
@@ -380,4 +408,38 @@ async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<
         })
     });
     Ok(pushes.boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::ids::{AgentId, TaskId};
+    use lastword_proto::input::OpenTurn;
+    use lastword_proto::{Limits, Time};
+    use lastword_store::MemoryLog;
+
+    use super::*;
+    use crate::identity::TurnSigner;
+
+    #[test]
+    fn what_an_earlier_session_leaves_while_its_turn_ends_is_not_pushed_again() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        let parcel = || {
+            let turn = OpenTurn { turn: TurnId(3), task: TaskId(1), attempt: 1, lease_until: Time(60) };
+            handle.parcel(AgentId(1), input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new() })
+        };
+        let (window, left) = (Window::default(), parcel());
+        window.finished(TurnId(3));
+        assert!(window.lock().over.is_empty(), "nothing is watched");
+        window.lock().watches = true;
+        window.lock().turns.entry(TurnId(3)).or_default().insert(Seq(7));
+        assert!(window.knows(&left));
+        window.finished(TurnId(3));
+        assert!(window.knows(&left), "it was taken while the turn was open");
+        window.remember(&VecDeque::new());
+        assert!(window.lock().over.is_empty());
+        left.accept();
+        handle.close();
+        thread.join().unwrap();
+    }
 }
