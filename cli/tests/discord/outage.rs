@@ -48,6 +48,8 @@ fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
     let [first, second] = ["first", "second"].map(|text| town.hears(town.channel, text));
     town.hears(town.channel, "before");
     town.kill();
+    // The bridge's clock ran on while Discord's stood still: what follows is later on both.
+    town.world.pass(Duration::from_secs(60));
     let [open, shut] = [first, second].map(|about| town.world.opens_thread(town.bob, about, "later"));
     town.world.posts(town.ann, open, "in the open one");
     town.world.posts(town.ann, shut, "in the one that is shut");
@@ -126,6 +128,8 @@ fn a_bridge_that_is_killed_before_it_has_read_a_new_thread_reads_it_the_next_tim
     let mut town = TestGuild::start();
     town.hears(town.channel, "before");
     town.kill();
+    // The bridge's clock ran on while Discord's stood still: what follows is later on both.
+    town.world.pass(Duration::from_secs(60));
     let about = town.world.posts(town.ann, town.channel, "a new thing");
     let thread = town.world.opens_thread(town.ann, about, "a new thing");
     town.world.posts(town.ann, thread, "in the thread");
