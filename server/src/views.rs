@@ -32,6 +32,7 @@ pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanations::{ExplainContext, link, refused};
 pub(crate) use self::fitting::{Fitted, fitted};
 pub(crate) use self::held::{held, held_in_conversation, held_in_grant, held_in_room};
+pub(crate) use self::incidents::held as held_tasks;
 pub(crate) use self::incidents::incident;
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::nodes::{NodeView, Nodes, NodesView};

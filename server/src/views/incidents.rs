@@ -42,12 +42,16 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
 }
 
 fn parked(state: &State, on: Latched) -> Vec<String> {
-    let tasks: Vec<TaskId> = match on {
+    held(state, on).into_iter().filter_map(|task| request_of(state, Some(task))).collect()
+}
+
+/// Returns the open tasks that a latch holds, the oldest first.
+pub(crate) fn held(state: &State, on: Latched) -> Vec<TaskId> {
+    match on {
         Latched::Grant(grant) => state.open_tasks_of(grant).collect(),
         Latched::Place(Place::Conversation(conv)) => {
             state.conversations.get(&conv).map_or_else(Vec::new, |conv| conv.open_tasks.iter().copied().collect())
         }
         Latched::Place(Place::Room(_)) => Vec::new(),
-    };
-    tasks.into_iter().filter_map(|task| request_of(state, Some(task))).collect()
+    }
 }

@@ -127,7 +127,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decisi
         (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, (asked, request)),
         (Asked::Question(asked), None) => question(viewer, moment, decision, asked),
         (Asked::Call(held), _) => call::card(viewer, moment, decision, held),
-        (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, incident),
+        (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, (incident, Some(decision))),
     }
 }
 
@@ -264,6 +264,7 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (chain(decision, &asked.reference))
             (markdown::text(&asked.message))
+            @if decision.due.is_some() { div.facts { span { "The task that asks ends if nobody answers in time." } } }
             @if asked.cause == EscalationCause::NoProgress {
                 p { a href={ "/questions/" (id) } { "What was said again and again" } }
             }

@@ -63,11 +63,10 @@ pub(super) fn view(graph: &Graph) -> Markup {
 /// Returns the rules whose refusals the graph shows, each with the number of messages on its edges.
 fn cuts(graph: &Graph) -> Vec<(Code, u64)> {
     let mut cuts: Vec<(Code, u64)> = Vec::new();
-    for edge in graph.edges.values() {
-        let Some((code, _)) = edge.cut else { continue };
-        match cuts.iter_mut().find(|(known, _)| *known == code) {
-            Some((_, count)) => *count += edge.refused,
-            None => cuts.push((code, edge.refused)),
+    for (code, refused) in graph.edges.values().flat_map(|edge| &edge.codes) {
+        match cuts.iter_mut().find(|(known, _)| known == code) {
+            Some((_, count)) => *count += refused,
+            None => cuts.push((*code, *refused)),
         }
     }
     cuts
@@ -219,7 +218,7 @@ fn table(graph: &Graph) -> Markup {
                             }
                             td.none[edge.cut.is_none()] {
                                 @match edge.cut {
-                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
+                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) @if edge.codes.len() > 1 { ", the last" } ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
                                     None => span.faint { "none" },
                                 }
                             }

@@ -9,6 +9,7 @@ use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::conversation::amounts;
+use super::decision::chain;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
@@ -16,6 +17,7 @@ use super::parts::{badge, conversation, encoded, foreign_line, money, number, pl
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
+use crate::calls::decisions::{self as pending_decisions, Decision};
 use crate::calls::{Context, incidents, limits};
 
 /// The most lifted incidents in the list.
@@ -32,6 +34,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let incidents = incidents::list(&ctx, viewer.caller).await?.items;
     let limits = limits::in_force(&ctx).await?;
+    let pending = pending_decisions::pending_list(&ctx, viewer.caller).await?;
     let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
     let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {
@@ -41,7 +44,10 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 "A limit that trips holds a conversation or " (term("grant")) ", and stays listed here until a human lifts the hold."
             }))
         }
-        div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
+        div.cards { @for incident in &open {
+            @let decision = pending.iter().find(|decision| decision.asked.id() == incident.id);
+            (card(&viewer, &moment, &limits, (incident, decision)))
+        } }
         @if !noted.is_empty() {
             details #noted.fold open {
                 summary { "For information; nothing is held " span.count { (noted.len()) } }
@@ -64,7 +70,12 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 }
 
 /// Shows an open incident with the forms that lift it.
-pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &IncidentView) -> Markup {
+pub(super) fn card(
+    viewer: &Viewer,
+    moment: &Moment,
+    limits: &LimitsView,
+    (incident, decision): (&IncidentView, Option<&Decision>),
+) -> Markup {
     let id = &incident.id;
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
@@ -74,6 +85,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incide
                 span.grow {}
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
+            @if let Some(decision) = decision { (chain(decision, incident.reference.as_deref().unwrap_or_default())) }
             p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
@@ -200,9 +212,10 @@ fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
     let gives = match total(incident.code).filter(|_| incident.scope == "grant") {
         Some(_) if incident.code == Code::Budget => {
             return format!(
-                "{} gets its whole budget once more and can spend up to {} from now on. {}",
+                "{} gets its whole budget once more and is held again after {}. A turn is charged when it reports, so its last \
+                 one can pass that. {}",
                 incident.on,
-                budget.unwrap_or_else(|| "as much as it needs".to_owned()),
+                budget.map_or_else(|| "no amount".to_owned(), |budget| format!("{budget} more")),
                 continues(incident)
             );
         }

@@ -52,9 +52,14 @@ fn what(line: &HistoryEntry) -> Markup {
 pub(super) fn data(event: &Event) -> Markup {
     html! {
         @for (name, value) in &event.data {
-            @if !value.is_null() { span.pair { span.faint { (member(name)) } " " (excerpt(&words(name, value), 160)) } " " }
+            @if !is_unknown(name, value) { span.pair { span.faint { (member(name)) } " " (excerpt(&words(name, value), 160)) } " " }
         }
     }
+}
+
+/// Returns whether a member says nothing: a cost of 0 is one that nobody reported.
+fn is_unknown(name: &str, value: &Value) -> bool {
+    value.is_null() || (name.ends_with("_microusd") && value == 0)
 }
 
 /// Returns the name of a member without its unit, which its value has.
@@ -79,7 +84,7 @@ fn words(name: &str, value: &Value) -> String {
         Value::Object(members) => {
             // What is named comes first, then its numbers.
             let texts = members.values().filter_map(Value::as_str).map(str::to_owned);
-            let others = members.iter().filter(|(_, value)| !value.is_null() && !value.is_string());
+            let others = members.iter().filter(|(name, value)| !is_unknown(name, value) && !value.is_string());
             let others = others.map(|(name, value)| format!("{} {}", member(name), words(name, value)));
             texts.chain(others).collect::<Vec<_>>().join(", ")
         }
