@@ -63,7 +63,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.locator('#wrong').getByText('SHOP-1 is held: the grant has used up its messages.').waitFor();
   assert.match(await runs.innerText(), /coder is waiting for you/);
   assert.match(await runs.innerText(), /\$0\.25/);
-  await page.locator('#wrong').getByText(/Rules refused \d+ messages?; the agents were told and went on/).waitFor();
+  await page.locator('#wrong').getByText(/Rules refused \d+ messages?; the agents were told why/).waitFor();
   // What an agent went on from is a count, and nothing that went wrong.
   const wrongs = await page.locator('#wrong li').count();
   assert.equal(await page.locator('.tile[href="#wrong"] b').textContent(), `${wrongs}`);

@@ -249,7 +249,7 @@ fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
             header { h2 #wrong-title { "Went wrong" } }
             @if wrong.is_empty() { p.faint { "Nothing is held, and nothing failed in the last 24 hours." } }
             ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
-            @if refused > 0 { p.faint { "Rules refused " a href="/limits#refused" { (plural(refused, "message", "messages")) } "; the agents were told and went on." } }
+            @if refused > 0 { p.faint { "Rules refused " a href="/limits#refused" { (plural(refused, "message", "messages")) } "; the agents were told why." } }
         }
     }
 }
