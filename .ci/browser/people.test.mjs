@@ -97,7 +97,7 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   const { id, turn } = await latch('HOLD-1');
   const card = page.locator(`#${id}`);
   await card.getByText('The grant has used up its messages').waitFor();
-  await card.getByRole('link', { name: 'HOLD-1' }).waitFor();
+  await card.getByRole('link', { name: 'HOLD-1' }).first().waitFor();
   await card.getByText('Lift with another amount').click();
   assert.equal(await card.getByLabel('Messages').inputValue(), '3');
   await card.getByLabel('Messages').fill('40');
