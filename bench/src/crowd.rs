@@ -166,9 +166,9 @@ impl Crowd {
                     }
                 };
                 let reader = Reader::open(kind, &served.addr, &token).await?;
-                let (pace, told) = watch::channel(Pace::Fast);
+                let (pace, paces) = watch::channel(Pace::Fast);
                 let mut reading = JoinSet::new();
-                reading.spawn(reader.run(told));
+                reading.spawn(reader.run(paces));
                 seats.push(Seat { name, kind, later, pace, fed: Arc::default(), reading });
             }
         }
@@ -302,7 +302,7 @@ fn alive(seats: &mut [Seat], feeding: &mut JoinSet<Result<(), Failure>>) -> Resu
 /// Lets the readers read the rest; returns how many deliveries were given again.
 async fn rest(seats: &mut [Seat], served: &Served) -> Result<u64, Failure> {
     let (session, _) = Session::open(served.human.endpoint(), &Token::new(&served.token)?).await?;
-    let watcher = seats.last().ok_or_else(|| Failure::bug("nobody watches"))?;
+    let watcher = seats.last().ok_or_else(|| Failure::bug("no watcher"))?;
     // The last event that the watchers have to see.
     let last = watcher.fed.one(&session, &watcher.name, watcher.kind).await?;
     let until = last.ok_or_else(|| Failure::bug("a human's messages aren't refused"))?;
@@ -314,7 +314,7 @@ async fn rest(seats: &mut [Seat], served: &Served) -> Result<u64, Failure> {
     for seat in seats {
         let got = tokio::time::timeout_at(end, seat.reading.join_next()).await;
         let got = got.map_err(|_| Failure::bug(format!("{} did not get all that it was sent", seat.name)))?;
-        let got = got.ok_or_else(|| Failure::bug("nobody reads"))?.map_err(Failure::bug)?;
+        let got = got.ok_or_else(|| Failure::bug("a reader has no task"))?.map_err(Failure::bug)?;
         let got = got.map_err(|failure| failure.of(&seat.name))?;
         again += got.again;
         if seat.kind == Kind::Watcher {
@@ -401,8 +401,8 @@ impl Work<'_> {
 
 /// Checks that the response to a request is this answer.
 fn answered(replied: &str, answer: &str) -> Result<(), Failure> {
-    let told: Value = serde_json::from_str(replied).map_err(Failure::bug)?;
-    let body = told["response"]["body"].as_str().unwrap_or_default();
+    let reply: Value = serde_json::from_str(replied).map_err(Failure::bug)?;
+    let body = reply["response"]["body"].as_str().unwrap_or_default();
     let right = body == answer;
     right.then_some(()).ok_or_else(|| Failure::bug(format!("{answer:?} was expected instead of {replied}")))
 }

@@ -64,7 +64,7 @@ fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
 /// An open session.
 pub(crate) struct Raw {
     stream: TcpStream,
-    /// What was read and is no whole frame yet, from `start`.
+    /// The bytes that were read; from `start` on, they are frames that nobody took yet, the last one in part.
     held: Vec<u8>,
     start: usize,
 }

@@ -268,7 +268,7 @@ async fn run(
 async fn write(mut sink: SplitSink<WebSocketStream<Wire>, Message>, mut outgoing: mpsc::Receiver<String>) -> String {
     let written = async {
         while let Some(frame) = outgoing.recv().await {
-            // Other tasks that are ready write their frames first, so that one write carries them all.
+            // Lets ready tasks queue their frames first: one write carries all of them.
             tokio::task::yield_now().await;
             let mut bytes = frame.len();
             sink.feed(Message::text(frame)).await?;

@@ -94,8 +94,7 @@ impl BrokerShared {
         // Parcels are dropped in any order, but delivered in the order of their messages.
         let at = kept.partition_point(|earlier| earlier.message < delivery.message);
         kept.insert(at, delivery);
-        // A human's message may be the answer to a grant, so it is never dropped. Each was in the human's inbox, where it took
-        // a place as well.
+        // A human's message may be the answer to a grant, so it is never dropped. A human's inbox has no limit either.
         let of_agent = kept.front().is_some_and(|oldest| oldest.turn.is_some());
         if of_agent && kept.len() as u64 > self.limits.inbox_max {
             kept.pop_front();

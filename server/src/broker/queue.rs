@@ -41,7 +41,7 @@ struct Lanes<T> {
     writer_idle: bool,
     /// Whether the judge holds a batch and waits for the writer.
     pending: bool,
-    /// Whether the judge sleeps until an item comes. Whoever takes this wakes it; a wake costs a system call.
+    /// Whether the judge sleeps until an item comes. A producer clears the flag and wakes it; a wake is a system call.
     asleep: bool,
 }
 
@@ -101,7 +101,7 @@ impl<T> Queue<T> {
                 self.filled.wait_timeout_while(lanes, wait, nothing_to_do).unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        // The wait may have ended by its time.
+        // The wait may have timed out.
         lanes.asleep = false;
         let ahead = lanes.ahead.len().min(max);
         batch.extend(lanes.ahead.drain(..ahead));

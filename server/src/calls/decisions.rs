@@ -281,7 +281,6 @@ fn settled(state: &State) -> Vec<Row> {
 }
 
 fn row(state: &State, id: DecisionId) -> Option<Row> {
-    let mut held = None;
     let (task, conv, due, at) = match id {
         DecisionId::Question(id) => {
             let known = state.escalations.get(&id)?;
@@ -294,14 +293,15 @@ fn row(state: &State, id: DecisionId) -> Option<Row> {
         }
         DecisionId::Latch(id) => {
             let known = state.incidents.get(&id)?;
-            if let IncidentOn::Latch(on) = known.on {
-                held = views::held_tasks(state, on).first().copied();
-            }
             (None, latched_conv(state, known), None, known.at)
         }
     };
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
-    Some(Row { id, task, conv, due, priority, at, chain: chain(state, task.or(held)) })
+    let work = match id {
+        DecisionId::Question(_) | DecisionId::Call(_) => task,
+        DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?).first().copied(),
+    };
+    Some(Row { id, task, conv, due, priority, at, chain: chain(state, work) })
 }
 
 /// Returns the conversation whose resume lifts a latch.

@@ -38,10 +38,8 @@ pub(crate) struct Edge {
     pub(crate) open: u64,
     /// The number of answered requests.
     pub(crate) answered: u64,
-    /// The number of refused messages.
-    pub(crate) refused: u64,
-    /// The numbers of them by code.
-    pub(crate) codes: Vec<(Code, u64)>,
+    /// The numbers of refused messages, by code.
+    pub(crate) refused: BTreeMap<Code, u64>,
     /// The code of the last refusal, and its position.
     pub(crate) cut: Option<(Code, Seq)>,
     /// The position of the last request.
@@ -158,11 +156,7 @@ async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<(), ApiErro
             let Some(recipient) = live.state.live(&to) else { continue };
             let (from, to) = (look.node(live, *agent), look.node(live, recipient));
             let edge = edges.entry((from, to)).or_default();
-            edge.refused += 1;
-            match edge.codes.iter_mut().find(|(code, _)| *code == refusal.code) {
-                Some((_, count)) => *count += 1,
-                None => edge.codes.push((refusal.code, 1)),
-            }
+            *edge.refused.entry(refusal.code).or_default() += 1;
             edge.cut = Some((refusal.code, seq));
         }
         (look.names, edges)

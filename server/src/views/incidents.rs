@@ -34,24 +34,18 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
         at: rfc3339(incident.at),
         lifted_at: incident.lifted.map(|(at, _)| rfc3339(at)),
         lifted_by: incident.lifted.map(|(_, by)| state.name_of(by).to_owned()),
-        parked: match incident.on {
-            IncidentOn::Latch(on) if incident.lifted.is_none() => parked(state, on),
-            IncidentOn::Latch(_) | IncidentOn::Agent(_) => Vec::new(),
-        },
+        parked: held_tasks(state, incident).into_iter().filter_map(|task| request_of(state, Some(task))).collect(),
     }
 }
 
-fn parked(state: &State, on: Latched) -> Vec<String> {
-    held(state, on).into_iter().filter_map(|task| request_of(state, Some(task))).collect()
-}
-
-/// Returns the open tasks that a latch holds, the oldest first.
-pub(crate) fn held(state: &State, on: Latched) -> Vec<TaskId> {
-    match on {
-        Latched::Grant(grant) => state.open_tasks_of(grant).collect(),
-        Latched::Place(Place::Conversation(conv)) => {
+/// Returns the open tasks that an incident holds, the oldest first; none once a human has lifted it.
+pub(crate) fn held_tasks(state: &State, incident: &Incident) -> Vec<TaskId> {
+    match incident.on {
+        _ if incident.lifted.is_some() => Vec::new(),
+        IncidentOn::Latch(Latched::Grant(grant)) => state.open_tasks_of(grant).collect(),
+        IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => {
             state.conversations.get(&conv).map_or_else(Vec::new, |conv| conv.open_tasks.iter().copied().collect())
         }
-        Latched::Place(Place::Room(_)) => Vec::new(),
+        IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => Vec::new(),
     }
 }

@@ -264,7 +264,7 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (chain(decision, &asked.reference))
             (markdown::text(&asked.message))
-            @if decision.due.is_some() { div.facts { span { "The task that asks ends if nobody answers in time." } } }
+            @if decision.due.is_some() { div.facts { span { "If nobody answers in time, the task that asked ends." } } }
             @if asked.cause == EscalationCause::NoProgress {
                 p { a href={ "/questions/" (id) } { "What was said again and again" } }
             }

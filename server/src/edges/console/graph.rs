@@ -61,15 +61,16 @@ pub(super) fn view(graph: &Graph) -> Markup {
 }
 
 /// Returns the rules whose refusals the graph shows, each with the number of messages on its edges.
-fn cuts(graph: &Graph) -> Vec<(Code, u64)> {
-    let mut cuts: Vec<(Code, u64)> = Vec::new();
-    for (code, refused) in graph.edges.values().flat_map(|edge| &edge.codes) {
-        match cuts.iter_mut().find(|(known, _)| known == code) {
-            Some((_, count)) => *count += refused,
-            None => cuts.push((*code, *refused)),
-        }
+fn cuts(graph: &Graph) -> BTreeMap<Code, u64> {
+    let mut cuts = BTreeMap::new();
+    for (code, refused) in graph.edges.values().flat_map(|edge| &edge.refused) {
+        *cuts.entry(*code).or_default() += refused;
     }
     cuts
+}
+
+fn refused(edge: &Edge) -> u64 {
+    edge.refused.values().sum()
 }
 
 const fn tone(activity: Option<Activity>) -> &'static str {
@@ -174,7 +175,7 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
     let (kx, ky) = (0.25 * a.x + 0.5 * cx + 0.25 * b.x, 0.25 * a.y + 0.5 * cy + 0.25 * b.y);
     html! {
         path class={ "edge " (state) } d=(format!("M {:.0} {:.0} Q {cx:.0} {cy:.0} {:.0} {:.0}", a.x, a.y, end.0, end.1)) {
-            title { (escape(words)) ": " (edge.open) " open, " (edge.answered) " answered, " (edge.refused) " refused" }
+            title { (escape(words)) ": " (edge.open) " open, " (edge.answered) " answered, " (refused(edge)) " refused" }
         }
         path class={ "head " (state) } d=(format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1)) {}
         @if let Some((code, _)) = edge.cut {
@@ -218,7 +219,7 @@ fn table(graph: &Graph) -> Markup {
                             }
                             td.none[edge.cut.is_none()] {
                                 @match edge.cut {
-                                    Some((code, seq)) => { (plural(edge.refused, "message", "messages")) @if edge.codes.len() > 1 { ", the last" } ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
+                                    Some((code, seq)) => { (plural(refused(edge), "message", "messages")) @if edge.refused.len() > 1 { ", the last" } ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
                                     None => span.faint { "none" },
                                 }
                             }
@@ -251,5 +252,22 @@ mod tests {
                 assert!(distance > pair[0].r + pair[1].r, "{count}");
             }
         }
+    }
+
+    #[test]
+    fn each_refusal_counts_for_its_own_rule() {
+        let edge = |refused: &[(Code, u64)], cut| Edge {
+            refused: refused.iter().copied().collect(),
+            cut: Some((cut, lastword_proto::Seq(9))),
+            ..Edge::default()
+        };
+        let edges = [
+            edge(&[(Code::DepthCap, 2), (Code::RefConflict, 1)], Code::RefConflict),
+            edge(&[(Code::DepthCap, 1)], Code::DepthCap),
+        ];
+        assert_eq!(refused(&edges[0]), 3);
+        let named = ["lima", "kilo"].map(|to| ("hive".to_owned(), to.to_owned())).into_iter().zip(edges);
+        let graph = Graph { nodes: Vec::new(), edges: named.collect() };
+        assert_eq!(cuts(&graph), [(Code::DepthCap, 3), (Code::RefConflict, 1)].into());
     }
 }

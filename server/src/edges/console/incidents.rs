@@ -17,7 +17,7 @@ use super::parts::{badge, conversation, encoded, foreign_line, money, number, pl
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
-use crate::calls::decisions::{self as pending_decisions, Decision};
+use crate::calls::decisions::{self, Decision};
 use crate::calls::{Context, incidents, limits};
 
 /// The most lifted incidents in the list.
@@ -34,7 +34,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let incidents = incidents::list(&ctx, viewer.caller).await?.items;
     let limits = limits::in_force(&ctx).await?;
-    let pending = pending_decisions::pending_list(&ctx, viewer.caller).await?;
+    let pending = decisions::pending_list(&ctx, viewer.caller).await?;
     let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
     let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {
@@ -85,7 +85,7 @@ pub(super) fn card(
                 span.grow {}
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
-            @if let Some(decision) = decision { (chain(decision, incident.reference.as_deref().unwrap_or_default())) }
+            @if let Some(decision) = decision.filter(|decision| !decision.chain.is_empty()) { (chain(decision, "")) }
             p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
@@ -95,7 +95,7 @@ pub(super) fn card(
             }
             @match &incident.reference {
                 Some(reference) => {
-                    (viewer.allowed(Role::Operator, "Lifting a hold or stopping its work", || decisions(viewer, limits, incident, reference)))
+                    (viewer.allowed(Role::Operator, "Lifting a hold or stopping its work", || lifts(viewer, limits, incident, reference)))
                 }
                 None => p.faint { "A human's post in the room lifts the hold." }
             }
@@ -159,7 +159,8 @@ const fn total(code: Code) -> Option<(&'static str, &'static str)> {
     }
 }
 
-fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, reference: &str) -> Markup {
+/// Shows the forms that lift a hold or stop its work.
+fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, reference: &str) -> Markup {
     let id = &incident.id;
     let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let more = total(incident.code).filter(|_| incident.scope == "grant");
@@ -211,13 +212,15 @@ fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
     };
     let gives = match total(incident.code).filter(|_| incident.scope == "grant") {
         Some(_) if incident.code == Code::Budget => {
-            return format!(
-                "{} gets its whole budget once more and is held again after {}. A turn is charged when it reports, so its last \
-                 one can pass that. {}",
-                incident.on,
-                budget.map_or_else(|| "no amount".to_owned(), |budget| format!("{budget} more")),
-                continues(incident)
-            );
+            let gives = match budget {
+                Some(budget) => format!(
+                    "{} gets its whole budget once more and is held again after {budget} more. A turn is charged when it \
+                     reports, so the last one can pass that.",
+                    incident.on
+                ),
+                None => format!("{} goes on without a budget.", incident.on),
+            };
+            return format!("{gives} {}", continues(incident));
         }
         Some((field, limit)) => format!("{} gets {} more {field}.", incident.on, number(whole(limits, limit))),
         None => "the count of agent messages restarts at 0.".to_owned(),

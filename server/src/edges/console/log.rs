@@ -99,8 +99,7 @@ mod tests {
 
     #[test]
     fn values_are_told_in_words_and_in_their_unit() {
-        let models =
-            json!([{"cost_microusd": 250_000, "model": "large", "tokens": 12_000}, {"model": "small", "tokens": 5}]);
+        let models = json!([{"cost_microusd": 250_000, "model": "large", "tokens": 12_000}, {"cost_microusd": 0, "model": "small", "tokens": 5}]);
         assert_eq!(words("models", &models), "large, cost $0.25, tokens 12\u{202f}000; small, tokens 5");
         assert_eq!(words("lease_ms", &json!(600_000)), "10 min");
         assert_eq!(words("estimated", &json!(true)), "yes");

@@ -55,7 +55,7 @@ pub(super) fn view(history: &History) -> Markup {
             span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
         }
-        // More lanes than the window has room for are beside it: a narrow one has room for one.
+        // A narrow window has room for one lane.
         p.faint.lanes.some[lanes.len() > 1].many[lanes.len() > LANES_SEEN] {
             (plural(lanes.len() as u64, "lane", "lanes")) ": " (foreign_line(&lanes.join(", "))) ". Scroll sideways to see them all."
         }

@@ -45,7 +45,7 @@ struct Unacknowledged {
     waiting: VecDeque<Waiting>,
     /// The turns of the session, with the messages that were pushed in each.
     turns: BTreeMap<TurnId, BTreeSet<Seq>>,
-    /// The turns that have ended while deliveries were looked for or waited to be pushed.
+    /// The turns that ended while one of their deliveries was being taken or waited to be pushed.
     over: BTreeSet<TurnId>,
     /// Whether the session watches its deliveries.
     watches: bool,
@@ -140,11 +140,12 @@ impl Window {
         }
     }
 
+    /// Forgets these turns and accepts their deliveries.
     fn end(&self, turns: &[TurnId]) {
         {
             let mut state = self.lock();
             turns.iter().for_each(|turn| drop(state.turns.remove(turn)));
-            // Nothing is taken, and nobody forgets these, in a session that watches no deliveries.
+            // A session that watches no deliveries takes none, and never prunes these.
             if state.watches {
                 state.over.extend(turns);
             }
@@ -152,8 +153,8 @@ impl Window {
         self.accept(|waiting| waiting.turn.is_some_and(|turn| turns.contains(&turn)));
     }
 
-    /// Remembers only those ended turns of which a delivery waits to be pushed.
-    fn remember(&self, taken: &VecDeque<(Parcel, Delivery)>) {
+    /// Forgets the ended turns of which no delivery waits to be pushed.
+    fn prune(&self, taken: &VecDeque<(Parcel, Delivery)>) {
         let is_taken = |turn: &TurnId| taken.iter().any(|(parcel, _)| turn_of(parcel) == Some(*turn));
         self.lock().over.retain(is_taken);
     }
@@ -348,7 +349,7 @@ impl Inbox {
             Some(places) => Some(places.enter().await),
             None => None,
         };
-        window.remember(&self.taken);
+        window.prune(&self.taken);
         if let Some(working) = self.working.take() {
             self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
         }
@@ -436,7 +437,7 @@ mod tests {
         assert!(window.knows(&left));
         window.finished(TurnId(3));
         assert!(window.knows(&left), "it was taken while the turn was open");
-        window.remember(&VecDeque::new());
+        window.prune(&VecDeque::new());
         assert!(window.lock().over.is_empty());
         left.accept();
         handle.close();
