@@ -50,7 +50,7 @@ test('a question appears without a reload, and its answer resumes exactly that t
   await connected(page);
   const { id } = await raise('To eu or us?', ['eu', 'us']);
   await card(id).getByText('To eu or us?').waitFor();
-  await card(id).getByText('operator asked coder, depth 0').waitFor();
+  await card(id).getByText('you asked coder, depth 0').waitFor();
   await until(() => page.title(), '(1) Inbox · Lastword');
   await until(() => page.locator('#announcement').textContent(), '1 pending decision for you');
   await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'waiting' });

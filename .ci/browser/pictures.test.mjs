@@ -97,7 +97,7 @@ test('the spending is by agent and grant, and a budget that is used up says when
     assert.match(await page.locator('.heading').innerText(), /11\u202f500 tokens, \$1\.75/);
   }
   const agents = page.locator('.spenders section', { hasText: 'By agent' }).locator('li');
-  assert.match(await agents.nth(0).innerText(), /^tester\s+11\u202f000 tokens, \$1\.50/);
+  assert.match(await agents.nth(0).innerText(), /^tester\s+11\u202f000 tokens, \$1\.50\s+opus 9\u202f000 tokens, \$1\.25, haiku 1\u202f500 tokens, \$0\.20/);
   assert.match(await agents.nth(1).innerText(), /^coder\s+500 tokens, \$0\.25/);
   const grants = page.locator('.spenders section', { hasText: 'By grant' }).locator('li');
   assert.match(await grants.nth(0).innerText(), /^PIC-1 grant-1\s+11\u202f500 tokens, \$1\.75/);

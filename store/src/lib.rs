@@ -33,7 +33,7 @@ pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::history_page::{HistoryPage, PageCut, PagePlace, PageUnit};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
-pub use crate::read_model::spend_index::{SpentIn, SpentTurn};
+pub use crate::read_model::spend_index::{SpentIn, SpentOnModels, SpentTurn};
 #[cfg(feature = "cluster")]
 pub use crate::registry::{Record, Registry, RegistryError, Watch};
 pub use crate::rows::RowsError;

@@ -90,10 +90,15 @@ impl Step<'_> {
         let agent = by.agent();
         let place = Place::Room(room);
         let turns = if heard_before { self.state().agent_messages_in(place) } else { self.hear_in(agent, place).1 };
-        let limits = &self.state().limits;
+        let state = self.state();
+        let limits = &state.limits;
         let over = [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)];
         let mut over = over.into_iter().filter(|(code, max)| turns >= *max && self.enforces(code.word()));
-        let refused = over.next().map(|(code, max)| Refusal::new(code).numbers(max, turns));
+        let of_room = |refusal: Refusal| match state.rooms.get(&room) {
+            Some(room) => refusal.about(&room.name),
+            None => refusal,
+        };
+        let refused = over.next().map(|(code, max)| of_room(Refusal::new(code).numbers(max, turns)));
         refused.or_else(|| self.admit_write(by).err())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
 use lastword_proto::state::Grant;
 use lastword_proto::{State, Time};
-use lastword_store::{IndexReader, ReadError, SpentIn, SpentTurn};
+use lastword_store::{IndexReader, ReadError, SpentIn, SpentOnModels, SpentTurn};
 
 use super::read_model::ask_fresh;
 use super::{Caller, Context, history};
@@ -51,6 +51,8 @@ pub(crate) struct Spender {
     pub(crate) budget: Option<GrantBudget>,
     /// What it spent.
     pub(crate) spent: SpentIn,
+    /// For an agent: what it spent on each model that was reported, the largest part first.
+    pub(crate) models: Vec<(String, SpentIn)>,
 }
 
 /// The budget of an open grant.
@@ -126,9 +128,9 @@ pub(crate) async fn spending(ctx: &Context, caller: Caller, window: Window) -> R
             sum,
             since,
             bars: bars(within(), now, window),
-            agents: by_agent(live, within()),
+            agents: by_agent(live, within(), &models),
             grants: by_grant(live, &refs, within()),
-            models: by_model(models, sum),
+            models: by_model(&models, sum),
             budgets: budgets(live, &turns, midnight),
             cut,
         }
@@ -162,7 +164,7 @@ fn ordered(sums: impl Iterator<Item = Spender>) -> Vec<Spender> {
     spenders
 }
 
-fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>) -> Vec<Spender> {
+fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>, models: &SpentOnModels) -> Vec<Spender> {
     let mut sums: BTreeMap<Option<AgentId>, SpentIn> = BTreeMap::new();
     for turn in turns {
         sums.entry(turn.agent).or_default().add(spent(turn));
@@ -170,20 +172,34 @@ fn by_agent<'a>(live: &Live<'_>, turns: impl Iterator<Item = &'a SpentTurn>) -> 
     ordered(sums.into_iter().map(|(agent, spent)| {
         let name = agent.map(|agent| live.state.name_of(agent).to_owned());
         let gone = name.as_deref().is_none_or(|name| live.state.live(name).is_none());
-        Spender { name, reference: None, gone, budget: None, spent }
+        let mut on: Vec<(String, SpentIn)> =
+            models.get(&agent).into_iter().flatten().map(|(model, spent)| (model.clone(), *spent)).collect();
+        on.sort_by_key(|(_, spent)| std::cmp::Reverse((spent.cost_microusd, spent.tokens)));
+        Spender { name, reference: None, gone, budget: None, spent, models: on }
     }))
 }
 
 /// Orders the models; what they leave of the sum is of none that was reported.
-fn by_model(models: BTreeMap<String, SpentIn>, sum: SpentIn) -> Vec<Spender> {
-    let of = |name: Option<String>, spent| Spender { name, reference: None, gone: false, budget: None, spent };
-    let known = history::add_up(models.values().copied());
+fn by_model(models: &SpentOnModels, sum: SpentIn) -> Vec<Spender> {
+    let of = |name: Option<String>, spent| Spender {
+        name,
+        reference: None,
+        gone: false,
+        budget: None,
+        spent,
+        models: Vec::new(),
+    };
+    let mut sums: BTreeMap<&str, SpentIn> = BTreeMap::new();
+    for (model, spent) in models.values().flatten() {
+        sums.entry(model).or_default().add(*spent);
+    }
+    let known = history::add_up(sums.values().copied());
     let rest = SpentIn {
         tokens: sum.tokens.saturating_sub(known.tokens),
         cost_microusd: sum.cost_microusd.saturating_sub(known.cost_microusd),
         estimated: sum.estimated,
     };
-    let mut spenders = ordered(models.into_iter().map(|(name, spent)| of(Some(name), spent)));
+    let mut spenders = ordered(sums.into_iter().map(|(name, spent)| of(Some(name.to_owned()), spent)));
     spenders.extend((rest.tokens > 0 || rest.cost_microusd > 0).then(|| of(None, rest)));
     spenders
 }
@@ -213,6 +229,7 @@ fn by_grant<'a>(
         gone: state.grants.get(&grant).is_none(),
         budget: state.grants.get(&grant).filter(|grant| grant.end.is_none()).map(|grant| budget_of(state, grant)),
         spent,
+        models: Vec::new(),
     }))
 }
 

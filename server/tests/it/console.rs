@@ -312,7 +312,7 @@ async fn an_answer_resumes_its_task_and_who_comes_second_is_told_of_the_first() 
     let (task, asked) = asking(&world, json!({"message": "where?", "options": ["eu", "us"]})).await;
     world.finish("kilo", &task, "waiting").await.is(200);
     let browser = Browser::signed_in(&world).await;
-    let page = browser.get("/inbox").await.is(200).has("where?").has("T-1").has("operator asked kilo, depth 0");
+    let page = browser.get("/inbox").await.is(200).has("where?").has("T-1").has("you asked kilo, depth 0");
     assert!(page.text.contains("value=\"us\""));
     let path = format!("/escalations/{}/answer", id(&asked, "id"));
     browser.post(&path, &[("answer", " ")]).await.is(400).has("Enter an answer");
@@ -400,7 +400,7 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
     let (_, refused) = tree.text.split_once(">refused</span>").unwrap();
     let refused = refused.split("href=\"/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
     let why = browser.get(&format!("/messages/msg-{refused}")).await.is(200);
-    why.has("passive_reply").has("hive").has("operator asked kilo, depth 0").has("kilo asked hive");
+    why.has("passive_reply").has("hive").has("you asked kilo, depth 0").has("kilo asked hive");
     browser.get("/conversations/T-1%2F1?view=timeline").await.is(200).has("<svg").has("passive reply");
     browser.get("/conversations/T-1?view=log").await.is(200).has("turn opened").has("grant opened");
     browser.get("/conversations/T-9").await.is(404);

@@ -195,6 +195,9 @@ impl SpentIn {
     }
 }
 
+/// What was spent on each model, by agent and by the model's name; without an agent as in [`SpentTurn`].
+pub type SpentOnModels = BTreeMap<Option<AgentId>, BTreeMap<String, SpentIn>>;
+
 /// The newest turns that reported since a moment, at most some.
 const NEWEST: &str = "FROM spends WHERE at >= ?1 ORDER BY at DESC, turn DESC LIMIT ?2";
 
@@ -231,26 +234,27 @@ impl IndexReader {
         })
     }
 
-    /// Returns what the same turns spent on each model that they named, by its name.
+    /// Returns what the same turns spent on each model that they named, by agent and by the model's name.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn spent_on_models(&self, since: Time, max: usize) -> Result<BTreeMap<String, SpentIn>, ReadError> {
+    pub fn spent_on_models(&self, since: Time, max: usize) -> Result<SpentOnModels, ReadError> {
         self.with(|db| {
             let sql = format!(
-                "SELECT model, spent_on.tokens, spent_on.cost_microusd, estimated FROM (SELECT turn, estimated {NEWEST}) \
-                 AS newest JOIN spent_on ON spent_on.turn = newest.turn"
+                "SELECT model, spent_on.tokens, spent_on.cost_microusd, estimated, agent FROM (SELECT turn, estimated, agent \
+                 {NEWEST}) AS newest JOIN spent_on ON spent_on.turn = newest.turn"
             );
             let mut statement = db.prepare_cached(&sql)?;
             let mut rows = statement.query(window(since, max))?;
-            let mut sums: BTreeMap<String, SpentIn> = BTreeMap::new();
+            let mut sums = SpentOnModels::new();
             // Added up here, because SQLite's sum fails where this one saturates.
             while let Some(row) = rows.next()? {
                 let part = SpentIn { tokens: number(row, 1)?, cost_microusd: number(row, 2)?, estimated: row.get(3)? };
                 let model = row.get_ref(0)?.as_str()?;
-                match sums.get_mut(model) {
+                let of_agent = sums.entry(row.get::<_, Option<u32>>(4)?.map(AgentId)).or_default();
+                match of_agent.get_mut(model) {
                     Some(sum) => sum.add(part),
-                    None => drop(sums.insert(model.to_owned(), part)),
+                    None => drop(of_agent.insert(model.to_owned(), part)),
                 }
             }
             Ok(sums)

@@ -93,7 +93,7 @@ fn what_a_model_cost_is_what_the_newest_reports_say() {
         charged(30, 1, 100, false),
     ]);
     let models = |since, max| -> Vec<(String, SpentIn)> {
-        index.reader().spent_on_models(Time(since), max).unwrap().into_iter().collect()
+        index.reader().spent_on_models(Time(since), max).unwrap().into_values().flatten().collect()
     };
     let opus = |tokens, estimated| ("opus".to_owned(), SpentIn { tokens, cost_microusd: tokens * 3, estimated });
     assert_eq!(models(0, ALL), [opus(85, true)]);
@@ -108,7 +108,7 @@ fn what_a_model_cost_is_what_the_newest_reports_say() {
     index.trim(Seq(7)).unwrap();
     assert_eq!(index.reader().spent_since(Time(0), ALL).unwrap().len(), 1);
     let left = index.reader().spent_on_models(Time(0), ALL).unwrap();
-    assert_eq!(left.into_iter().collect::<Vec<_>>(), [opus(2, false)]);
+    assert_eq!(left.into_values().flatten().collect::<Vec<_>>(), [opus(2, false)]);
 }
 
 #[test]

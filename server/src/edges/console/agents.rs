@@ -42,7 +42,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 li {
                     (name_link(&member.view.name)) " "
                     @if let Some(role) = member.view.role { (badge(role.word())) " " }
-                    (connected(member))
+                    @if member.view.name == viewer.name { (badge("you")) } @else { (connected(member)) }
                 }
             }
         }
@@ -149,7 +149,7 @@ pub(super) async fn one(
     let main = html! {
         (heading(&name, &html! {
             @if !agent { (badge("human")) " " }
-            (connected(&member))
+            @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
             @if agent { " " (badge(member.activity().word())) }
         }))
         p.facts {

@@ -10,7 +10,7 @@ use lastword_proto::wire::ApprovalView;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::call::{allows, arguments_of, rule};
+use super::call::{allowed, allows, arguments_of, rule};
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
@@ -32,13 +32,13 @@ pub(super) async fn page(
     let (held, rule) = offered(&ctx, viewer.caller, &id).await?;
     let matched = policy::matched(&ctx, rule.clone()).await?;
     let main = html! {
-        (heading(&format!("Always allow what {id} asks"), &html! {}))
-        (arguments_of(&held))
-        p { "The rule:" }
+        (heading(&allowed(&held), &html! {}))
+        p { (allows(&held)) " The rule:" }
         pre.rule { (written(&rule)) }
-        p { (allows(&held)) }
         p { (words(matched)) }
         (confirm(&ctx, &viewer, &held))
+        h2 { "The call of " code { (id) } }
+        (arguments_of(&held))
         p { a href={ "/approvals/" (id) } { "Back to " (id) } }
     };
     viewer.page(&ctx, &moment, Page { title: "Always allow", place: Place::Inbox, topics: &[], main }).await
@@ -63,7 +63,7 @@ fn words(matched: Matched) -> String {
 fn confirm(ctx: &Context, viewer: &Viewer, held: &ApprovalView) -> Markup {
     let Some(place) = ctx.policies.place() else {
         return html! {
-            p { "This server has no configuration file that it can write. Add the rule above the others where the configuration is kept; it takes effect at the next start." }
+            p { "This server has no configuration file that it can write. Add the rule to its " code { "lastword.toml" } ", above the other rules; it takes effect at the next server start." }
         };
     };
     let to = format!("/approvals/{}/always", held.id);

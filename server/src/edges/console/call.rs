@@ -4,14 +4,14 @@ use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::{ApprovalRule, CallPattern, Ruling};
 use lastword_proto::visible::escape;
-use lastword_proto::wire::ApprovalView;
 use lastword_proto::wire::call::{self, Argument, ArgumentKind, arguments, json};
+use lastword_proto::wire::{ApprovalView, LimitsView};
 use maud::{Markup, html};
 
 use super::decision::{chain, ends, urgency};
 use super::highlight::tones;
 use super::layout::Moment;
-use super::parts::{Fold, foreign, foreign_line, plural, time};
+use super::parts::{Fold, foreign, foreign_line, plural, quantity, time};
 use super::session::Viewer;
 use crate::calls::decisions::Decision;
 use crate::calls::policy::written;
@@ -20,7 +20,12 @@ use crate::calls::policy::written;
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
 
 /// Shows a held call, the requests that led to it, and the forms that decide it.
-pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+pub(super) fn card(
+    viewer: &Viewer,
+    moment: &Moment,
+    limits: &LimitsView,
+    (decision, held): (&Decision, &ApprovalView),
+) -> Markup {
     let id = &held.id;
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
@@ -33,12 +38,13 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
                 (ends(decision, moment))
                 a.faint href={ "/approvals/" (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
-            (chain(decision, held.reference.as_deref().unwrap_or_default()))
+            (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             @let parts = arguments(&held.arguments);
             (arguments_of(held))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
             div.facts {
                 span { "Denied if nobody decides in time." }
+                @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }
                 @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
                 (digest(held))
             }
@@ -50,12 +56,18 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
     }
 }
 
+/// Returns the time in which an approved call may be made.
+fn time_to_use(limits: &LimitsView) -> Option<String> {
+    let limit = limits.items.iter().find(|limit| limit.name == "approval_use_ms")?;
+    Some(quantity(&limit.name, limit.value))
+}
+
 /// Shows the digest on demand.
 pub(super) fn digest(held: &ApprovalView) -> Markup {
     html! {
         details.digest id={ (held.id) "-digest" } {
             summary { "Digest" }
-            code { (held.digest) } " identifies this call; an approval is for exactly this one."
+            code { (held.digest) } " is computed from this call; an approval is for exactly this one."
         }
     }
 }
@@ -118,6 +130,12 @@ fn subject(held: &ApprovalView) -> Option<&str> {
 pub(super) fn allows(held: &ApprovalView) -> Markup {
     let what = if subject(held).is_some() { "make exactly this call" } else { "call this tool with any arguments" };
     html! { "It lets " b { (foreign_line(&held.agent)) } " " (what) " without asking a human." }
+}
+
+/// Returns the same as the heading of a page.
+pub(super) fn allowed(held: &ApprovalView) -> String {
+    let arguments = if subject(held).is_some() { "exactly like this" } else { "with any arguments" };
+    format!("Always allow {} to call {} {arguments}", held.agent, held.tool)
 }
 
 /// Returns the rule that allows this call without a human; `None` if no rule could.

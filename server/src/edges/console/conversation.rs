@@ -8,7 +8,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationView, Distance, Extend, GrantView, rfc3339};
+use lastword_proto::wire::{ConversationStatus, ConversationView, Distance, Extend, GrantView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -291,18 +291,29 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
             &html! { button type="submit" class=(class) { (name) } },
         )
     };
-    viewer.allowed(Role::Operator, "Pausing or stopping it", || html! {
-        div.controls {
-            @match view.summary.state {
-                Running::Active => {
-                    (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
-                    (button("stop", "Stop", &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified.")))
-                    @if view.summary.latched {
-                        (button("resume", "Lift", &format!("Lift the hold on {reference}? {}", incidents::EFFECT)))
+    let pause_or_stop = || {
+        html! {
+            (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
+            (button("stop", "Stop", &format!("Stop {reference}? {}", incidents::STOPPED)))
+        }
+    };
+    viewer.allowed(Role::Operator, "Pausing or stopping it", || {
+        html! {
+            div.controls {
+                @match view.summary.state {
+                    // Nothing is open, so a pause or stop is rarely meant.
+                    Running::Active if view.summary.standing() == ConversationStatus::Idle => {
+                        details #control { summary { "Pause or stop" } div.buttons { (pause_or_stop()) } }
                     }
-                }
-                Running::Paused | Running::Stopped => {
-                    (button("resume", "Resume", &format!("Resume {reference}?")))
+                    Running::Active => {
+                        (pause_or_stop())
+                        @if view.summary.latched {
+                            (button("resume", "Lift", &format!("Lift the hold on {reference}? {}", incidents::EFFECT)))
+                        }
+                    }
+                    Running::Paused | Running::Stopped => {
+                        (button("resume", "Resume", &format!("Resume {reference}?")))
+                    }
                 }
             }
         }

@@ -13,8 +13,10 @@ use super::live::Topic;
 use super::pages::ViewParams;
 use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time};
 use super::session::Viewer;
+use super::terms::term;
 use crate::calls::Context;
 use crate::calls::conversation_list::{self, ListParams, ListedConversation};
+use crate::views::fullest;
 
 /// `GET /conversations`: the list of conversations.
 pub(super) async fn page(
@@ -134,11 +136,11 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
-                (plural(listed.messages, "message", "messages")) " · depth " (summary.counters.deepest)
+                (plural(listed.messages, "message", "messages")) " · " (term("depth")) " " (summary.counters.deepest)
                 @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
                 @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
             }
-            div.limit { @if let Some(nearest) = &summary.nearest { (bar(nearest)) } }
+            div.limit { (nearest(listed)) }
             div.when { (time(&summary.last_at, moment.now)) }
             @if !listed.below.is_empty() {
                 details.below id={ "below-" (encoded(&summary.reference)) } {
@@ -146,6 +148,22 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
                     ul { @for one in &listed.below { li { (below(moment, one)) } } }
                     @if listed.below_more > 0 { p.faint { "and " (listed.below_more) " earlier ones" } }
                 }
+            }
+        }
+    }
+}
+
+/// Shows the limit of which the largest share is used, in the conversation or in one that is shown below it.
+fn nearest(listed: &ListedConversation) -> Markup {
+    // Its own comes last, because the last of equal shares is shown.
+    let all = || listed.below.iter().chain(std::iter::once(listed)).map(|one| &one.view.summary);
+    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()));
+    let of = |nearest| all().find(|summary| summary.nearest.as_ref().is_some_and(|own| std::ptr::eq(own, nearest)));
+    html! {
+        @if let Some(nearest) = nearest {
+            (bar(nearest))
+            @if let Some(summary) = of(nearest).filter(|summary| summary.reference != listed.view.summary.reference) {
+                div.faint { "in " (foreign_line(&summary.reference)) }
             }
         }
     }
@@ -170,13 +188,12 @@ pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
     badge(if human_waits && status == ConversationStatus::Active { "waiting for you" } else { standing_word(status) })
 }
 
-/// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`.
+/// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`, and that
+/// it is finished, where the API says `idle`.
 const fn standing_word(status: ConversationStatus) -> &'static str {
     match status {
         ConversationStatus::Latched => "held",
-        ConversationStatus::Stopped
-        | ConversationStatus::Paused
-        | ConversationStatus::Active
-        | ConversationStatus::Idle => status.word(),
+        ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => status.word(),
+        ConversationStatus::Idle => "finished",
     }
 }

@@ -61,7 +61,7 @@ pub(super) async fn page(
         @if is_open(&decision.asked) {
             div.cards.one { (card(&viewer, &moment, &limits, &decision)) }
         } @else {
-            (record(&moment, &decision))
+            (record(&viewer, &moment, &decision))
         }
         @if let Some(exchange) = &exchange { (exchange::table(exchange)) }
         @if let Some(next) = &next {
@@ -126,7 +126,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decisi
     match (&decision.asked, &decision.timed_out) {
         (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, (asked, request)),
         (Asked::Question(asked), None) => question(viewer, moment, decision, asked),
-        (Asked::Call(held), _) => call::card(viewer, moment, decision, held),
+        (Asked::Call(held), _) => call::card(viewer, moment, limits, (decision, held)),
         (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, (incident, Some(decision))),
     }
 }
@@ -152,7 +152,7 @@ fn timed_out(
                 span.grow {}
                 a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
             }
-            (chain(decision, &asked.reference))
+            (chain(viewer, decision, &asked.reference))
             p { (foreign_line(&asked.message)) }
             p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
@@ -186,20 +186,20 @@ fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
 }
 
 /// Shows a settled decision: what was asked, with what could have been chosen, and how it ended.
-fn record(moment: &Moment, decision: &Decision) -> Markup {
+fn record(viewer: &Viewer, moment: &Moment, decision: &Decision) -> Markup {
     match &decision.asked {
-        Asked::Question(asked) => answered(moment, decision, asked),
-        Asked::Call(held) => decided(moment, decision, held),
+        Asked::Question(asked) => answered(viewer, moment, decision, asked),
+        Asked::Call(held) => decided(viewer, moment, decision, held),
         Asked::Latch(incident) => lifted(moment, incident),
     }
 }
 
-fn answered(moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
+fn answered(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
     let chosen = |option: &String| asked.answer.as_ref() == Some(option);
     html! {
         article.card {
             h2 { b { (foreign_line(&asked.agent)) } " asked " (time(&asked.created_at, moment.now)) }
-            (chain(decision, &asked.reference))
+            (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
             @if let Some(request) = &decision.timed_out { p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } } }
             @if !asked.options.is_empty() {
@@ -224,11 +224,11 @@ fn answered(moment: &Moment, decision: &Decision, asked: &EscalationView) -> Mar
     }
 }
 
-fn decided(moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
     html! {
         article.card {
             h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
-            (chain(decision, held.reference.as_deref().unwrap_or_default()))
+            (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             (call::arguments_of(held))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
             p {
@@ -262,7 +262,7 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
                 (ends(decision, moment))
                 a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
             }
-            (chain(decision, &asked.reference))
+            (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
             @if decision.due.is_some() { div.facts { span { "If nobody answers in time, the task that asked ends." } } }
             @if asked.cause == EscalationCause::NoProgress {
@@ -281,6 +281,7 @@ fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
         &format!("/escalations/{id}/answer"),
         &html! {
             @if !asked.options.is_empty() {
+                p.faint { "Press an answer to send it, or write one." }
                 div.buttons role="group" aria-label="Offered answers" {
                     @for option in &asked.options {
                         button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
@@ -315,12 +316,12 @@ pub(super) fn urgency(priority: Priority) -> Markup {
 }
 
 /// Shows the requests that led here, from the root on, and the text of the last one, which the agent works on.
-pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
+pub(super) fn chain(viewer: &Viewer, decision: &Decision, reference: &str) -> Markup {
     html! {
         div.chain {
             p {
                 @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
-                (links(&decision.chain))
+                (links(&decision.chain, &viewer.name))
             }
             // A request that timed out is shown by its card.
             @if let Some((seq, text)) = decision.request.as_ref().filter(|_| decision.timed_out.is_none()) {

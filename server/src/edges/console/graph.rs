@@ -51,7 +51,7 @@ pub(super) fn view(graph: &Graph) -> Markup {
             @for activity in Activity::ALL.into_iter().rev() {
                 span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
             }
-            span { span.dot.human {} " human" } span { "larger: more tokens" }
+            span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
             span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
             @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
         }
@@ -212,8 +212,13 @@ fn table(graph: &Graph) -> Markup {
                     @for ((from, to), edge) in &graph.edges {
                         tr {
                             th scope="row" { (name_link(from)) }
-                            td { (name_link(to)) @if let Some(activity) = node(to).and_then(|node| node.activity) { " " (badge(activity.word())) }
-                                @if let Some(until) = node(to).and_then(|node| node.rests_until) { " " span.faint { "until " (agents::clock(until)) " UTC" } } }
+                            td { (name_link(to))
+                                // What it does now says nothing about requests that are answered.
+                                @if let Some(node) = node(to).filter(|_| edge.open > 0) {
+                                    @if let Some(activity) = node.activity { " " (badge(activity.word())) }
+                                    @if let Some(until) = node.rests_until { " " span.faint { "until " (agents::clock(until)) " UTC" } }
+                                }
+                            }
                             td {
                                 @match edge.last { Some(last) => a href={ "/messages/" (last) } { (counts(edge)) }, None => (counts(edge)) }
                             }

@@ -26,6 +26,9 @@ const LIFTED_MAX: usize = 50;
 pub(super) const EFFECT: &str =
     "Its held requests continue. A grant that used up a total or its budget gets the same amount once more.";
 
+/// What stopping a conversation does.
+pub(super) const STOPPED: &str = "Its open requests are cancelled for good, and their requesters are notified.";
+
 /// The most parked requests that are named.
 const PARKED_MAX: usize = 12;
 
@@ -85,7 +88,7 @@ pub(super) fn card(
                 span.grow {}
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
-            @if let Some(decision) = decision.filter(|decision| !decision.chain.is_empty()) { (chain(decision, "")) }
+            @if let Some(decision) = decision.filter(|decision| !decision.chain.is_empty()) { (chain(viewer, decision, "")) }
             p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
@@ -169,12 +172,13 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
     let effect = effect(limits, incident);
     html! {
         p #{ (id) "-effect" } { b { (term("Lift")) } ": " (effect) }
+        p #{ (id) "-stopped" } { b { "Stop" } ": " (STOPPED) }
         div.decide {
             (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
                 button.main type="submit" data-key="a" aria-describedby={ (id) "-effect" } { "Lift" }
             }))
-            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified."), &html! {
-                button.danger type="submit" { "Stop" }
+            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? {STOPPED}"), &html! {
+                button.danger type="submit" aria-describedby={ (id) "-stopped" } { "Stop" }
             }))
         }
         @if more.is_some() {
@@ -201,15 +205,29 @@ fn whole(limits: &LimitsView, name: &str) -> u64 {
     if name == "grant_age_ms" { value / HOUR_MS } else { value }
 }
 
-/// Says what lifting the hold gives, and what that can cost at most.
-fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
-    let (tokens, cost) = (value(limits, "grant_tokens_max"), value(limits, "grant_cost_microusd_max"));
-    let budget = match (tokens, cost) {
+/// Returns the budget of a grant in words; `None` if it has none.
+fn budget(limits: &LimitsView) -> Option<String> {
+    match (value(limits, "grant_tokens_max"), value(limits, "grant_cost_microusd_max")) {
         (0, 0) => None,
         (tokens, 0) => Some(format!("{} tokens", number(tokens))),
         (0, cost) => Some(money(cost)),
         (tokens, cost) => Some(format!("{} tokens and {}", number(tokens), money(cost))),
-    };
+    }
+}
+
+/// Says in one sentence what a lift gives; its card says the rest.
+pub(super) fn offer(limits: &LimitsView, incident: &IncidentView) -> String {
+    match total(incident.code).filter(|_| incident.scope == "grant") {
+        Some(_) if incident.code == Code::Budget => budget(limits)
+            .map_or_else(|| "A lift removes its budget.".to_owned(), |budget| format!("A lift gives {budget} more.")),
+        Some((field, limit)) => format!("A lift gives {} more {field}.", number(whole(limits, limit))),
+        None => "A lift restarts the count at 0.".to_owned(),
+    }
+}
+
+/// Says what lifting the hold gives, and what that can cost at most.
+fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
+    let budget = budget(limits);
     let gives = match total(incident.code).filter(|_| incident.scope == "grant") {
         Some(_) if incident.code == Code::Budget => {
             let gives = match budget {

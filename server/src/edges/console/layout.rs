@@ -272,15 +272,17 @@ fn help() -> Markup {
     ];
     html! {
         dialog #help aria-labelledby="help-title" {
-            // The first control stands at the end, and has the focus of a window that names none.
-            h2 #help-title tabindex="-1" autofocus { "Keys" }
+            header {
+                h2 #help-title tabindex="-1" autofocus { "Keys and terms" }
+                form method="dialog" { button type="submit" { "Close" } }
+            }
+            h3 { "Terms" }
+            (terms::all())
+            h3 { "Keys" }
             dl.keys {
                 @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
                 @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
             }
-            h2 { "Terms" }
-            (terms::all())
-            form method="dialog" { button type="submit" { "Close" } }
         }
     }
 }
@@ -292,7 +294,10 @@ fn palette() -> Markup {
                 placeholder="A page, an agent, a REF, words in a message, an id" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
-            p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }
+            form method="dialog" {
+                p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }
+                button.quiet type="submit" { "Close" }
+            }
         }
     }
 }

@@ -171,6 +171,7 @@ fn held_calls(viewer: &Viewer, limits: &LimitsView, written: &[Option<(String, S
     html! {
         h2 #held-calls { "Held calls" }
         p.faint { "The first rule that matches a call applies." }
+        p.faint.narrow-only { "Scroll sideways to see who decides, and in which time." }
         div.table tabindex="0" role="region" aria-label="The policy of held calls" {
             table {
                 thead { tr { th scope="col" { "Call" } th scope="col" { "Agents" } th scope="col" { "Decision" } th scope="col" { "Who decides" } th scope="col" { "Time" } } }

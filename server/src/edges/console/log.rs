@@ -5,13 +5,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
-use super::parts::{badge, conversation, excerpt, foreign_line, money, quantity, time};
+use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity};
 use super::terms::told_of;
 use crate::calls::history::{History, HistoryEntry};
 
 /// Shows the lines, newest last.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     html! {
+        p.faint { "Times are UTC." }
         ol.log { @for line in history.page_lines() { (row(moment, line, &history.view.summary.reference)) } }
     }
 }
@@ -29,7 +30,7 @@ fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
                 }
                 (what(line))
             }
-            (time(&event.at, moment.now))
+            (clock_time(&event.at, moment.now))
         }
     }
 }

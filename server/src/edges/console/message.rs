@@ -12,9 +12,12 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::pages::in_tree;
 use super::palette::path;
-use super::parts::{badge, capital, code, conversation, encoded, foreign_line, limit_words, links, number, time};
+use super::parts::{
+    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, number, time,
+};
 use super::session::Viewer;
-use super::{exchange, live, log, markdown, terms};
+use super::terms::{self, term};
+use super::{exchange, live, log, markdown};
 use crate::calls::Context;
 use crate::calls::explanations::explain;
 use crate::calls::finding;
@@ -38,11 +41,11 @@ pub(super) async fn page(
         (None, Some(problem)) => {
             let exchange =
                 if problem.code == Code::NoProgress { explain(&ctx, viewer.caller, &id).await?.exchange } else { None };
-            html! { (refused(&moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
+            html! { (refused(&viewer, &moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
         }
         (None, None) => {
             if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
-                write_refused(&moment, &line, (*write, refusal))
+                write_refused(&viewer, &moment, &line, (*write, refusal))
             } else {
                 other(&moment, &line)
             }
@@ -61,8 +64,8 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
             dt { "Conversation" } dd { (conversation(&message.reference))
                 @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
-            dt { "Where" } dd { "depth " (message.depth) ", hop " (message.hops) ", " a href=(in_tree(&message.reference, &message.id)) { "in the tree" } }
-            dt { "When" } dd { (time(&message.created_at, moment.now)) }
+            dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(in_tree(&message.reference, &message.id)) { "in the tree" } }
+            dt { "When" } dd { (exactly(&message.created_at, moment.now)) }
             dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
             @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
             @if let Some(action) = &message.action { dt { "Action" } dd { code { (foreign_line(action)) } } }
@@ -81,7 +84,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
     }
 }
 
-fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
+fn refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
     let event = &line.event;
     let member = |name: &str| event.data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     html! {
@@ -91,8 +94,8 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
         dl.about {
             (why(problem))
             @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
-            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
-            dt { "When" } dd { (time(&event.at, moment.now)) }
+            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
+            dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         p.faint { "The text was not kept: a refusal records sender, recipient, REF and reason only." }
         (onward(line))
@@ -109,7 +112,9 @@ fn why(problem: &Problem) -> Markup {
     html! {
         dt { "Why" } dd { (terms::told(problem.code)) @if let Some(subject) = subject(problem) { ": " (foreign_line(subject)) } }
         @if let (Some(most), Some(current)) = (problem.limit, problem.current) {
-            dt { "Numbers" } dd { "at most " (number(most)) " allowed; this one would have made it " (number(current)) }
+            dt { "Numbers" } dd { "at most " (number(most)) " allowed; this one would have made it " (number(current))
+                // These limits count what agents try, not what gets through.
+                @if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) { ", refused ones included" } }
         }
         dt { "Rule" } dd {
             (problem.rule) ", " code { (problem.code) }
@@ -172,7 +177,12 @@ const fn tried(write: WriteKind) -> &'static str {
 }
 
 /// Shows a refused write other than a message: a post, a question, a held call or a claim.
-fn write_refused(moment: &Moment, line: &HistoryEntry, (write, refusal): (WriteKind, &Refusal)) -> Markup {
+fn write_refused(
+    viewer: &Viewer,
+    moment: &Moment,
+    line: &HistoryEntry,
+    (write, refusal): (WriteKind, &Refusal),
+) -> Markup {
     let problem = Problem::new(refusal);
     let event = &line.event;
     html! {
@@ -181,9 +191,9 @@ fn write_refused(moment: &Moment, line: &HistoryEntry, (write, refusal): (WriteK
             @if let Some(reference) = &event.reference { " in " (conversation(reference)) } "." }
         dl.about {
             (why(&problem))
-            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
+            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
-            dt { "When" } dd { (time(&event.at, moment.now)) }
+            dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         (onward(line))
     }
@@ -202,7 +212,7 @@ fn other(moment: &Moment, line: &HistoryEntry) -> Markup {
         (heading(&event.kind.replace('_', " "), &html! { span.faint { "line " (event.seq) } }))
         p { @if let Some(agent) = &event.agent { b { (foreign_line(agent)) } " " }
             @if let Some(reference) = &event.reference { "in " (conversation(reference)) " " }
-            (time(&event.at, moment.now)) }
+            (exactly(&event.at, moment.now)) }
         p { (log::data(event)) }
     }
 }

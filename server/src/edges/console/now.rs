@@ -4,25 +4,25 @@ use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::fact::{EndReason, EscalationCause};
 use lastword_proto::wire::call::{Argument, arguments};
-use lastword_proto::wire::{ApprovalView, rfc3339};
+use lastword_proto::wire::{ApprovalView, LimitsView, rfc3339};
 use lastword_proto::{AnswerStatus, Code};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::agents::{clock, name_link};
-use super::decision;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
-    badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, plural, running_word, spent,
-    time,
+    badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural, running_word,
+    spent, time,
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
-use crate::calls::Context;
+use super::{decision, incidents};
 use crate::calls::decisions::{Asked, Decision};
 use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
+use crate::calls::{Context, limits};
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -35,13 +35,14 @@ const EXCERPT_CHARS: usize = 110;
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let now = now::now(&ctx, viewer.caller).await?;
+    let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href="/overview" { "Overview" } }))
         (tiles(&moment, &now))
         div.columns {
             div {
-                (waiting(&moment, &now))
-                (work(&moment, &now))
+                (waiting(&moment, &limits, &now))
+                (work(&viewer, &moment, &now))
             }
             div {
                 (wrong(&moment, &now.wrong, now.refused))
@@ -83,7 +84,7 @@ fn cost(today: &Today) -> Markup {
             span { "Cost today" } b { (money(today.cost_microusd)) }
             span.faint { (about) (number(today.tokens)) " tokens" }
         } @else {
-            span { "Tokens today" } b { (number(today.tokens)) }
+            span { "Tokens today" } b { (about) (number(today.tokens)) }
             span.faint { @if today.estimated { "in part estimated, " } @if today.tokens > 0 { "no price reported" } @else { "nothing spent" } }
         }
     }
@@ -112,13 +113,13 @@ fn does(tally: &Tally) -> String {
     line
 }
 
-fn waiting(moment: &Moment, now: &Now) -> Markup {
+fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
     let more = now.waiting.len().saturating_sub(WAITING_MAX);
     html! {
         section.card #waits aria-labelledby="waits-title" {
             header { h2 #waits-title { "Waiting for you" } span.grow {} a href="/inbox" { "Inbox" } }
             @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
-            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, decision)) } }
+            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, limits, decision)) } }
             @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
             @if now.unread > 0 { p.faint { a href="/inbox#unread" { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
         }
@@ -127,7 +128,7 @@ fn waiting(moment: &Moment, now: &Now) -> Markup {
 
 /// Shows one decision on a line, with the button that leads to its page. Nothing is decided here, because the whole of
 /// it isn't shown here.
-fn waits(moment: &Moment, decision: &Decision) -> Markup {
+fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
     let (kind, verb) = match &decision.asked {
         Asked::Call(_) => ("call", "Decide"),
         Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Decide"),
@@ -138,7 +139,10 @@ fn waits(moment: &Moment, decision: &Decision) -> Markup {
     html! {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
             (badge(kind))
-            span.what { (sentence(decision)) }
+            span.what {
+                (sentence(decision))
+                @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
+            }
             span.when {
                 @match decision.due {
                     Some(due) => (countdown(due, moment.now)),
@@ -198,18 +202,18 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
     }
 }
 
-fn work(moment: &Moment, now: &Now) -> Markup {
+fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
             header { h2 #runs-title { "Open work" } span.grow {} a href="/conversations?state=active" { "Conversations" } }
             @if now.running.is_empty() { p.faint { "No work is open. " a href="/compose" { "Ask an agent" } } }
-            ul.lines { @for work in &now.running { (runs(moment, work)) } }
+            ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
         }
     }
 }
 
-fn runs(moment: &Moment, work: &RunningWork) -> Markup {
+fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
     html! {
         li.work data-row tabindex="-1" {
             p.strong { (conversation(&work.reference)) " " (foreign_line(&work.subject)) }
@@ -221,7 +225,7 @@ fn runs(moment: &Moment, work: &RunningWork) -> Markup {
                     Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
                 }
                 (who(work))
-                span.faint { "requested by " (foreign_line(&work.giver)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
+                span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
             // A limit that is far away says nothing.
             @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| nearest.current.saturating_mul(2) >= nearest.limit) { (bar(nearest)) }
@@ -301,6 +305,8 @@ const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
 
 fn today(today: &Today) -> Markup {
     let most = today.agents.iter().map(|(_, tokens, _)| *tokens).max().unwrap_or_default().max(1);
+    let others = today.agents.get(SPENDERS_MAX..).unwrap_or_default();
+    let (tokens, cost) = others.iter().fold((0, 0), |sum, (_, tokens, cost)| (sum.0 + tokens, sum.1 + cost));
     html! {
         section.card #cost aria-labelledby="cost-title" {
             header { h2 #cost-title { "Spent today" } span.grow {} a href="/spend" { "Spend" } }
@@ -314,6 +320,7 @@ fn today(today: &Today) -> Markup {
                     }
                 }
             }
+            @if !others.is_empty() { p.faint { (plural(others.len() as u64, "other agent", "other agents")) ": " (spent(tokens, false, cost)) } }
         }
     }
 }

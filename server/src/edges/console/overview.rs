@@ -27,6 +27,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
+            (tile("/inbox", "Waiting for you", now.waiting, if now.waiting == 1 { "decision" } else { "decisions" }))
             (tile("/agents", "Agents connected", now.connected, &format!("of {}, with {}", number(now.agents), plural(now.open.turns, "open turn", "open turns"))))
             (tile("/incidents", "Open incidents", now.holding, &format!("{} work now; {} on record", if now.holding == 1 { "holds" } else { "hold" }, number(now.incidents))))
         }
@@ -121,7 +122,7 @@ fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
         ("Active", "/conversations?state=active", now.active, "good"),
-        ("Idle", "/conversations?state=idle", now.ended, "plain"),
+        ("Finished", "/conversations?state=idle", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
         ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),

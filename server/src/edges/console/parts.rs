@@ -138,6 +138,24 @@ pub(super) fn time(moment: &str, now: Time) -> Markup {
     html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
 }
 
+/// Shows a time relative to now, and the exact time beside it.
+pub(super) fn exactly(moment: &str, now: Time) -> Markup {
+    let exact = moment.replace('T', " ").replace('Z', " UTC");
+    html! { (time(moment, now)) ", " span.faint { (exact) } }
+}
+
+/// Shows the clock time of a moment, with its date if that isn't today.
+pub(super) fn clock_time(moment: &str, now: Time) -> Markup {
+    let (date, clock) = moment.split_once('T').unwrap_or(("", moment));
+    let today = rfc3339(now).starts_with(date);
+    html! {
+        time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) {
+            @if !today { (date) " " }
+            (clock.get(..8).unwrap_or(clock))
+        }
+    }
+}
+
 /// Shows the time left until a moment, by the second. The script keeps it current with the same words.
 pub(super) fn countdown(until: Time, now: Time) -> Markup {
     let exact = rfc3339(until);
@@ -233,15 +251,24 @@ pub(super) fn conversation(reference: &str) -> Markup {
     html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
 }
 
+/// Shows a name, or "you" to whom it belongs.
+pub(super) fn or_you(name: &str, own: &str) -> Markup {
+    if name == own {
+        html! { "you" }
+    } else {
+        foreign_line(name)
+    }
+}
+
 /// Shows the requests of a chain, from the root on.
-pub(super) fn links(chain: &[RequestLink]) -> Markup {
+pub(super) fn links(chain: &[RequestLink], own: &str) -> Markup {
     html! {
         @for (index, link) in chain.iter().enumerate() {
             @if index > 0 { span.faint { " › " } }
             (conversation(&link.reference)) " "
             span.faint {
                 @match &link.from {
-                    Some(from) => { (foreign_line(from)) " asked " (foreign_line(&link.to)) }
+                    Some(from) => { (or_you(from, own)) " asked " (foreign_line(&link.to)) }
                     None => { (foreign_line(&link.to)) " began" }
                 }
                 @if let Some(depth) = link.depth { ", depth " (depth) }

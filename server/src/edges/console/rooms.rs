@@ -13,16 +13,18 @@ use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::{Context, rooms};
 
+/// What a room is.
+const WHAT: &str =
+    "A room is a place for posts to several agents; a bridge such as Discord opens one for each channel.";
+
 /// `GET /rooms`: the list of rooms.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let rooms = rooms::list(&ctx, viewer.caller).await?.items;
     let main = html! {
         (heading("Rooms", &html! { span.faint { (plural(rooms.len() as u64, "room", "rooms")) } }))
-        @if rooms.is_empty() {
-            (empty("No rooms.", &html! { "A room is a place for posts to several agents; a bridge such as Discord opens one for each channel." }))
-        }
-        @if !rooms.is_empty() { div.list role="list" { @for room in &rooms { (row(room)) } } }
+        @if rooms.is_empty() { (empty("No rooms.", &html! { (WHAT) })) }
+        @if !rooms.is_empty() { p.faint { (WHAT) } div.list role="list" { @for room in &rooms { (row(room)) } } }
     };
     let topics = [Topic::Rooms, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: "Rooms", place: Place::Agents, topics: &topics, main }).await
@@ -49,7 +51,7 @@ pub(super) async fn one(
     let main = html! {
         (heading(&room.name, &html! { @if room.latched { (badge("held")) } }))
         p.facts {
-            span { (plural(room.messages, "post", "posts")) ", " (room.agent_messages) " by agents since a human spoke" }
+            span { (plural(room.messages, "post", "posts")) ", " (plural(room.agent_messages, "post", "posts")) " by agents since a human spoke, refused ones included" }
             span { "members: " @for (index, member) in room.members.iter().enumerate() { @if index > 0 { ", " } (name_link(member)) } }
         }
         @if room.latched { p { "The room is held until a human posts in it." } }

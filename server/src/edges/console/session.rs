@@ -18,6 +18,8 @@ use crate::tls::Transport;
 pub(super) struct Viewer {
     /// The caller in whose name the page's calls are made.
     pub(super) caller: Caller,
+    /// The human's name.
+    pub(super) name: String,
     /// The human's role, which decides the forms on the page (H7).
     pub(super) role: Role,
     /// The secret in each form of this session, under the mask of this page.
@@ -37,13 +39,18 @@ impl FromRequestParts<Context> for Viewer {
         let cookie = cookie(&parts.headers).ok_or_else(frame::signed_out)?;
         let session = ctx.handle.session(cookie).ok_or_else(frame::signed_out)?;
         let who = session.principal.agent();
-        let known = ctx.handle.query(move |live| live.state.agent(who).map(|human| human.role)).await;
-        let role = known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
+        let known = ctx
+            .handle
+            .query(move |live| live.state.agent(who).map(|human| (human.name().to_owned(), human.role)))
+            .await;
+        let (name, role) =
+            known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
         let caller = Caller::of(&session);
         prove(&parts.extensions, caller).map_err(|full| ErrorPage(full).into_response())?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
             caller,
+            name,
             role,
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),

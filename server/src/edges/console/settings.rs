@@ -219,7 +219,7 @@ fn tokens(moment: &Moment, people: &[Person]) -> Markup {
     let soon = |at: &Time| at.since(moment.now) < SOON_MS;
     html! {
         section.card #tokens aria-labelledby="tokens-title" {
-            header { h2 #tokens-title { "Tokens" } }
+            header { h2 #tokens-title { "Access tokens" } }
             ul.lines {
                 @for person in people {
                     li {

@@ -5,6 +5,7 @@ use axum::response::Response;
 use lastword_proto::Time;
 use lastword_proto::ids::DAY_MS;
 use lastword_proto::wire::rfc3339;
+use lastword_store::SpentIn;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -19,6 +20,8 @@ use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Windo
 
 /// The most agents, grants or models in a list.
 const LINES_MAX: usize = 20;
+/// The most models that are named of one agent.
+const MODELS_MAX: usize = 4;
 /// The size of the chart of bars.
 const CHART: (u64, u64) = (720, 100);
 /// The widest bar.
@@ -203,11 +206,24 @@ fn spenders(by: By, all: &[Spender]) -> Markup {
                         span { (spender(by, one)) }
                         b.bad[over] { (spent(one.spent.tokens, one.spent.estimated, one.spent.cost_microusd)) }
                         progress class=[over.then_some("bad")] max=(most) value=(value(one)) aria-label={ (one.name.as_deref().unwrap_or("the rest")) ", of the most" } {}
+                        @if !one.models.is_empty() { div.parts.faint { (on_models(&one.models)) } }
                     }
                 }
             }
             @if all.len() > LINES_MAX { p.faint { "and " (all.len() - LINES_MAX) " more" } }
         }
+    }
+}
+
+/// Names an agent's models, each with its part if there are several.
+fn on_models(models: &[(String, SpentIn)]) -> Markup {
+    html! {
+        @for (index, (model, part)) in models.iter().take(MODELS_MAX).enumerate() {
+            @if index > 0 { ", " }
+            code { (foreign_line(model)) }
+            @if models.len() > 1 { " " (spent(part.tokens, part.estimated, part.cost_microusd)) }
+        }
+        @if models.len() > MODELS_MAX { " and " (models.len() - MODELS_MAX) " more" }
     }
 }
 

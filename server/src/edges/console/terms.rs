@@ -27,6 +27,8 @@ const TERMS: &[Term] = &[
     term_of("root", "roots", "a request that an agent sends on its own, outside every turn"),
     term_of("turn", "turns", "one stretch of work of an agent, from a delivery to its end"),
     term_of("incident", "incidents", "the record of a limit that tripped"),
+    term_of("room", "rooms", "a place for posts to several agents, such as a channel of Discord"),
+    term_of("digest", "digests", "what a tool call is recognised by; an approval is for one digest"),
 ];
 
 /// Shows a word of the table with its meaning; any other word as it is.

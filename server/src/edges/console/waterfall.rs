@@ -170,6 +170,7 @@ pub(super) fn view(
         .collect();
     html! {
         (legend(&scale, history, params))
+        p.faint.narrow-only { "Scroll sideways to see the whole time." }
         div.waterfall tabindex="0" role="region" aria-label="Waterfall" {
             div.names {
                 div.axis { "Request" }
