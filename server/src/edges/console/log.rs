@@ -58,9 +58,9 @@ pub(super) fn data(event: &Event) -> Markup {
     }
 }
 
-/// Returns whether a member says nothing: a cost of 0 is one that nobody reported.
+/// Returns whether a member says nothing: a cost of 0 is one that nobody reported, and a report is the usual case.
 fn is_unknown(name: &str, value: &Value) -> bool {
-    value.is_null() || (name.ends_with("_microusd") && value == 0)
+    value.is_null() || (name.ends_with("_microusd") && value == 0) || (name == "estimated" && value == false)
 }
 
 /// Returns the name of a member without its unit, which its value has.
