@@ -189,8 +189,10 @@ impl Step<'_> {
             Input::Rekey(by, agent, token) => self.rekey(by, agent, token),
             Input::Remove(by, agent) => self.remove(by, agent),
             Input::Send(by, mut draft) => {
+                // Prefetches what follows: the reads overlap instead of waiting for one another.
+                self.state().touch(by.agent(), &draft);
                 self.reading = draft.reading.take();
-                self.send(by, *draft)
+                self.send(by, draft)
             }
             Input::Take(by, turn) => self.take(by, turn),
             Input::Receive(by) => self.receive(by),

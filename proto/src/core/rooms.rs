@@ -1,5 +1,6 @@
 //! Rooms and the posts in them (R1, R4).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::admit::key;
@@ -132,10 +133,10 @@ impl Step<'_> {
             let mut draft = Draft::new(MessageType::Request, Address::Name(name.clone()), &post.body);
             draft.reference.clone_from(&post.reference);
             draft.request_id = post.key.as_ref().and_then(|key| request_of(key, number + 1));
-            draft
+            Box::new(draft)
         };
         // All or none: if one mention can't be delivered, the whole post is refused with the reason.
-        let drafts: Vec<Draft> = mentions.enumerate().map(draft).collect();
+        let drafts: Vec<_> = mentions.enumerate().map(draft).collect();
         for draft in &drafts {
             self.repeated(by.agent(), draft)?;
             self.check_human_draft(by.agent(), draft.clone())?;

@@ -59,7 +59,7 @@ impl Step<'_> {
     pub(super) fn run_schedule(&mut self, by: Principal, name: &Label, reference: Ref) -> Outcome {
         self.human(by, Role::Operator)?;
         let known = self.scheduled(name)?;
-        let draft = request(&known.schedule, reference);
+        let draft = Box::new(request(&known.schedule, reference));
         let reply = self.send(by, draft)?;
         let grant = crate::ids::GrantId(self.state().last_grant());
         if matches!(reply, Reply::Sent(_)) {
@@ -82,7 +82,7 @@ impl Step<'_> {
             self.record(Fact::ScheduleSkipped { name, code: None, next_at });
             return Ok(Reply::Done);
         }
-        let (by, draft) = (known.by, request(&known.schedule, reference));
+        let (by, draft) = (known.by, Box::new(request(&known.schedule, reference)));
         let asks = self.state().agent(by).is_some_and(|human| human.live && human.role <= Role::Operator);
         let refused = if self.state().unattended(self.now).is_some() {
             Some(Code::Unattended)

@@ -17,7 +17,7 @@ use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 /// A draft with its context, its recipients and their placements.
 struct Sending {
     sender: AgentId,
-    draft: Draft,
+    draft: Box<Draft>,
     standing: SendContext,
     unresolved: Option<Refusal>,
     targets: Vec<(Option<AgentId>, Placement)>,
@@ -42,7 +42,7 @@ impl Content {
 }
 
 impl Step<'_> {
-    pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
+    pub(super) fn send(&mut self, by: Principal, draft: Box<Draft>) -> Outcome {
         self.authenticate(by)?;
         #[cfg(feature = "rules-off")]
         let draft = self.naive_draft(draft);
@@ -54,7 +54,7 @@ impl Step<'_> {
         }
         self.may_send(by, &draft)?;
         match draft.kind {
-            MessageType::Response if by.is_human() => return self.human_response(by, draft),
+            MessageType::Response if by.is_human() => return self.human_response(by, *draft),
             MessageType::Response => {
                 let refused = self.refused(by.agent(), &draft);
                 return self
@@ -72,7 +72,7 @@ impl Step<'_> {
         }
         let sending = self.sending(by.agent(), draft);
         if self.goes_to_human(&sending) {
-            return self.send_question(by, sending.draft);
+            return self.send_question(by, *sending.draft);
         }
         self.admit(sending)
     }
@@ -135,7 +135,7 @@ impl Step<'_> {
 
     /// Gives the key of a header a form of its sender's own if another sender used it first: keys are remembered per
     /// sender (Q1), while a request's id is one for the whole workspace.
-    fn with_own_key(&self, sender: AgentId, mut draft: Draft) -> Draft {
+    fn with_own_key(&self, sender: AgentId, mut draft: Box<Draft>) -> Box<Draft> {
         let keys = &self.state().keys;
         let others = |id: &RequestId| {
             keys.contains(id.as_str()) && keys.chosen(id.as_str()).is_none_or(|known| known.sender != sender)
@@ -183,9 +183,7 @@ impl Step<'_> {
             && matches!(sending.targets.as_slice(), [(Some(to), _)] if human(*to))
     }
 
-    fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
-        // Prefetches what follows: the reads overlap instead of waiting for one another.
-        self.state().touch(sender, &draft);
+    fn sending(&self, sender: AgentId, draft: Box<Draft>) -> Sending {
         let found = self.targets(sender, &draft);
         #[cfg(feature = "rules-off")]
         let found = self.naive_targets(found);
@@ -211,7 +209,7 @@ impl Step<'_> {
     }
 
     /// Admits a tick of a schedule as a request in the name of the human who set it.
-    pub(super) fn send_tick(&mut self, by: AgentId, draft: Draft, tick: (Label, Time)) -> Result<(), Refusal> {
+    pub(super) fn send_tick(&mut self, by: AgentId, draft: Box<Draft>, tick: (Label, Time)) -> Result<(), Refusal> {
         let sending = self.sending(by, draft);
         let (refusal, _) = self.judge(&sending, None);
         match refusal {
@@ -225,7 +223,7 @@ impl Step<'_> {
 
     /// Judges a human's draft without sending it, and records what guards in observe mode found. Fails with the refusal
     /// that the draft would get.
-    pub(super) fn check_human_draft(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
+    pub(super) fn check_human_draft(&mut self, sender: AgentId, draft: Box<Draft>) -> Result<(), Refusal> {
         let sending = self.sending(sender, draft);
         let (refusal, observed) = self.judge(&sending, None);
         self.note_observed(sender, observed);
@@ -401,7 +399,7 @@ impl Step<'_> {
             let number = several.then_some(i + 1);
             let content = contents.next().unwrap_or_default();
             let line = (conv, line.depth);
-            let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
+            let message = self.message(sender, (&*draft, key.clone(), content), line, root, grant, to, number);
             let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
             // Each message of a list has the same text; the last one takes its reading.
             let reading = if i + 1 < count { self.reading.clone() } else { None };

@@ -2,6 +2,7 @@
 //!
 //! Each function is called at the place where its rule decides, and changes nothing while the rule holds.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::Step;
@@ -16,7 +17,7 @@ use crate::state::{Few, Principal};
 
 impl Step<'_> {
     /// Without `only_requests_wake`: each message to an agent is sent as a REQUEST.
-    pub(super) fn naive_draft(&self, mut draft: Draft) -> Draft {
+    pub(super) fn naive_draft(&self, mut draft: Box<Draft>) -> Box<Draft> {
         let silent = matches!(draft.kind, MessageType::Info | MessageType::Alert | MessageType::Status);
         if silent && !self.rule(Rule::OnlyRequestsWake) {
             draft.kind = MessageType::Request;

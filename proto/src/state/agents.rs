@@ -140,7 +140,7 @@ impl Agent {
     /// Reads a little of each list that a send reads or extends, for the reason given at [`super::State::touch`].
     pub(crate) fn touch(&self) {
         let queue = self.queue.last().map_or(0, |(at, _)| at.0);
-        let due = self.ack.due.last().map_or(0, |(due, _)| *due);
+        let due = [self.ack.due.first(), self.ack.due.last()].into_iter().flatten().fold(0, |sum, (due, _)| sum ^ due);
         let recent = self.recent.back().map_or(0, |(at, _)| at.0) ^ self.roots.last().map_or(0, |at| at.0);
         let partners = self.partners.iter().step_by(PARTNERS_A_LINE).take(PARTNERS_LINES_MAX);
         core::hint::black_box(partners.fold(queue ^ due ^ recent, |sum, (_, task)| sum ^ task.0));

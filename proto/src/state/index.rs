@@ -147,18 +147,22 @@ impl State {
         self.refs.candidates(reference).map(ConvId).find(same)
     }
 
-    /// Reads a little of everything that a send reads first. Most of it is not cached: requested together, the cache
-    /// misses overlap instead of adding up.
+    /// Reads a little of everything that a send reads. Most of it is not cached: requested together, the cache misses
+    /// overlap instead of adding up.
     pub(crate) fn touch(&self, sender: AgentId, draft: &Draft) {
         if let Some(reference) = &draft.reference {
             self.refs.touch(reference.as_str());
         }
-        if let Address::Name(name) = &draft.to {
-            self.agents_by_name.touch(name.as_str());
+        if let Address::Name(name) = &draft.to
+            && let Some(to) = self.agents_by_name.candidates(name.as_str()).next()
+            && let Some(to) = self.agent(AgentId(to))
+        {
+            to.touch();
         }
         if let Some(sender) = self.agent(sender) {
             sender.touch();
         }
+        self.exchanges.touch();
     }
 
     /// Returns the agent or human with this name, live or not.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 
-/// The size of a page, in bytes, or slightly less.
+/// The size of a page, in bytes, or as little as half of that.
 const PAGE_BYTES: usize = 2_048;
 
 /// A number that identifies something, or a moment.
@@ -55,8 +55,9 @@ struct Run<T> {
 type Page<T> = Box<[Option<T>]>;
 
 impl<T> Run<T> {
-    /// The number of places on a page.
-    const PER_PAGE: usize = if size_of::<Option<T>>() < PAGE_BYTES { PAGE_BYTES / size_of::<Option<T>>() } else { 1 };
+    /// The number of places on a page: a power of two, so that a place is found without a division.
+    const PER_PAGE: usize =
+        if size_of::<Option<T>>() < PAGE_BYTES { 1 << (PAGE_BYTES / size_of::<Option<T>>()).ilog2() } else { 1 };
 
     const EMPTY: Self = Self { first: 0, pages: VecDeque::new() };
 
