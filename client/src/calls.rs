@@ -164,12 +164,18 @@ impl Client {
         self.get("/v1/conversations").await
     }
 
-    /// Lists at most `most` conversations, newest first.
+    /// Lists at most `most` conversations, newest first; with `open` only those with open requests.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn newest_conversations(&self, most: usize) -> Result<Page<ConversationSummary>, ClientError> {
-        self.json(self.request(Method::GET, "/v1/conversations").query(&[("limit", most)])).await
+    pub async fn newest_conversations(
+        &self,
+        most: usize,
+        open: bool,
+    ) -> Result<Page<ConversationSummary>, ClientError> {
+        let request = self.request(Method::GET, "/v1/conversations").query(&[("limit", most)]);
+        // A server before this parameter refuses it, so it is sent only where it is wanted.
+        self.json(if open { request.query(&[("open", true)]) } else { request }).await
     }
 
     /// Returns a conversation as a tree.

@@ -49,8 +49,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 /// Lists the caller's conversations with open requests, each with what holds it (H6).
 async fn open(client: &Client) -> Result<Vec<StyledLine>, Failure> {
     let me = client.agent(OWN_NAME).await?.name;
-    let page = client.newest_conversations(READ_MAX).await?;
-    let mine = page.items.into_iter().filter(|one| one.opener == me && one.counters.open_tasks > 0);
+    let page = client.newest_conversations(READ_MAX, true).await?;
+    let mine = page.items.into_iter().filter(|one| one.opener == me);
     let mine: Vec<ConversationSummary> = mine.collect();
     let mut lines = Vec::new();
     for one in mine.iter().take(OPEN_MAX) {

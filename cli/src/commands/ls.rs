@@ -8,7 +8,7 @@ use super::Context;
 use crate::failure::Failure;
 use crate::out::table;
 use crate::session::Authority;
-use crate::top::spent;
+use crate::top::{spent, standing};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -24,14 +24,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let mut page = cx.client(Authority::Read)?.newest_conversations(args.limit).await?;
-    if args.open {
-        page.items.retain(|item| item.counters.open_tasks > 0);
-    }
+    let page = cx.client(Authority::Read)?.newest_conversations(args.limit, args.open).await?;
     let below = children(&page.items);
     cx.out.show(&page, |page, out| {
         if page.items.is_empty() {
-            return "no conversations: `lastword ask` starts one".to_owned();
+            let open = if args.open { "open " } else { "" };
+            return format!("no {open}conversations: `lastword ask` starts one");
         }
         let shown = page.items.iter().filter(|item| args.all || !is_below(item, &page.items));
         let rows: Vec<_> = shown.map(|item| row(item, if args.all { 0 } else { below_of(item, &below) })).collect();
@@ -65,7 +63,7 @@ fn row(item: &ConversationSummary, below: usize) -> Vec<String> {
     let folded = if below > 0 { format!("{} +{below}", item.reference) } else { item.reference.clone() };
     vec![
         folded,
-        item.standing().word().to_owned(),
+        standing(item.standing()).0,
         item.subject.clone(),
         item.counters.messages.to_string(),
         item.counters.open_tasks.to_string(),

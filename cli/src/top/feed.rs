@@ -220,7 +220,9 @@ impl ModelUpdater {
                 List::Escalations => Update::Escalations(client.escalations().await?),
                 List::Approvals => Update::Approvals(client.approvals().await?),
                 List::Incidents => Update::Incidents(client.incidents().await?),
-                List::Conversations => Update::Conversations(client.newest_conversations(CONVERSATIONS_MAX).await?),
+                List::Conversations => {
+                    Update::Conversations(client.newest_conversations(CONVERSATIONS_MAX, false).await?)
+                }
                 List::Agents => {
                     let page = client.agents().await?;
                     let mut all = page.items.iter().flat_map(|agent| &agent.windows);

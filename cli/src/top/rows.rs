@@ -200,8 +200,12 @@ pub(crate) fn standing(standing: ConversationStatus) -> Cell {
         ConversationStatus::Active => Tone::Good,
         ConversationStatus::Idle => Tone::Faint,
     };
-    // For people a limit holds it, where the API says `latched`.
-    let word = if standing == ConversationStatus::Latched { "held" } else { standing.word() };
+    // What a person reads where the API says `latched` and `idle`.
+    let word = match standing {
+        ConversationStatus::Latched => "held",
+        ConversationStatus::Idle => "finished",
+        ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => standing.word(),
+    };
     (word.to_owned(), look)
 }
 

@@ -247,6 +247,48 @@ fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
 }
 
 #[test]
+fn conversations_are_listed_with_subject_and_children_and_open_ones_however_old() {
+    let server = Server::start();
+    for name in ["hive", "kilo"] {
+        server.agent(name);
+    }
+    server.operator(&["ask", "hive", "Paint it\nand more", "--ref", "OLD-1", "--wait", "0s"]).ok();
+    server.as_agent("hive", &["inbox"]).ok();
+    server.as_agent("hive", &["send", "kilo", "the roof"]).ok();
+    for reference in ["NEW-1", "NEW-2"] {
+        server.operator(&["ask", "kilo", "quickly", "--ref", reference, "--wait", "0s"]).ok();
+        server.operator(&["stop", reference]).ok();
+    }
+    let all = server.operator(&["ls"]).ok();
+    let rows: Vec<&str> = all.lines().skip(1).map(str::trim).collect();
+    assert!(rows.len() == 3 && rows[0].starts_with("NEW-2 ") && rows[0].contains(" stopped "), "{all}");
+    assert!(rows[2].starts_with("OLD-1 +1 ") && rows[2].contains("active") && rows[2].contains("Paint it  "), "{all}");
+    assert!(server.operator(&["ls", "--all"]).ok().contains("OLD-1/1 "));
+    // The newest two have no open request, so a list that is filtered afterwards would be empty.
+    let open = server.operator(&["ls", "--open", "-n", "1", "--json"]).json();
+    assert_eq!(open["items"][0]["ref"], "OLD-1/1", "{open}");
+    let none = server.as_agent("kilo", &["ls", "--open"]);
+    assert!(none.ok().contains("OLD-1/1"));
+    server.operator(&["stop", "OLD-1"]).ok();
+    assert!(server.operator(&["ls", "--open"]).ok().contains("no open conversations"));
+}
+
+#[test]
+fn a_fresh_link_leads_to_the_console() {
+    let server = Server::start();
+    let shown = server.operator(&["console", "--print"]).ok();
+    let link = shown.lines().next().unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    let path = link.strip_prefix(url).unwrap_or_else(|| panic!("{shown}"));
+    assert!(shown.contains("signs in once, until "), "{shown}");
+    let page = get(url, "", path);
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    assert_ne!(server.operator(&["console", "--print"]).ok().lines().next(), Some(link), "each one is fresh");
+    server.agent("hive");
+    assert_ne!(server.as_agent("hive", &["console", "--print"]).code, 0, "an agent has no console");
+}
+
+#[test]
 fn each_answer_to_a_held_call_is_a_command() {
     let server = Server::start();
     server.agent("hive");

@@ -25,6 +25,9 @@ fn may_look(live: &Live<'_>, who: Principal, conv: ConvId) -> bool {
 pub(crate) struct ListParams {
     pub(crate) limit: Option<usize>,
     pub(crate) cursor: Option<String>,
+    /// Only conversations with open requests.
+    #[serde(default)]
+    pub(crate) open: bool,
 }
 
 /// Lists the conversations that `caller` may see, newest first.
@@ -39,6 +42,7 @@ pub(crate) async fn list(
     let who = caller.principal;
     let look = move |live: &Live<'_>| {
         let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, *id));
+        let seen = seen.filter(|(_, conv)| !params.open || !conv.open_tasks.is_empty());
         seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect::<Vec<_>>()
     };
     let page = ctx.handle.query(look).await?;

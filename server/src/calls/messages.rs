@@ -32,7 +32,7 @@ pub(crate) enum Sent {
 pub(crate) async fn send(
     ctx: &Context,
     caller: Caller,
-    mut draft: Draft,
+    mut draft: Box<Draft>,
     wait: Option<Duration>,
 ) -> Result<Sent, ApiError> {
     // An action says what is wanted without a text.
@@ -41,7 +41,7 @@ pub(crate) async fn send(
         return Err(ApiError::pointless(&FieldError::new("body", "is empty, so the request asks for nothing")));
     }
     if caller.is_narrowed() {
-        caller.may(Some(scope_of(ctx, &draft, caller).await?))?;
+        caller.may(Some(Box::pin(scope_of(ctx, &draft, caller)).await?))?;
     }
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
@@ -54,7 +54,7 @@ pub(crate) async fn send(
         draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    let input = Input::Send(caller.principal, Box::new(draft));
+    let input = Input::Send(caller.principal, draft);
     let handle = ctx.handle.clone();
     let then = move |reply: Reply, live: &Live<'_>| {
         // Registered in the same step as the send: the answer can't arrive before it, so none is missed.
@@ -69,10 +69,13 @@ pub(crate) async fn send(
             other => Err(other),
         }
     };
+    // Boxed are the steps that most sends don't take, so that each send is as small as its usual steps.
     let (shown, waits, fresh, warning) = match ctx.handle.submit_then(input, then).await? {
         Ok((Ok(shown), waits, fresh, warning)) => (shown, waits, fresh, warning),
-        Ok((Err(seqs), waits, fresh, warning)) => (views::show(&ctx.handle, seqs).await?, waits, fresh, warning),
-        Err(other) => return without_message(ctx, other).await,
+        Ok((Err(seqs), waits, fresh, warning)) => {
+            (Box::pin(views::show(&ctx.handle, seqs)).await?, waits, fresh, warning)
+        }
+        Err(other) => return Box::pin(without_message(ctx, other)).await,
     };
     let stored = |shown: Shown| {
         let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
@@ -85,7 +88,7 @@ pub(crate) async fn send(
     let response = match (wait, waits, shown.request_id()) {
         (Some(wait), Some(waits), Some(id)) => {
             let request = RequestId::new(id).map_err(|_| ApiError::internal("a request without a valid id"))?;
-            collect_sent(ctx, caller, request, (wait, waits), fresh).await
+            Box::pin(collect_sent(ctx, caller, request, (wait, waits), fresh)).await
         }
         _ => None,
     };
@@ -136,7 +139,7 @@ async fn collect_sent(
     fresh: bool,
 ) -> Option<StoredMessage> {
     // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was registered.
-    let there = if fresh { Ok(None) } else { collect_now(ctx, caller, request.clone()).await };
+    let there = if fresh { Ok(None) } else { Box::pin(collect_now(ctx, caller, request.clone())).await };
     let found = match there {
         Ok(None) => collect(ctx, caller, request, (wait, waits)).await,
         there => there,
@@ -169,7 +172,7 @@ async fn collect(
         }
         // The disk had no room for the answer, so it is given again.
         waits = awaited(&ctx.handle, caller, waits.request());
-        match collect_now(ctx, caller, request.clone()).await {
+        match Box::pin(collect_now(ctx, caller, request.clone())).await {
             Err(fault) if fault.0.code == Code::DiskLow => {}
             Ok(None) => {}
             found => return found,
@@ -185,7 +188,7 @@ async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Resul
 async fn answer_of(ctx: &Context, collected: Collected) -> Result<Option<StoredMessage>, ApiError> {
     match collected {
         Ok((_, Some(shown))) => Ok(shown.into_iter().next().and_then(Shown::stored)),
-        Ok((seq, None)) => one(ctx, seq).await.map(Some),
+        Ok((seq, None)) => Box::pin(one(ctx, seq)).await.map(Some),
         Err(other) => match admitted(Ok(other))? {
             Reply::Delivery(None) => Ok(None),
             other => Err(ApiError::unexpected(&other)),

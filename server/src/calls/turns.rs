@@ -233,13 +233,13 @@ async fn worded(
 ) -> Result<Delivery, ApiError> {
     let shown = match shown {
         Some(shown) => shown,
-        None => views::show(&ctx.handle, vec![taken.message]).await?,
+        None => Box::pin(views::show(&ctx.handle, vec![taken.message])).await?,
     };
     let message = match shown.into_iter().next().and_then(Shown::stored) {
         Some(message) => message,
-        None => noted(ctx, caller, taken).await?,
+        None => Box::pin(noted(ctx, caller, taken)).await?,
     };
-    let mut worded = views::notices(&ctx.handle, taken.notices.clone()).await?;
+    let mut worded = Box::pin(views::notices(&ctx.handle, taken.notices.clone())).await?;
     worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
     let notices = fit(ctx, caller, worded);
     let attempt = taken.turn.map_or(0, |turn| turn.attempt);
@@ -441,7 +441,7 @@ pub(crate) async fn finish(
     ctx: &Context,
     caller: Caller,
     turn: Option<TurnId>,
-    finish: Finish,
+    finish: Box<Finish>,
 ) -> Result<Finished, ApiError> {
     let turn = turn.or(caller.turn);
     let payload = finish.payload.filter(|p| !p.is_null()).map(|p| p.to_string());

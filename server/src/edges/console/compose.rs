@@ -128,7 +128,7 @@ pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Re
         let wrong = || ApiError::new(Code::Malformed, format!("{word:?} isn't a priority"));
         draft.priority = Priority::from_word(&word).ok_or_else(wrong)?;
     }
-    let next = match messages::send(&ctx, viewer.caller, draft, None).await? {
+    let next = match messages::send(&ctx, viewer.caller, Box::new(draft), None).await? {
         Sent::One(message, _) => format!("/conversations/{}", encoded(&message.reference)),
         Sent::Many(messages) => {
             let first = messages.first().map(|message| encoded(&message.reference)).unwrap_or_default();

@@ -246,6 +246,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "type" => json!({ "$ref": "#/components/schemas/MessageType" }),
         "cursor" if path == "/messages" => text("^[0-9]{1,19}$"),
         "cursor" => text("^conv-[0-9]{1,9}$"),
+        "open" => json!({ "type": "boolean" }),
         "Idempotency-Key" => text(REQUEST_ID),
         _ => json!({ "type": "string" }),
     }

@@ -30,7 +30,7 @@ pub(super) async fn finish(
     Json(finish): Json<Finish>,
 ) -> Result<Out<Finished>, ApiError> {
     let turn = id(&turn, TurnId::parse)?;
-    turns::finish(&ctx, caller, Some(turn), finish).await.map(Out)
+    turns::finish(&ctx, caller, Some(turn), Box::new(finish)).await.map(Out)
 }
 
 pub(super) async fn progress(

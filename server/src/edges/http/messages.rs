@@ -73,7 +73,7 @@ pub(super) async fn send(
         return send_list(&ctx, caller, wait, &bytes, &parts.headers).await;
     }
     let draft = draft(&bytes, &parts.headers).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
-    Ok(match sent(messages::send(&ctx, caller, draft, wait).await?) {
+    Ok(match sent(messages::send(&ctx, caller, Box::new(draft), wait).await?) {
         Some(body) => (StatusCode::CREATED, Out(body)).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
@@ -107,7 +107,7 @@ async fn send_list(
     let drafts = drafts.collect::<Result<Vec<Draft>, _>>()?;
     // Submitted together, so that one append makes all of them durable.
     let sends = drafts.into_iter().map(|draft| async move {
-        match messages::send(ctx, caller, draft, wait).await.map(sent) {
+        match messages::send(ctx, caller, Box::new(draft), wait).await.map(sent) {
             Ok(body) => Outcome { status: if body.is_some() { 201 } else { 204 }, body, problem: None },
             Err(fault) => Outcome { status: fault.0.status, body: None, problem: Some(fault.0) },
         }

@@ -116,7 +116,7 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = args.wait.then_some(ANSWER_WAIT);
     let envelope = envelope(args, trace);
-    match messages::send(ctx, caller, envelope.draft()?, wait).await? {
+    match messages::send(ctx, caller, Box::new(envelope.draft()?), wait).await? {
         Sent::One(message, response) => {
             let mut sent = brief_of_sent(&message);
             if let Some(response) = response {
@@ -187,7 +187,7 @@ async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result
         // A model doesn't know its usage; the broker estimates it from the texts.
         usage: None,
     };
-    value(&turns::finish(ctx, caller, None, finish).await?)
+    value(&turns::finish(ctx, caller, None, Box::new(finish)).await?)
 }
 
 async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Value, ApiError> {

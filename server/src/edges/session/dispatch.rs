@@ -166,18 +166,18 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
     drop(waiting);
     let ctx = &desk.ctx;
     let result = match prepared {
-        Prepared::Hello => Ok(reply(id, 200, &super::welcome(ctx, desk.caller).await)),
-        Prepared::Send(caller, draft, wait) => messages::send(ctx, caller, *draft, wait).await.map(|done| {
+        Prepared::Hello => Ok(reply(id, 200, &Box::pin(super::welcome(ctx, desk.caller)).await)),
+        Prepared::Send(caller, draft, wait) => messages::send(ctx, caller, draft, wait).await.map(|done| {
             if matches!(done, Sent::Finished(_)) {
                 desk.window.nudge();
             }
             sent(done).map_or_else(|| nothing(id), |body| reply(id, 201, &body))
         }),
         Prepared::Next(caller, wait) => {
-            let taken = turns::take(ctx, caller, wait).await;
+            let taken = Box::pin(turns::take(ctx, caller, wait)).await;
             taken.map(|taken| taken.map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
         }
-        Prepared::Finish(caller, turn, body) => match turns::finish(ctx, caller, Some(turn), *body).await {
+        Prepared::Finish(caller, turn, body) => match turns::finish(ctx, caller, Some(turn), body).await {
             Ok(finished) => {
                 desk.window.finished(turn);
                 Ok(reply(id, 200, &finished))
