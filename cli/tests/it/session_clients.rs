@@ -22,17 +22,17 @@ use crate::program::Server;
 /// A wait that only a fault reaches.
 const LATE: Duration = Duration::from_secs(60);
 
-fn envelope(to: &str, key: &str) -> Envelope {
+pub(crate) fn envelope(to: &str, key: &str) -> Envelope {
     let envelope = json!({ "type": "request", "to": to, "ref": format!("WORK-{key}"), "request_id": key, "body": key });
     serde_json::from_value(envelope).unwrap()
 }
 
-async fn added(human: &Client, name: &str) -> String {
+pub(crate) async fn added(human: &Client, name: &str) -> String {
     let agent: NewAgent = serde_json::from_value(json!({ "name": name })).unwrap();
     human.register(&agent).await.unwrap().token
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 

@@ -54,7 +54,7 @@ impl Raw {
     }
 
     /// Returns the first frame that fits.
-    async fn which(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn which(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&fits) {
             return self.early.remove(at);
         }
@@ -68,18 +68,18 @@ impl Raw {
     }
 
     /// Sends a call without waiting for its reply; returns its number.
-    async fn start(&mut self, mut call: Value) -> u64 {
+    pub(crate) async fn start(&mut self, mut call: Value) -> u64 {
         self.last += 1;
         call["id"] = self.last.into();
         self.socket.send(Message::text(call.to_string())).await.unwrap();
         self.last
     }
 
-    async fn reply(&mut self, id: u64) -> Value {
+    pub(crate) async fn reply(&mut self, id: u64) -> Value {
         self.which(|frame| frame["id"] == id).await
     }
 
-    async fn call(&mut self, call: Value) -> Value {
+    pub(crate) async fn call(&mut self, call: Value) -> Value {
         let id = self.start(call).await;
         self.reply(id).await
     }
