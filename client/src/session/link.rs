@@ -1,5 +1,7 @@
 //! The session of a client: opened with the first call that it can carry, and again after it ended.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use lastword_proto::wire::session::{AS_HUMAN, MCP, SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
@@ -15,7 +17,11 @@ use crate::mcp::{AS_HUMAN_HEADER, PATH as MCP_PATH};
 
 /// The session of a client, if there is one at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Link(Mutex<State>);
+pub(crate) struct Link {
+    state: Mutex<State>,
+    /// How often no session could be opened.
+    failures: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 enum State {
@@ -59,7 +65,7 @@ impl Link {
         token: Option<&Token>,
         after: Option<u64>,
     ) -> Option<Result<(Session, Pushes, u64), ClientError>> {
-        if matches!(*self.0.lock().await, State::Unsupported) {
+        if matches!(*self.state.lock().await, State::Unsupported) {
             return None;
         }
         let (session, pushes) = Session::open(endpoint, token?).await.ok()?;
@@ -69,10 +75,13 @@ impl Link {
 
     /// Returns the open session; `None` if there is none to be had.
     async fn session(&self, endpoint: &Endpoint, token: &Token) -> Option<Session> {
-        let mut state = self.0.lock().await;
+        let failures = self.failures.load(Ordering::Acquire);
+        let mut state = self.state.lock().await;
         match &*state {
             State::Open(session) if !session.has_ended() => return Some(session.clone()),
             State::Unsupported => return None,
+            // Another caller has just tried. All that waited for it would otherwise wait for a connection one by one.
+            State::Open(_) | State::Closed if self.failures.load(Ordering::Acquire) != failures => return None,
             State::Open(_) | State::Closed => {}
         }
         match Session::open(endpoint, token).await {
@@ -82,6 +91,7 @@ impl Link {
             }
             // Over HTTP the call fails with the better error, or works, if the server has no sessions.
             Err(error) => {
+                self.failures.fetch_add(1, Ordering::AcqRel);
                 *state = if has_no_sessions(&error) { State::Unsupported } else { State::Closed };
                 None
             }
@@ -91,7 +101,8 @@ impl Link {
 
 fn has_no_sessions(error: &ClientError) -> bool {
     match error {
-        ClientError::Unexpected { .. } => true,
+        // A proxy whose server is away for now says so with 502, 503 or 504.
+        ClientError::Unexpected { status, .. } => !matches!(status, 502..=504),
         ClientError::Refused(problem) => matches!(problem.status, 400 | 404 | 405 | 426 | 501),
         ClientError::Unreachable { .. } | ClientError::Untrusted { .. } | ClientError::Unusable(_) => false,
     }
