@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::crash::human;
+use crate::crash::{client, human};
 use crate::program::{Server, lastword};
 use crate::session_clients::{added, envelope, runtime};
 
@@ -230,6 +230,19 @@ fn a_wait_that_a_model_cancels_ends_at_the_server_and_takes_nothing() {
         assert_eq!(human.request_state("k-1").await.unwrap().queue_position, Some(0), "nobody took it");
         let delivery = kilo.called(2, "next_message", json!({})).await;
         assert_eq!(delivery["message"]["body"], "k-1", "{delivery}");
+        kilo.called(3, "finish_turn", json!({ "answer": "done" })).await;
+        // Cancelled while the delivery may be on its way.
+        for n in 1..20_u64 {
+            kilo.call(10 * n, "next_message", json!({ "wait_ms": 300_000 })).await;
+            let cancel =
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 10 * n } });
+            let (request, terms) = (envelope("kilo", &format!("n-{n}")), SendTerms::default());
+            let (sent, ()) = tokio::join!(human.send(&request, &terms), kilo.say(cancel));
+            sent.unwrap();
+            let delivery = kilo.called(10 * n + 1, "next_message", json!({})).await;
+            assert_eq!(delivery["message"]["body"], format!("n-{n}"), "{delivery}");
+            kilo.called(10 * n + 2, "finish_turn", json!({ "answer": "done" })).await;
+        }
         assert_eq!(proxy.accepted(), 1);
         kilo.end().await;
     });
@@ -268,6 +281,30 @@ fn a_server_that_is_killed_while_a_model_waits_loses_and_repeats_nothing() {
         assert_eq!(next["message"]["body"], "k-2", "{next}");
         kilo.called(6, "finish_turn", json!({ "answer": "done" })).await;
         assert_eq!(kilo.called(7, "next_message", json!({ "wait_ms": 0 })).await["message"], Value::Null);
+        kilo.end().await;
+        assert_eq!(server.terminate().0, 0);
+    });
+}
+
+#[test]
+fn a_call_whose_outcome_is_not_known_says_so_and_is_not_made_again() {
+    let server = Server::start();
+    runtime().block_on(async {
+        let human = human(&server);
+        let (url, port) = (human.url().to_owned(), human.url().rsplit_once(':').unwrap().1.to_owned());
+        let hive = client(&server, &added(&human, "hive").await);
+        let mut kilo = Model::start(&server, &url, &added(&human, "kilo").await).await;
+        human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
+        kilo.called(1, "next_message", json!({})).await;
+        kilo.call(2, "send_agent_message", json!({ "target_agent_id": "hive", "message": "half", "wait": true })).await;
+        let asked = timeout(LATE, hive.inbox(LATE)).await.expect("nothing came").unwrap().unwrap();
+        assert_eq!(asked.message.body, "half");
+        let server = Server::start_with(server.kill(), &["--listen", &format!("127.0.0.1:{port}")]);
+        let failed = kilo.heard(|message| message["id"] == 2).await;
+        let told = failed["error"]["message"].as_str().unwrap();
+        assert!(told.contains("may have been carried out"), "{failed}");
+        let tree = kilo.called(3, "get_conversation", json!({ "ref": "WORK-k-1" })).await;
+        assert_eq!(tree.to_string().matches("\"half\"").count(), 1, "{tree}");
         kilo.end().await;
         assert_eq!(server.terminate().0, 0);
     });
