@@ -10,7 +10,7 @@ use crate::http::Client;
 use crate::session::{Pushed, Pushes, Session};
 
 /// Longest event accepted; the server never sends one close to it.
-const EVENT_BYTES_MAX: usize = 4 << 20;
+pub(crate) const EVENT_BYTES_MAX: usize = 4 << 20;
 
 /// An open stream of events.
 pub struct Events {
@@ -19,9 +19,12 @@ pub struct Events {
     position: u64,
 }
 
+/// The bytes of a response.
+pub(crate) type Bytes = std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>;
+
 /// Where events come from.
 enum Source {
-    Http(std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>, Parser),
+    Http(Bytes, Parser),
     /// A session, which is kept open.
     Session(#[expect(dead_code, reason = "it is held")] Session, Pushes),
 }
@@ -114,21 +117,21 @@ impl Events {
 
 /// Assembles events from the chunks in which they arrive.
 #[derive(Default)]
-struct Parser {
+pub(crate) struct Parser {
     bytes: Vec<u8>,
     data: String,
 }
 
 impl Parser {
     /// Adds a chunk; returns `false` if the event exceeds `EVENT_BYTES_MAX`.
-    fn push(&mut self, chunk: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> bool {
         self.bytes.extend_from_slice(chunk);
         self.bytes.len() + self.data.len() <= EVENT_BYTES_MAX
     }
 
     /// Returns the data of the next complete event. Skips events without data, and comments, which keep the connection
     /// alive.
-    fn event(&mut self) -> Option<String> {
+    pub(crate) fn event(&mut self) -> Option<String> {
         while let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.bytes.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);

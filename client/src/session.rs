@@ -2,6 +2,7 @@
 
 mod connect;
 mod link;
+mod messages;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use lastword_proto::wire::session::{
-    ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
+    ACK, Ack, MCP, PushedDelivery, PushedEvent, PushedMcp, SessionCall, SessionReply, WATCH, Watch, Watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -24,6 +25,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use self::connect::Wire;
 pub(crate) use self::link::Link;
+pub(crate) use self::messages::Messages;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::Token;
@@ -79,6 +81,8 @@ struct Calls {
 #[derive(Default)]
 struct Waiting {
     replies: HashMap<u64, oneshot::Sender<Replied>>,
+    /// The calls of MCP whose messages before the answer are read.
+    messages: HashMap<u64, mpsc::Sender<String>>,
     /// Why the session ended.
     ended: Option<String>,
     /// The calls that take a delivery and wait.
@@ -140,9 +144,7 @@ impl Session {
     /// # Errors
     /// The session ended before the reply came: whether the call was carried out isn't known.
     pub async fn call(&self, call: SessionCall<'_>) -> Result<Replied, ClientError> {
-        let id = self.0.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let call = SessionCall { id, ..call };
-        let frame = serde_json::to_string(&call).map_err(|error| ClientError::Unusable(error.to_string()))?;
+        let (id, frame) = self.frame(&call)?;
         let (sender, reply) = oneshot::channel();
         {
             let mut waiting = self.0.calls.lock();
@@ -159,11 +161,19 @@ impl Session {
             }
         }
         // A caller that gives up takes its place back.
-        let _place = Place { calls: &self.0.calls, id };
+        let _place = Place { session: self.clone(), id, cancel: cancellation(&call) };
         if self.0.outgoing.send(frame).await.is_err() {
             return Err(self.ended());
         }
         reply.await.map_err(|_| self.ended())
+    }
+
+    /// Numbers a call. Returns its frame.
+    fn frame(&self, call: &SessionCall<'_>) -> Result<(u64, String), ClientError> {
+        let id = self.0.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = SessionCall { id, ..call.clone() };
+        let frame = serde_json::to_string(&call).map_err(|error| ClientError::Unusable(error.to_string()))?;
+        Ok((id, frame))
     }
 
     fn ended(&self) -> ClientError {
@@ -195,14 +205,20 @@ impl Session {
     ) -> Result<T, ClientError> {
         let body = raw(body)?;
         let call = SessionCall { call: name.into(), body: Some(&body), ..SessionCall::default() };
-        let Replied { status, json } = self.call(call).await?;
-        let unexpected = |detail: String| ClientError::Unexpected { url: self.0.url.to_string(), status, detail };
-        if status >= 400 {
-            let problem = serde_json::from_str(&json).map_err(|error| unexpected(error.to_string()))?;
+        let replied = self.call(call).await?;
+        self.read(&replied)
+    }
+
+    /// Reads a reply; a refusal is an error.
+    fn read<T: DeserializeOwned>(&self, replied: &Replied) -> Result<T, ClientError> {
+        let Replied { status, json } = replied;
+        let unexpected =
+            |detail: String| ClientError::Unexpected { url: self.0.url.to_string(), status: *status, detail };
+        if *status >= 400 {
+            let problem = serde_json::from_str(json).map_err(|error| unexpected(error.to_string()))?;
             return Err(ClientError::Refused(problem));
         }
-        serde_json::from_str(if json.is_empty() { "null" } else { &json })
-            .map_err(|error| unexpected(error.to_string()))
+        serde_json::from_str(if json.is_empty() { "null" } else { json }).map_err(|error| unexpected(error.to_string()))
     }
 }
 
@@ -211,15 +227,41 @@ pub(crate) fn raw(body: &impl serde::Serialize) -> Result<Box<RawValue>, ClientE
     serde_json::value::to_raw_value(body).map_err(|error| ClientError::Unusable(error.to_string()))
 }
 
-/// A caller's place among those that wait.
-struct Place<'a> {
-    calls: &'a Calls,
-    id: u64,
+/// Returns the message that cancels a call of MCP. The server would wait with any other call for nobody, too, but keeps what
+/// it takes.
+fn cancellation(call: &SessionCall<'_>) -> Option<Box<RawValue>> {
+    #[derive(serde::Deserialize)]
+    struct Asks<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+    }
+    let body = call.body.filter(|_| call.call == MCP)?;
+    let asks: Asks<'_> = serde_json::from_str(body.get()).ok()?;
+    let params = serde_json::json!({ "requestId": asks.id });
+    raw(&serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).ok()
 }
 
-impl Drop for Place<'_> {
+/// A caller's place among those that wait.
+struct Place {
+    session: Session,
+    id: u64,
+    /// What to tell the server if the caller gives up.
+    cancel: Option<Box<RawValue>>,
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.calls.lock().replies.remove(&self.id);
+        let waited = {
+            let mut waiting = self.session.0.calls.lock();
+            waiting.messages.remove(&self.id);
+            waiting.replies.remove(&self.id).is_some()
+        };
+        if let Some(body) = self.cancel.take().filter(|_| waited) {
+            let call = SessionCall { call: MCP.into(), body: Some(&body), ..SessionCall::default() };
+            // Without it the server waits the call's time out.
+            let frame = self.session.frame(&call).ok();
+            let _told = frame.is_some_and(|(_, frame)| self.session.0.outgoing.try_send(frame).is_ok());
+        }
     }
 }
 
@@ -232,6 +274,7 @@ impl Calls {
     fn hand(&self, id: u64, replied: Replied) {
         let mut waiting = self.lock();
         let takes = waiting.taking.remove(&id);
+        waiting.messages.remove(&id);
         let unclaimed = match waiting.replies.remove(&id) {
             Some(caller) => caller.send(replied).err(),
             None => Some(replied),
@@ -246,6 +289,17 @@ impl Calls {
         waiting.ended.get_or_insert(reason);
         // The callers learn it, because their replies are dropped.
         waiting.replies.clear();
+        waiting.messages.clear();
+    }
+
+    /// Hands on a message of MCP that comes before the answer.
+    fn pass(&self, pushed: &PushedMcp<'_>) -> Result<(), String> {
+        let waiting = self.lock();
+        let Some(reader) = waiting.messages.get(&pushed.mcp) else { return Ok(()) };
+        match reader.try_send(pushed.message.get().to_owned()) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err("more messages of MCP came than were read".to_owned()),
+        }
     }
 }
 
@@ -309,19 +363,21 @@ async fn read(mut stream: SplitStream<WebSocketStream<Wire>>, calls: &Calls, pus
 
 /// Hands a frame to whom it is for.
 fn take(text: &Utf8Bytes, calls: &Calls, push: &mpsc::Sender<Pushed>) -> Result<(), String> {
+    let none = |error: serde_json::Error| format!("a push that is none: {error}");
     let pushed = if text.starts_with(r#"{"id":"#) {
         let reply: SessionReply<'_> =
             serde_json::from_str(text).map_err(|error| format!("a reply that is none: {error}"))?;
         let json = reply.body.or(reply.problem).map(|json| json.get().to_owned()).unwrap_or_default();
         calls.hand(reply.id, Replied { status: reply.status, json });
         return Ok(());
+    } else if text.starts_with(r#"{"mcp":"#) {
+        return calls.pass(&serde_json::from_str(text).map_err(none)?);
     } else if text.starts_with(r#"{"event":"#) {
         serde_json::from_str(text).map(|event| Pushed::Event(Box::new(event)))
     } else {
         serde_json::from_str(text).map(|delivery| Pushed::Delivery(Box::new(delivery)))
     };
-    let pushed = pushed.map_err(|error| format!("a push that is none: {error}"))?;
-    match push.try_send(pushed) {
+    match push.try_send(pushed.map_err(none)?) {
         // Without a receiver nobody watches.
         Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         Err(mpsc::error::TrySendError::Full(_)) => Err(format!("more than {PUSHED_MAX} pushes waited to be read")),

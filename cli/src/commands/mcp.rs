@@ -1,10 +1,10 @@
-//! `lastword mcp`: serves the tools for a model over standard input and output; each call goes to the running server.
+//! `lastword mcp`: serves the tools for a model over standard input and output; each call goes to the running
+//! server, in one session.
 
 use lastword_client::{Client, Token};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
 use lastword_server::edges::mcp::{Remote, Selection, serve_nothing, serve_stdio};
-use lastword_server::identity::Secret;
 
 use super::Context;
 use crate::failure::Failure;
@@ -25,9 +25,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (endpoint, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
-    let me = Client::new(&endpoint, Some(Token::new(&token)?))?.agent(OWN_NAME).await?;
-    let remote =
-        Remote::new(endpoint.http()?, endpoint.url(), Secret::new(token.trim().to_owned())).with_tools(args.tools);
+    let client = Client::new(&endpoint, Some(Token::new(&token)?))?.over_session();
+    let me = client.agent(OWN_NAME).await?;
+    let remote = Remote::new(client).with_tools(args.tools);
     let served = if let Some(reason) = cx.other_agent(&me.name) {
         Out::note(&reason)?;
         serve_nothing(reason).await

@@ -5,14 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lastword_client::{SendTerms, Sent};
+use lastword_client::wire::session::{SessionCall, Watch, WatchDeliveries};
+use lastword_client::{Client, Pushed, SendTerms, Sent, Session};
 use lastword_proto::wire::Envelope;
-use serde_json::json;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::backup::take;
-use crate::crash::{begin, client, enrol, settle};
+use crate::crash::{begin, client, enrol, human, settle};
 use crate::load::{SharedKnown, check_log};
 use crate::program::{PATH, Server, lastword, run};
+use crate::session_clients::runtime;
 
 /// Longest wait for the server's end; it comes at the latest with the n-th sync of the log, of hundreds per second.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -157,6 +161,83 @@ fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     assert!(found.contains("more"), "the read model goes on: {found}");
     let (_, dir) = server.terminate();
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
+}
+
+/// Makes a call in a session; returns its status, and its result or problem.
+async fn call(session: &Session, name: &'static str, path: Option<&str>, body: Option<Value>) -> (u16, Value) {
+    let body = body.map(|body| to_raw_value(&body).unwrap());
+    let path = path.map(Into::into);
+    let call = SessionCall { call: name.into(), path, body: body.as_deref(), ..SessionCall::default() };
+    let replied = timeout(PATIENCE, session.call(call)).await.expect("no reply").expect("the session is open");
+    (replied.status, serde_json::from_str(&replied.json).unwrap_or_default())
+}
+
+#[test]
+fn a_session_is_refused_on_a_full_disk_as_http_is_and_goes_on_once_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = Mounted::over(&dir.path().join(".lastword"), 32 << 20) else { return };
+    std::fs::write(disk.0.join("ballast"), vec![0; 24 << 20]).unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    let client = |name: &str| {
+        client(&server, std::fs::read_to_string(server.path().join(format!("{name}.token"))).unwrap().trim())
+    };
+    runtime().block_on(async {
+        let (http, person) = (client("hive"), human(&server));
+        let open = async |client: &Client| Session::open(client.endpoint(), client.token().unwrap()).await.unwrap();
+        let ((hive, _), (human, _)) = (open(&http).await, open(&person).await);
+        let (kilo, mut pushes) = open(&client("kilo")).await;
+        let watch = Watch { deliveries: Some(WatchDeliveries { window: Some(1), working: Vec::new() }), events: None };
+        kilo.watch(&watch).await.unwrap();
+        let request =
+            |n: u64, body: &str| json!({ "type": "request", "to": "kilo", "ref": format!("T-{n}"), "body": body });
+        assert_eq!(call(&human, "send", None, Some(request(0, "first"))).await.0, 201);
+        let Pushed::Delivery(first) = pushes.next().await.unwrap() else { panic!("no delivery") };
+        // Several at a time, which are written by one append.
+        let (mut n, body) = (1, "x".repeat(100_000));
+        let refused = loop {
+            let sent = (n..n + 8).map(|n| call(&human, "send", None, Some(request(n, &body))));
+            let sent = futures_util::future::join_all(sent).await;
+            n += 8;
+            assert!(n < 400, "the disk does not fill up");
+            if let Some((_, problem)) = sent.into_iter().find(|(status, _)| *status != 201) {
+                break problem;
+            }
+        };
+        disk.fill("the-rest");
+        let envelope: Envelope = serde_json::from_value(request(n, "y")).unwrap();
+        let told = person.send(&envelope, &SendTerms::default()).await.unwrap_err();
+        let told = serde_json::to_value(told.problem().unwrap()).unwrap();
+        assert_eq!(told["code"], "disk_low");
+        for member in ["code", "status", "detail", "hint", "title"] {
+            assert_eq!(refused[member], told[member], "{refused}");
+        }
+        assert_eq!(call(&hive, "send", None, Some(request(n, "z"))).await.1["code"], "disk_low");
+        assert_eq!(call(&hive, "agents", None, None).await.0, 200, "reads go on");
+        assert_eq!(call(&human, "stop", Some("T-1"), None).await.0, 204, "and so does a human's stop");
+        disk.empty("the-rest");
+        disk.empty("ballast");
+        // Usually within a second; the loop waits for the condition.
+        let noticed = async {
+            while call(&human, "send", None, Some(request(n, "after"))).await.0 != 201 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, noticed).await.expect("there is room and it is not noticed");
+        let turn = first.delivery.turn.unwrap().id;
+        let (status, finished) = call(&kilo, "finish", Some(&turn), Some(json!({ "answer": "done" }))).await;
+        assert_eq!(status, 200, "{finished}");
+        let Pushed::Delivery(next) = timeout(PATIENCE, pushes.next()).await.unwrap().unwrap() else {
+            panic!("no delivery")
+        };
+        assert_ne!(next.delivery.delivery, first.delivery.delivery);
+        for session in [&hive, &human, &kilo] {
+            assert!(!session.has_ended());
+        }
+    });
+    let (code, dir) = server.terminate();
+    assert_eq!((code, run(dir.path(), &["verify"]).code), (0, 0));
 }
 
 #[test]

@@ -9,15 +9,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lastword_client::{Client, ClientError, SendTerms};
+use lastword_client::wire::session::SessionCall;
+use lastword_client::{Client, ClientError, SendTerms, Session};
 use lastword_proto::Limits;
 use lastword_proto::wire::{Envelope, HeldCall, NewClaim};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use crate::crash::client;
+use crate::crash::{client, human};
 use crate::program::{Server, lastword};
+use crate::session_clients::runtime;
 
 /// Bounds a test that fails; a server that answers does so within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,7 +39,8 @@ struct Scale {
     /// Connections without a token: headers that don't end, and nothing at all.
     strangers: usize,
     silent: usize,
-    /// Sessions of each kind: with a long frame that doesn't end, with 256 calls whose replies aren't read, without a token.
+    /// Sessions of each kind: with a long frame that doesn't end, with 256 calls whose replies aren't read, without a token in a
+    /// frame that doesn't end, without any frame.
     sessions: usize,
     /// Connections that call as fast as they can.
     floods: usize,
@@ -216,6 +220,53 @@ fn headers(file: impl AsRef<std::path::Path>) -> String {
     format!("Host: localhost\r\nAuthorization: Bearer {}\r\n", token.trim())
 }
 
+/// A human that stops and resumes the workspace, over HTTP and in a session that was opened before the attack.
+struct Person {
+    address: String,
+    headers: String,
+    runtime: Runtime,
+    session: Session,
+    times: Times,
+}
+
+impl Person {
+    fn of(server: &Server, address: &str) -> Self {
+        let headers = headers(server.path().join(".lastword/operator.token"));
+        let runtime = runtime();
+        let session = runtime.block_on(in_session(server));
+        Self { address: address.to_owned(), headers, runtime, session, times: Times::default() }
+    }
+
+    fn post(&mut self, path: &str, body: &str, status: &str) {
+        let request = format!("POST {path} HTTP/1.1\r\n{}Connection: close\r\n{}", self.headers, json_body(body));
+        self.times.call(&self.address, &request, status);
+    }
+
+    fn stops_and_resumes(&mut self) {
+        self.post("/v1/workspace/stop", "", "204");
+        self.post("/v1/workspace/resume", "", "204");
+        for name in ["stop_workspace", "resume_workspace"] {
+            let call = SessionCall { call: name.into(), ..SessionCall::default() };
+            let replied = self.runtime.block_on(async { timeout(PATIENCE, self.session.call(call)).await });
+            let replied = replied.expect("no reply").expect("a human's session is open");
+            assert_eq!(replied.status, 204, "{name}: {}", replied.json);
+        }
+    }
+}
+
+/// Opens a session of the human.
+async fn in_session(server: &Server) -> Session {
+    let human = human(server);
+    let begin = Instant::now();
+    loop {
+        match Session::open(human.endpoint(), human.token().unwrap()).await {
+            Ok((session, _)) => return session,
+            // Its connection made room for another before the request was read.
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+        }
+    }
+}
+
 /// Holds a call for each round; returns the ids and digests.
 fn held_calls(server: &Server, address: &str, rounds: usize) -> Vec<(String, String)> {
     let held = (0..rounds).map(|n| {
@@ -279,7 +330,6 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
     let server = start(scale.descriptors);
     let address = server.first_line["listening"].as_str().unwrap().trim_start_matches("http://").to_owned();
     let agent = headers(server.agent("kilo"));
-    let human = headers(server.path().join(".lastword/operator.token"));
     let calls = held_calls(&server, &address, scale.rounds);
     let streams = format!("GET /v1/events HTTP/1.1\r\n{agent}\r\n");
     let waits = format!("GET /v1/inbox?wait=300s HTTP/1.1\r\n{agent}\r\n");
@@ -292,12 +342,11 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
     let reads = call_frame(r#"{"id":1,"call":"messages","query":{"limit":200}}"#).repeat(256);
     let unread_sessions = [upgrade.as_bytes(), &reads].concat();
     let no_hello = [self::upgrade("Host: localhost\r\n").as_bytes(), &frame(3_000)[..100]].concat();
+    let no_frame = self::upgrade("Host: localhost\r\n");
     let strangers = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600000\r\n";
     let mut attack = Attack { address: address.clone(), held: Vec::new() };
-    let post =
-        |path: &str, body: &str| format!("POST {path} HTTP/1.1\r\n{human}Connection: close\r\n{}", json_body(body));
-    let (stop, resume) = (post("/v1/workspace/stop", ""), post("/v1/workspace/resume", ""));
-    let (before, mut times) = (resident(&server), Times::default());
+    let mut person = Person::of(&server, &address);
+    let before = resident(&server);
     for (connections, text) in [
         (scale.streams, streams.as_bytes()),
         (scale.waits, waits.as_bytes()),
@@ -306,12 +355,12 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
         (scale.sessions, &slow_frames),
         (scale.sessions, &unread_sessions),
         (scale.sessions, &no_hello),
+        (scale.silent, no_frame.as_bytes()),
         (scale.strangers, strangers.as_bytes()),
         (scale.silent, b""),
     ] {
         attack.hold(connections, text);
-        times.call(&address, &stop, "204");
-        times.call(&address, &resume, "204");
+        person.stops_and_resumes();
     }
     let refused = json!({ "type": "request", "to": "kilo", "ref": "T-1", "body": "x".repeat(1_000) }).to_string();
     let refused = format!("POST /v1/messages HTTP/1.1\r\n{agent}{}", json_body(&refused));
@@ -325,21 +374,22 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
         }
         let mut most = 0;
         for (id, digest) in &calls {
-            times.call(&address, &stop, "204");
-            times.call(&address, &resume, "204");
+            person.stops_and_resumes();
             let approve = json!({ "decision": "approve", "digest": digest }).to_string();
-            times.call(&address, &post(&format!("/v1/approvals/{id}/decision"), &approve), "200");
+            person.post(&format!("/v1/approvals/{id}/decision"), &approve, "200");
             most = most.max(resident(&server));
         }
         ended.store(true, Ordering::Relaxed);
         (keeping.join().unwrap(), most)
     });
+    let times = &person.times;
     println!(
         "{times}; {held} connections held, {again} opened again, {} calls of the flood answered; resident {before} MiB before, \
          {most} MiB at most",
         answered.load(Ordering::Relaxed),
     );
     assert!(!is_campaign() || times.at(99) < Duration::from_secs(1), "a human's calls take too long");
+    assert!(!person.runtime.block_on(in_session(&server)).has_ended(), "and a human opens another one");
     drop(attack);
     assert_eq!(server.operator(&["approvals"]).code, 0, "and the server serves on");
 }

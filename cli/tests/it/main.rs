@@ -29,6 +29,8 @@ mod lifts;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod mcp_session;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod no_progress;

@@ -2,6 +2,7 @@
 //! under many of them loses nothing and repeats nothing.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,17 +23,17 @@ use crate::program::Server;
 /// A wait that only a fault reaches.
 const LATE: Duration = Duration::from_secs(60);
 
-fn envelope(to: &str, key: &str) -> Envelope {
+pub(crate) fn envelope(to: &str, key: &str) -> Envelope {
     let envelope = json!({ "type": "request", "to": to, "ref": format!("WORK-{key}"), "request_id": key, "body": key });
     serde_json::from_value(envelope).unwrap()
 }
 
-async fn added(human: &Client, name: &str) -> String {
+pub(crate) async fn added(human: &Client, name: &str) -> String {
     let agent: NewAgent = serde_json::from_value(json!({ "name": name })).unwrap();
     human.register(&agent).await.unwrap().token
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
@@ -117,6 +118,42 @@ fn where_there_is_no_session_http_carries_the_calls() {
         assert_eq!(kilo.agents().await.unwrap().items.len(), 2);
     });
     assert_eq!(server.terminate().0, 0);
+}
+
+/// Closes the first connection that asks for a session, and says to all other requests that it is away, like a proxy whose
+/// server is. Counts the former.
+async fn away(listener: TcpListener, asked: Arc<AtomicUsize>) {
+    loop {
+        let (mut near, _) = listener.accept().await.unwrap();
+        let mut begin = vec![0; 4_096];
+        let read = near.read(&mut begin).await.unwrap();
+        let session = String::from_utf8_lossy(&begin[..read]).contains("/v1/session ");
+        if !session || asked.fetch_add(1, Ordering::SeqCst) > 0 {
+            near.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn callers_that_wait_for_a_session_that_does_not_open_make_their_calls_over_http() {
+    runtime().block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::new(&format!("http://{}", listener.local_addr().unwrap()));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let mut serving = JoinSet::new();
+        serving.spawn(away(listener, Arc::clone(&asked)));
+        let client = Client::new(&endpoint, Some(Token::new("lw_x").unwrap())).unwrap().over_session();
+        let answers = tokio::join!(client.agent("me"), client.agents(), client.limits(), client.humans());
+        let failed = [answers.0.err(), answers.1.err(), answers.2.err(), answers.3.err()];
+        for error in failed {
+            assert!(matches!(error, Some(ClientError::Unexpected { status: 503, .. })), "{error:?}");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "each of them would have waited the time of a connection out");
+        for again in 2..4 {
+            client.agents().await.unwrap_err();
+            assert_eq!(asked.load(Ordering::SeqCst), again, "a later call tries again");
+        }
+    });
 }
 
 /// The number of agents in sessions, and how often the server is killed under them; `LASTWORD_SESSIONS=1000` for the campaign.

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
@@ -87,6 +88,8 @@ fn refused(endpoint: &Endpoint, error: Error) -> ClientError {
                 },
             }
         }
+        // The server ended, or whatever is before it lost the connection.
+        Error::Protocol(error @ ProtocolError::HandshakeIncomplete) => unreachable(endpoint, &error),
         Error::Protocol(error) => ClientError::Unexpected {
             url: endpoint.url().to_owned(),
             status: 0,

@@ -1,20 +1,27 @@
 //! The session of a client: opened with the first call that it can carry, and again after it ended.
 
-use lastword_proto::wire::session::{SessionCall, Watch, WatchEvents, call_of};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lastword_proto::wire::session::{AS_HUMAN, MCP, SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::{Pushes, Replied, Session, raw};
+use super::{Messages, Pushes, Replied, Session, raw};
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::Token;
+use crate::mcp::{AS_HUMAN_HEADER, PATH as MCP_PATH};
 
 /// The session of a client, if there is one at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Link(Mutex<State>);
+pub(crate) struct Link {
+    state: Mutex<State>,
+    /// How often no session could be opened.
+    failures: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 enum State {
@@ -38,6 +45,18 @@ impl Link {
         Some(call.over(&session).await)
     }
 
+    /// Makes a call of MCP in the session, whose messages before the answer are read; `None` if it has to be made over HTTP.
+    pub(crate) async fn messages(
+        &self,
+        endpoint: &Endpoint,
+        token: Option<&Token>,
+        request: &Request,
+    ) -> Option<Result<Messages, ClientError>> {
+        let call = Carried::of(endpoint, request)?;
+        let session = self.session(endpoint, token?).await?;
+        Some(session.messages(&call.call()).await)
+    }
+
     /// Watches the events after a position, in a session of their own: a reader that is slow with events holds up no call.
     /// `None` if that has to be done over HTTP.
     pub(crate) async fn events(
@@ -46,7 +65,7 @@ impl Link {
         token: Option<&Token>,
         after: Option<u64>,
     ) -> Option<Result<(Session, Pushes, u64), ClientError>> {
-        if matches!(*self.0.lock().await, State::Unsupported) {
+        if matches!(*self.state.lock().await, State::Unsupported) {
             return None;
         }
         let (session, pushes) = Session::open(endpoint, token?).await.ok()?;
@@ -56,10 +75,13 @@ impl Link {
 
     /// Returns the open session; `None` if there is none to be had.
     async fn session(&self, endpoint: &Endpoint, token: &Token) -> Option<Session> {
-        let mut state = self.0.lock().await;
+        let failures = self.failures.load(Ordering::Acquire);
+        let mut state = self.state.lock().await;
         match &*state {
             State::Open(session) if !session.has_ended() => return Some(session.clone()),
             State::Unsupported => return None,
+            // Another caller has just tried. All that waited for it would otherwise wait for a connection one by one.
+            State::Open(_) | State::Closed if self.failures.load(Ordering::Acquire) != failures => return None,
             State::Open(_) | State::Closed => {}
         }
         match Session::open(endpoint, token).await {
@@ -69,6 +91,7 @@ impl Link {
             }
             // Over HTTP the call fails with the better error, or works, if the server has no sessions.
             Err(error) => {
+                self.failures.fetch_add(1, Ordering::AcqRel);
                 *state = if has_no_sessions(&error) { State::Unsupported } else { State::Closed };
                 None
             }
@@ -78,7 +101,8 @@ impl Link {
 
 fn has_no_sessions(error: &ClientError) -> bool {
     match error {
-        ClientError::Unexpected { .. } => true,
+        // A proxy whose server is away for now says so with 502, 503 or 504.
+        ClientError::Unexpected { status, .. } => !matches!(status, 502..=504),
         ClientError::Refused(problem) => matches!(problem.status, 400 | 404 | 405 | 426 | 501),
         ClientError::Unreachable { .. } | ClientError::Untrusted { .. } | ClientError::Unusable(_) => false,
     }
@@ -98,7 +122,10 @@ impl Carried {
     fn of(endpoint: &Endpoint, request: &Request) -> Option<Self> {
         let base = reqwest::Url::parse(endpoint.url()).ok()?;
         let path = request.url().path().strip_prefix(base.path().trim_end_matches('/'))?;
-        let ((call, _, _), open) = call_of(request.method().as_str(), path)?;
+        let (call, open) = match path {
+            MCP_PATH => (MCP, None),
+            path => call_of(request.method().as_str(), path).map(|((call, _, _), open)| (*call, open))?,
+        };
         let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
         let body = match request.body() {
             None => None,
@@ -108,31 +135,33 @@ impl Carried {
                 Some(if plain { raw(&text).ok()? } else { RawValue::from_string(text.to_owned()).ok()? })
             }
         };
+        let mut query: Map<String, Value> =
+            request.url().query_pairs().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
+        query.extend(header(AS_HUMAN_HEADER).map(|value| (AS_HUMAN.to_owned(), Value::String(value))));
         Some(Self {
             call,
             path: open.map(decoded),
-            query: request
-                .url()
-                .query_pairs()
-                .map(|(name, value)| (name.into(), Value::String(value.into())))
-                .collect(),
+            query,
             key: header("idempotency-key"),
             turn: header("lastword-turn"),
             body,
         })
     }
 
-    async fn over(self, session: &Session) -> Result<Response, ClientError> {
-        let call = SessionCall {
+    fn call(&self) -> SessionCall<'_> {
+        SessionCall {
             id: 0,
             call: self.call.into(),
             path: self.path.as_deref().map(Into::into),
-            query: self.query,
+            query: self.query.clone(),
             key: self.key.as_deref().map(Into::into),
             turn: self.turn.as_deref().map(Into::into),
             body: self.body.as_deref(),
-        };
-        let Replied { status, json } = session.call(call).await?;
+        }
+    }
+
+    async fn over(self, session: &Session) -> Result<Response, ClientError> {
+        let Replied { status, json } = session.call(self.call()).await?;
         let response = http::Response::builder().status(status).body(json);
         response.map(Response::from).map_err(|error| ClientError::Unusable(error.to_string()))
     }

@@ -57,6 +57,7 @@ pub(crate) use self::extract::{
     attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read, succeeded,
 };
 pub(crate) use self::messages::{keyed, sent, text_draft};
+pub(crate) use self::problem::PROBLEM;
 
 /// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
@@ -83,6 +84,7 @@ fn calls() -> Router<Context> {
 fn session_calls(ctx: Context) -> Router {
     Router::new()
         .nest("/v1", calls())
+        .route("/mcp", super::mcp::route(&ctx, None))
         .layer(middleware::from_fn(query::check))
         .fallback(nothing)
         .layer(CatchPanicLayer::custom(problem::panicked))

@@ -10,6 +10,7 @@
 mod asyncapi;
 mod deliveries;
 mod dispatch;
+mod mcp;
 #[cfg(feature = "properties")]
 pub(crate) mod properties;
 mod socket;
@@ -37,7 +38,8 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use self::dispatch::{Desk, WaitingBytes};
+use self::dispatch::{Desk, Said, WaitingBytes};
+use self::mcp::Running;
 use self::socket::Socket;
 use crate::broker::Parcel;
 use crate::calls::places::AllPlaces;
@@ -303,7 +305,8 @@ enum Push {
 struct Session {
     desk: Arc<Desk>,
     socket: Socket,
-    calls: FuturesUnordered<BoxFuture<'static, String>>,
+    calls: FuturesUnordered<BoxFuture<'static, Said>>,
+    running: Running,
     deliveries: Option<BoxStream<'static, Push>>,
     events: Option<BoxStream<'static, Push>>,
     heard: Instant,
@@ -322,6 +325,7 @@ impl Session {
             desk,
             socket,
             calls,
+            running: Running::default(),
             deliveries,
             events,
             heard,
@@ -352,7 +356,7 @@ impl Session {
             let turn = tokio::select! {
                 biased;
                 () = ended(stopping) => break,
-                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.answer(reply).await,
+                Some(said) = self.calls.next(), if !self.calls.is_empty() => self.answer(said).await,
                 push = next_of(&mut self.deliveries, &mut self.events) => self.push(push).await,
                 message = self.socket.next(), if self.calls.len() < CALLS_MAX && self.waiting.sum() < WAITING_BYTES_MAX => {
                     self.hear(message).await
@@ -371,23 +375,27 @@ impl Session {
 
     /// Answers the calls in progress before the end.
     async fn settle(&mut self) -> End {
-        while let Some(reply) = self.calls.next().await {
-            if let Err(end) = self.answer(reply).await {
+        while let Some(said) = self.calls.next().await {
+            if let Err(end) = self.answer(said).await {
                 return end;
             }
         }
         End::Stopping
     }
 
-    /// Writes a reply and all others that are ready.
-    async fn answer(&mut self, reply: String) -> Result<(), End> {
-        let mut bytes = reply.len();
-        self.feed(reply).await?;
-        while bytes < WRITE_BYTES_MAX
-            && let Some(Some(reply)) = self.calls.next().now_or_never()
-        {
-            bytes += reply.len();
-            self.feed(reply).await?;
+    /// Writes what a call says, and what all others say that are ready.
+    async fn answer(&mut self, said: Said) -> Result<(), End> {
+        let mut bytes = 0;
+        let mut next = Some(said);
+        while let Some(said) = next.take() {
+            self.calls.extend(said.more);
+            if let Some(text) = said.text {
+                bytes += text.len();
+                self.feed(text).await?;
+            }
+            if bytes < WRITE_BYTES_MAX {
+                next = self.calls.next().now_or_never().flatten();
+            }
         }
         self.flush().await
     }
@@ -446,7 +454,7 @@ impl Session {
             None => match dispatch::prepare(&self.desk, &text) {
                 Ok((id, prepared)) => {
                     let waiting = self.waiting.enter(text.len());
-                    self.calls.push(Box::pin(dispatch::call(Arc::clone(&self.desk), id, prepared, waiting)));
+                    self.calls.push(self.running.begin(&self.desk, id, prepared, waiting));
                     return;
                 }
                 Err((id, fault)) => dispatch::refused(id, &fault),
@@ -464,7 +472,7 @@ impl Session {
             }
             Some(Err((id, fault))) => dispatch::refused(id, &fault),
         };
-        self.calls.push(Box::pin(async { reply }));
+        self.calls.push(Box::pin(async { Said::last(reply) }));
     }
 
     /// Returns whether the session reads further calls.

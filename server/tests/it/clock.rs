@@ -13,7 +13,7 @@ use crate::world::World;
 
 pub(crate) const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
-const DAY: u64 = 24 * HOUR;
+pub(crate) const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 const BEGIN: u64 = 56 * YEAR;
 
@@ -54,7 +54,7 @@ impl Machine {
         self.set(|reading| reading.wall_us += ms * 1_000);
     }
 
-    fn back(&self, ms: u64) {
+    pub(crate) fn back(&self, ms: u64) {
         self.set(|reading| reading.wall_us -= ms * 1_000);
     }
 

@@ -34,6 +34,8 @@ mod permit;
 mod provider;
 mod schedules;
 mod session;
+mod session_clock;
+mod session_mcp;
 mod session_order;
 mod sign_in;
 mod spending;

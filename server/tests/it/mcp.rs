@@ -3,15 +3,14 @@
 use lastword_proto::limits::Approvers;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
-use lastword_server::edges::mcp::{Remote, serve_pipe};
-use lastword_server::identity::Secret;
+use lastword_server::edges::mcp::serve_pipe;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
-use crate::world::{Answer, World, http};
+use crate::world::{Answer, World, remote};
 
 async fn rpc(world: &World, who: &str, method: &str, params: Value) -> Value {
     let request = world.request(who, Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
@@ -224,7 +223,7 @@ async fn the_newest_revision_needs_no_handshake() {
 async fn a_client_on_a_pipe_reaches_the_running_server() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "hello").await.is(201);
-    let remote = Remote::new(http(), &world.url(""), Secret::new(world.token("kilo").to_owned()));
+    let remote = remote(&world.url(""), world.token("kilo"));
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(theirs);
     let talk = async {

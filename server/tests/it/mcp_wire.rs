@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use lastword_server::edges::mcp::{PRIMER, Remote, serve_pipe};
-use lastword_server::identity::Secret;
+use lastword_server::edges::mcp::{PRIMER, serve_pipe};
 use lastword_server::{AnonymousMcp, Config, Server, StartError};
 use reqwest::{Method, RequestBuilder, Response};
 use rmcp::ServerHandler;
@@ -13,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
-use crate::world::{Answer, World, http};
+use crate::world::{Answer, World, remote};
 
 /// A surface of one tool, for callers without a token.
 #[derive(Clone)]
@@ -418,7 +417,7 @@ async fn a_trace_goes_with_the_message() {
 #[tokio::test]
 async fn a_client_on_a_pipe_reads_and_is_told() {
     let world = World::with(&["kilo"]).await;
-    let remote = Remote::new(http(), &world.url(""), Secret::new(world.token("kilo").to_owned()));
+    let remote = remote(&world.url(""), world.token("kilo"));
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(theirs);
     let talk = async {

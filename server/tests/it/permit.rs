@@ -4,14 +4,13 @@ use lastword_proto::Limits;
 use lastword_proto::limits::Approvers;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
-use lastword_server::edges::mcp::{Remote, serve_pipe};
-use lastword_server::identity::Secret;
+use lastword_server::edges::mcp::serve_pipe;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
-use crate::world::{Answer, World, http};
+use crate::world::{Answer, World, remote};
 
 fn body(tool: &str, arguments: &Value, meta: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
@@ -231,7 +230,7 @@ async fn a_client_that_wants_to_know_is_told_that_the_call_waits() {
 
 /// Makes one call through the client on a pipe, and returns the reply.
 async fn piped(url: &str, token: &str, call: Value) -> Value {
-    let remote = Remote::new(http(), url, Secret::new(token.to_owned()));
+    let remote = remote(url, token);
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(theirs);
     let talk = async {
@@ -267,6 +266,7 @@ async fn a_broker_that_cannot_be_reached_is_a_no() {
     assert_eq!(answer["behavior"], "deny", "{answer}");
     let answer = told(&piped("http://127.0.0.1:9", world.token("kilo"), call()).await);
     assert!(answer["behavior"] == "deny" && id(&answer, "message").contains("can't be reached"), "{answer}");
+    assert!(!id(&answer, "message").contains("carried out"), "{answer}");
 }
 
 #[tokio::test]

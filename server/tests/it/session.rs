@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use lastword_proto::Limits;
 use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Raw {
     }
 
     /// Returns the first frame that fits.
-    async fn which(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn which(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&fits) {
             return self.early.remove(at);
         }
@@ -68,18 +68,18 @@ impl Raw {
     }
 
     /// Sends a call without waiting for its reply; returns its number.
-    async fn start(&mut self, mut call: Value) -> u64 {
+    pub(crate) async fn start(&mut self, mut call: Value) -> u64 {
         self.last += 1;
         call["id"] = self.last.into();
         self.socket.send(Message::text(call.to_string())).await.unwrap();
         self.last
     }
 
-    async fn reply(&mut self, id: u64) -> Value {
+    pub(crate) async fn reply(&mut self, id: u64) -> Value {
         self.which(|frame| frame["id"] == id).await
     }
 
-    async fn call(&mut self, call: Value) -> Value {
+    pub(crate) async fn call(&mut self, call: Value) -> Value {
         let id = self.start(call).await;
         self.reply(id).await
     }
@@ -101,6 +101,25 @@ impl Raw {
     pub(crate) async fn finish(&mut self, pushed: &Value, answer: &str) -> Value {
         let turn = &pushed["delivery"]["turn"]["id"];
         self.ok(json!({ "call": "finish", "path": turn, "body": { "answer": answer } })).await
+    }
+
+    /// Says nothing of its own for so long, of paused time, while nothing but pings comes; returns their number.
+    pub(crate) async fn idle(&mut self, time: Duration) -> u64 {
+        const STEP: Duration = Duration::from_secs(5);
+        let (mut pings, mut passed) = (0, Duration::ZERO);
+        while passed < time {
+            tokio::time::advance(STEP).await;
+            passed += STEP;
+            // The connection's bytes have their time, too; a runtime with nothing to do would go on to the next timer.
+            for _ in 0..50 {
+                while let Some(message) = self.socket.next().now_or_never() {
+                    assert!(matches!(message, Some(Ok(Message::Ping(_)))), "{message:?}");
+                    pings += 1;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        pings
     }
 
     /// Waits until the server ends the session; returns why.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword_proto::Limits;
+use lastword_server::edges::mcp::Remote;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -112,6 +113,13 @@ async fn start(dir: &Path) -> Server {
 /// Returns a client for `http://`.
 pub(crate) fn http() -> Client {
     http_builder().build().unwrap()
+}
+
+/// Returns what `lastword mcp` calls this server with.
+pub(crate) fn remote(url: &str, token: &str) -> Remote {
+    let token = lastword_client::Token::new(token).unwrap();
+    let client = lastword_client::Client::new(&lastword_client::Endpoint::new(url), Some(token)).unwrap();
+    Remote::new(client.over_session())
 }
 
 /// Returns a builder of clients for `http://`: no provider of TLS is installed for the whole process, so each client is

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::limits::Observed;
 use lastword_proto::{Core, Entry, Fact, Limits, Seq};
 use lastword_server::edges::mcp::{Remote, serve_pipe};
-use lastword_server::identity::Secret;
 use lastword_server::{Config, Server};
 use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
@@ -57,7 +57,11 @@ impl Stage {
 
     /// Returns a pipe to the running server, like that of `lastword mcp`; it is served until its end is dropped.
     async fn pipe(&self, who: &str, serving: &mut JoinSet<()>) -> Pipe<DuplexStream> {
-        let remote = Remote::new(http(), &self.url(), Secret::new(self.token(who).to_owned()));
+        let remote = Remote::new(
+            Client::new(&Endpoint::new(&self.url()), Some(Token::new(self.token(who)).unwrap()))
+                .unwrap()
+                .over_session(),
+        );
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(theirs);
         serving.spawn(async move { drop(serve_pipe(remote, read, write).await) });

@@ -277,7 +277,7 @@ fn crates_depend_only_along_the_arrows() {
     let allowed: &[(&str, &[&str])] = &[
         ("proto", &[]),
         ("store", &["proto"]),
-        // A node of a cluster is a client of the others.
+        // MCP over stdio is a client of a running server, and a node of a cluster one of the others.
         ("server", &["proto", "store", "client"]),
         ("client", &["proto"]),
         ("runner", &["proto", "client"]),

@@ -8,6 +8,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 
+/// The content type of a refusal.
+pub(crate) const PROBLEM: &str = "application/problem+json";
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = *self.0;
@@ -15,7 +18,7 @@ impl IntoResponse for ApiError {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
         if let Some(ms) = problem.retry_after_ms {
             headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
         }

@@ -195,6 +195,12 @@ pub(super) fn scope(name: &str) -> Scope {
     }
 }
 
+/// Returns whether a call whose outcome isn't known can be made again: it changes nothing, or the broker gives again what it
+/// gave.
+pub(super) fn is_repeatable(name: &str) -> bool {
+    name == "next_message" || scope(name) == Scope::Read
+}
+
 /// Returns the names of all tools that are offered.
 pub(super) fn names(offer: Offer) -> impl Iterator<Item = &'static str> {
     rows(offer).map(|(name, ..)| *name)

@@ -3,31 +3,33 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use lastword_client::{Backoff, Client, ClientError, McpTerms};
 use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType, Tool};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::Offer;
 use super::brief::Output;
-use super::human::AS_HUMAN;
+use super::catalog;
 use super::inbox::Listener;
 use super::listing::{self, Selection};
+use super::permit;
 use super::resources;
 use super::trace::Trace;
-use crate::identity::Secret;
 
 /// The pause before a broken watch is resumed.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
 /// The pause between two looks at the list of tools.
 const TOOLS_AGAIN: Duration = Duration::from_secs(30);
-/// The longest event of a watch, in bytes; the server's events have a few hundred.
-const EVENT_BYTES_MAX: usize = 64 * 1024;
+/// The time in which a broken call is made again.
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// The first and the longest pause between two tries.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A running server, called in the name of one agent.
 pub struct Remote {
-    http: reqwest::Client,
-    url: String,
-    token: Secret,
+    client: Client,
     offer: Offer,
     /// The tools that the client asks for.
     selection: Selection,
@@ -38,17 +40,24 @@ pub struct Remote {
 enum Failure {
     /// The server refused the call with a problem.
     Refused(Value),
-    /// The protocol's own error, or one of the connection.
+    /// The server can't be reached, or the connection broke before the answer.
+    Unanswered(ErrorData),
+    /// The protocol's own error, or a reply that is none.
     Error(ErrorData),
 }
 
+/// Whether a call whose connection broke is made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Yes,
+    No,
+}
+
 impl Remote {
-    /// Creates a client of the server at `url` (`http://127.0.0.1:7171`), with an agent's token. `http` verifies the
-    /// server's certificate.
+    /// Creates a client of the server of `client`, with an agent's token.
     #[must_use]
-    pub fn new(http: reqwest::Client, url: &str, token: Secret) -> Self {
-        let url = format!("{}/mcp", url.trim_end_matches('/'));
-        Self { http, url, token, offer: Offer::Agent, selection: Selection::default(), calls: AtomicU64::new(0) }
+    pub fn new(client: Client) -> Self {
+        Self { client, offer: Offer::Agent, selection: Selection::default(), calls: AtomicU64::new(0) }
     }
 
     /// Calls the server with a human's token, which a person chose by name; only tools that read and decide remain.
@@ -71,7 +80,7 @@ impl Remote {
 
     /// Asks the server for the tools; `None` if it can't be reached or refuses.
     async fn known_tools(&self) -> Option<Vec<Tool>> {
-        let mut result = self.request("tools/list", json!({})).await.ok()?;
+        let mut result = self.request("tools/list", json!({}), Repeat::No).await.ok()?;
         serde_json::from_value(result["tools"].take()).ok()
     }
 
@@ -90,7 +99,7 @@ impl Remote {
                 }
                 known = Some(now);
             }
-            tokio::time::sleep(TOOLS_AGAIN).await;
+            sleep(TOOLS_AGAIN).await;
         }
     }
 
@@ -106,10 +115,16 @@ impl Remote {
         trace: &Trace,
     ) -> Result<CallToolResult, ErrorData> {
         let params = json!({ "name": name, "arguments": arguments, "_meta": trace.members() });
-        let result = match self.request("tools/call", params).await {
+        let repeat = if catalog::is_repeatable(name) { Repeat::Yes } else { Repeat::No };
+        let result = match self.request("tools/call", params, repeat).await {
             Ok(result) => result,
             Err(Failure::Refused(problem)) => return Ok(Output::refusal(problem)),
-            Err(Failure::Error(error)) => return Err(error),
+            // A model reads the denial of a tool call as being about that call.
+            Err(Failure::Unanswered(mut error)) if repeat == Repeat::No && name != permit::TOOL => {
+                error.message.to_mut().push_str(". The call may have been carried out: look before you repeat it");
+                return Err(error);
+            }
+            Err(Failure::Unanswered(error) | Failure::Error(error)) => return Err(error),
         };
         let mut result: CallToolResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
         // The server replies as to a client of an older revision. The local client may speak the newest one, which
@@ -120,30 +135,40 @@ impl Remote {
 
     /// Reads a resource from the server.
     pub(super) async fn read(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-        let result = match self.request("resources/read", json!({ "uri": uri })).await {
+        let result = match self.request("resources/read", json!({ "uri": uri }), Repeat::Yes).await {
             Ok(result) => result,
             Err(Failure::Refused(problem)) => {
                 let detail = problem["detail"].as_str().unwrap_or("refused").to_owned();
                 return Err(ErrorData::invalid_params(detail, Some(problem)));
             }
-            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Unanswered(error) | Failure::Error(error)) => return Err(error),
         };
         let mut result: ReadResourceResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result)
     }
 
-    async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::Error(self.unreachable(error));
-        let id = self.calls.fetch_add(1, Ordering::Relaxed);
+    async fn request(&self, method: &str, params: Value, repeat: Repeat) -> Result<Value, Failure> {
+        let (mut broke, mut backoff) = (None, Backoff::new(PAUSE_MIN, PAUSE_MAX));
         // No handshake: each call is a request on its own, so a restart of the server loses nothing.
-        let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        let response = self.post().json(&call).send().await.map_err(|e| failed(&e))?;
-        let status = response.status();
-        let mut body: Value = response.json().await.map_err(|e| failed(&e))?;
-        if !status.is_success() {
-            return Err(Failure::Refused(body));
-        }
+        let call = json!({ "jsonrpc": "2.0", "id": self.next_id(), "method": method, "params": params });
+        let mut body = loop {
+            match self.client.mcp(&self.terms(), &call).await {
+                Ok(body) => break body,
+                Err(ClientError::Unreachable { .. })
+                    if repeat == Repeat::Yes && broke.get_or_insert_with(Instant::now).elapsed() < AGAIN_MAX =>
+                {
+                    sleep(backoff.grow()).await;
+                }
+                Err(ClientError::Refused(problem)) => {
+                    return Err(Failure::Refused(serde_json::to_value(problem).unwrap_or_default()));
+                }
+                Err(error @ ClientError::Unreachable { .. }) => {
+                    return Err(Failure::Unanswered(self.unreachable(&error)));
+                }
+                Err(error) => return Err(Failure::Error(self.unreachable(&error))),
+            }
+        };
         if let Some(error) = body.get_mut("error") {
             let error = error.take();
             let told = ErrorData::internal_error(error.to_string(), None);
@@ -155,7 +180,7 @@ impl Remote {
     /// Reports each new entry of the inbox to a listener, until the listener is gone.
     pub(super) async fn watch(&self, listener: &Listener) {
         while self.watch_once(listener).await {
-            tokio::time::sleep(WATCH_AGAIN).await;
+            sleep(WATCH_AGAIN).await;
         }
     }
 
@@ -168,63 +193,40 @@ impl Remote {
             "io.modelcontextprotocol/clientInfo": { "name": "lastword", "version": env!("CARGO_PKG_VERSION") },
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let method = "subscriptions/listen";
         let params = json!({ "_meta": meta, "notifications": { "resourceSubscriptions": [resources::INBOX] } });
-        let id = self.calls.fetch_add(1, Ordering::Relaxed);
-        let request = self
-            .post()
-            .header("mcp-protocol-version", version.as_str())
-            .header("mcp-method", method)
-            .json(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        let response = match request.send().await.and_then(reqwest::Response::error_for_status) {
-            Ok(response) => response,
-            // The token was replaced or its agent removed, so another attempt would fail too.
-            Err(error) if error.status().is_some_and(|status| status.is_client_error()) => return false,
-            Err(error) => {
-                tracing::warn!(%error, "the inbox is not watched");
-                return true;
-            }
-        };
-        let mut events = response.bytes_stream();
-        let mut line = Vec::new();
-        while let Some(Ok(bytes)) = events.next().await {
-            for byte in bytes {
-                if byte != b'\n' {
-                    line.push(byte);
-                } else if updated(&line) && !listener.tell().await {
-                    return false;
-                } else {
-                    line.clear();
+        let call =
+            json!({ "jsonrpc": "2.0", "id": self.next_id(), "method": "subscriptions/listen", "params": params });
+        let watched = async {
+            let mut messages = self.client.mcp_messages(&self.terms(), &call).await?;
+            while let Some(message) = messages.next().await? {
+                if message["method"] == "notifications/resources/updated" && !listener.tell().await {
+                    return Ok(false);
                 }
             }
-            // Not one of our events; a new connection starts clean.
-            if line.len() > EVENT_BYTES_MAX {
-                return true;
+            Ok(true)
+        };
+        match watched.await {
+            Ok(again) => again,
+            // The token was replaced or its agent removed, so another attempt would fail too.
+            Err(ClientError::Refused(problem)) if problem.status < 500 => false,
+            Err(error) => {
+                tracing::warn!(%error, "the inbox is not watched");
+                true
             }
         }
-        true
     }
 
-    fn post(&self) -> reqwest::RequestBuilder {
-        let accept = "application/json, text/event-stream";
-        let url = match &self.selection {
-            chosen if *chosen != Selection::default() => format!("{}?tools={chosen}", self.url),
-            _ => self.url.clone(),
-        };
-        let request = self.http.post(url).bearer_auth(self.token.reveal()).header("accept", accept);
-        match self.offer {
-            Offer::Agent => request,
-            Offer::Human => request.header(AS_HUMAN, "yes"),
-        }
+    fn terms(&self) -> McpTerms {
+        let chosen = self.selection != Selection::default();
+        McpTerms { tools: chosen.then(|| self.selection.to_string()), as_human: self.offer == Offer::Human }
+    }
+
+    fn next_id(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
     fn unreachable(&self, error: &dyn std::fmt::Display) -> ErrorData {
-        ErrorData::internal_error(format!("the Lastword server at {} can't be reached: {error}", self.url), None)
+        let url = self.client.url();
+        ErrorData::internal_error(format!("the Lastword server at {url} can't be reached: {error}"), None)
     }
-}
-
-/// Returns whether a line of the stream reports a change.
-fn updated(line: &[u8]) -> bool {
-    let data = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice::<Value>(data).ok());
-    data.is_some_and(|message| message["method"] == "notifications/resources/updated")
 }

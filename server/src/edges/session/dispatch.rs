@@ -8,13 +8,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, Request, StatusCode};
+use axum::http::{HeaderValue, Request};
+use axum::response::Response;
+use futures_util::future::BoxFuture;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, NamedCall, SessionCall, WATCH, Watch, named};
+use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, MCP, NamedCall, SessionCall, WATCH, Watch, named};
 use lastword_proto::wire::{Envelope, FieldError, Finish, Progress};
 use lastword_proto::{Code, Draft};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -23,16 +25,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::deliveries::Window;
+use super::mcp::{self, Carried};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
 use crate::edges::http::connections::Peer;
-use crate::edges::http::{keyed, parse, parse_wait, scope, sent, text_draft};
+use crate::edges::http::{PROBLEM, keyed, parse, parse_wait, scope, sent, text_draft};
 use crate::error::ApiError;
 
 /// The deepest nesting of a frame: that of a body, within the call.
 const NESTING_MAX: u64 = 121;
 /// The longest reply that is passed on.
-const REPLY_BYTES_MAX: usize = 64 << 20;
+pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
 /// The characters of a path's segment that stand for themselves.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
@@ -77,7 +80,7 @@ pub(super) fn refused(id: u64, fault: &ApiError) -> String {
     assembled(id, fault.0.status, "problem", &problem)
 }
 
-fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
+pub(super) fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 64);
     // Writing to a String never fails.
     let _written = write!(text, "{{\"id\":{id},\"status\":{status},\"{member}\":{json}}}").is_ok();
@@ -132,6 +135,21 @@ pub(super) fn own(text: &str) -> Option<Result<(u64, Own), Fault>> {
     })
 }
 
+/// What a call says.
+pub(super) struct Said {
+    /// A frame: the reply, or a push before it.
+    pub(super) text: Option<String>,
+    /// What follows it; `None` after the reply.
+    pub(super) more: Option<BoxFuture<'static, Self>>,
+}
+
+impl Said {
+    /// The reply to a call.
+    pub(super) const fn last(reply: String) -> Self {
+        Self { text: Some(reply), more: None }
+    }
+}
+
 /// A call of the broker, ready to be carried out. It keeps nothing of its frame.
 pub(super) enum Prepared {
     Hello,
@@ -140,6 +158,7 @@ pub(super) enum Prepared {
     Finish(Caller, TurnId, Box<Finish>),
     Progress(Caller, TurnId, Box<Progress>),
     Routed(Box<Request<Body>>),
+    Mcp(Box<Carried>),
 }
 
 /// Reads a call of the broker from its frame.
@@ -152,13 +171,14 @@ pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault>
         "finish" => finish(desk, &call),
         "progress" => progress(desk, &call),
         "next" => next(desk, &call),
+        MCP => mcp::prepare(desk, &call).map(|carried| Prepared::Mcp(Box::new(carried))),
         _ => request(desk, &call).map(|request| Prepared::Routed(Box::new(request))),
     };
     prepared.map(|prepared| (id, prepared)).map_err(|fault| (id, fault))
 }
 
 /// Carries out a call of the broker, once it has its place. Returns its reply.
-pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> String {
+pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> Said {
     let _place = match &desk.ctx.places {
         Some(places) => Some(places.enter().await),
         None => None,
@@ -191,9 +211,13 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
         Prepared::Progress(caller, turn, body) => {
             turns::progress(ctx, caller, Some(turn), *body).await.map(|renewed| reply(id, 200, &renewed))
         }
-        Prepared::Routed(request) => routed(&desk, id, *request).await,
+        Prepared::Routed(request) => replied(id, routed(&desk, *request).await).await,
+        Prepared::Mcp(carried) => {
+            let answered = async { mcp::answered(id, routed(&desk, carried.request).await).await };
+            return Box::pin(answered).await.unwrap_or_else(|fault| Said::last(refused(id, &fault)));
+        }
     };
-    result.unwrap_or_else(|fault| refused(id, &fault))
+    Said::last(result.unwrap_or_else(|fault| refused(id, &fault)))
 }
 
 /// The bytes of calls that have no place yet. The session reads no further ones while there are many.
@@ -302,10 +326,16 @@ fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
 }
 
 /// Makes a call through the routes of HTTP.
-async fn routed(desk: &Desk, id: u64, request: Request<Body>) -> Result<String, ApiError> {
+async fn routed(desk: &Desk, request: Request<Body>) -> Response {
     let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
+    response
+}
+
+/// Returns the reply that a response of HTTP makes.
+pub(super) async fn replied(id: u64, response: Response) -> Result<String, ApiError> {
     let status = response.status();
-    let text = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
+    let kind = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let (text, problem) = (kind.starts_with(b"text/"), kind == PROBLEM.as_bytes());
     let read = axum::body::to_bytes(response.into_body(), REPLY_BYTES_MAX).await;
     let bytes = read.map_err(|_| ApiError::internal("the reply is too long for a session: ask for less at a time"))?;
     if bytes.is_empty() {
@@ -315,13 +345,18 @@ async fn routed(desk: &Desk, id: u64, request: Request<Body>) -> Result<String, 
     if text {
         return Ok(reply(id, status.as_u16(), &json));
     }
-    let member = if status >= StatusCode::BAD_REQUEST { "problem" } else { "body" };
-    Ok(assembled(id, status.as_u16(), member, json))
+    Ok(assembled(id, status.as_u16(), if problem { "problem" } else { "body" }, json))
 }
 
 fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiError> {
     let (_, method, template) = the_call(call)?;
-    let mut uri = format!("/v1{}", in_path(template, call.path.as_deref())?);
+    let path = in_path(template, call.path.as_deref())?;
+    request_at(&format!("/v1{path}{}", query(call)?), method, desk, call)
+}
+
+/// Returns the query of a call, as it is in an address.
+pub(super) fn query(call: &SessionCall<'_>) -> Result<String, ApiError> {
+    let mut query = String::new();
     for (at, (name, value)) in call.query.iter().enumerate() {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -334,10 +369,20 @@ fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiErro
             }
         };
         let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
-        uri.push(if at == 0 { '?' } else { '&' });
-        uri.push_str(&encoded.join("="));
+        query.push(if at == 0 { '?' } else { '&' });
+        query.push_str(&encoded.join("="));
     }
-    let mut request = Request::builder().method(*method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
+    Ok(query)
+}
+
+/// Returns a call as HTTP has it at an address.
+pub(super) fn request_at(
+    uri: &str,
+    method: &str,
+    desk: &Desk,
+    call: &SessionCall<'_>,
+) -> Result<Request<Body>, ApiError> {
+    let mut request = Request::builder().method(method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
     for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
         if let Some(value) = value {
             request = request.header(name, &**value);
