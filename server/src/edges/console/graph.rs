@@ -236,8 +236,11 @@ fn table(graph: &Graph) -> Markup {
     }
 }
 
+/// Returns how many requests are open and answered; nothing of the kind that there is none of.
 fn counts(edge: &Edge) -> String {
-    format!("{} open, {} answered", edge.open, edge.answered)
+    let counts = [(edge.open, "open"), (edge.answered, "answered")];
+    let told: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
 #[cfg(test)]
