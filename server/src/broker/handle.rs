@@ -410,8 +410,12 @@ impl Handle {
         let same = |kept: &Delivery| {
             kept.message == delivery.message && kept.turn.map(|open| open.turn) == delivery.turn.map(|open| open.turn)
         };
-        if let Some(kept) = self.0.unread().get_mut(&agent) {
+        let mut unread = self.0.unread();
+        if let Some(kept) = unread.get_mut(&agent) {
             kept.retain(|kept| !same(kept));
+            if kept.is_empty() {
+                unread.remove(&agent);
+            }
         }
     }
 
@@ -513,6 +517,31 @@ mod tests {
         assert_eq!(again.delivery(), Some(&delivery));
         again.accept();
         assert!(handle.unread(agent, None).is_none());
+        handle.close();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_kept_delivery_that_the_agent_got_otherwise_is_forgotten_and_no_other() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(log_of(9), signer, Limits::default()).unwrap();
+        let agent = AgentId(1);
+        let delivery = |message: u64, turn: u64, attempt| {
+            let open = OpenTurn { turn: TurnId(turn), task: TaskId(1), attempt, lease_until: Time(60) };
+            Delivery { turn: Some(open), message: Seq(message), notices: Vec::new() }
+        };
+        for kept in [delivery(5, 3, 1), delivery(7, 3, 1), delivery(7, 4, 2)] {
+            drop(handle.parcel(agent, kept));
+        }
+        let left = || handle.kept(agent).iter().map(|seq| seq.0).collect::<Vec<_>>();
+        // Given again with a later attempt, it is the same message in the same turn.
+        handle.forget_kept(agent, &delivery(7, 3, 2));
+        assert_eq!(left(), [5, 7], "the same message in another turn stays");
+        handle.forget_kept(AgentId(2), &delivery(5, 3, 1));
+        assert_eq!(left(), [5, 7]);
+        handle.forget_kept(agent, &delivery(5, 3, 1));
+        handle.forget_kept(agent, &delivery(7, 4, 2));
+        assert!(left().is_empty() && !handle.0.unread().contains_key(&agent), "nothing of it is held");
         handle.close();
         thread.join().unwrap();
     }
