@@ -80,7 +80,8 @@ pub(crate) async fn graph(ctx: &Context, caller: Caller, reference: Option<&str>
     cuts(ctx, &mut look, since).await?;
     let mut tokens: BTreeMap<AgentId, u64> = BTreeMap::new();
     for (turn, agent) in &look.turns {
-        *tokens.entry(*agent).or_default() += spent.get(turn).map_or(0, |spent| spent.tokens);
+        let sum = tokens.entry(*agent).or_default();
+        *sum = sum.saturating_add(spent.get(turn).map_or(0, |spent| spent.tokens));
     }
     let node = |(id, (name, does)): (AgentId, Known)| Node {
         name,

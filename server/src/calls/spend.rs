@@ -150,8 +150,8 @@ fn bars<'a>(turns: impl Iterator<Item = &'a SpentTurn>, now: Time, window: Windo
     for turn in turns {
         let at = usize::try_from(turn.at.0.saturating_sub(first) / bar).ok();
         if let Some((_, tokens, cost)) = at.and_then(|at| bars.get_mut(at)) {
-            *tokens += turn.tokens;
-            *cost += turn.cost_microusd;
+            *tokens = tokens.saturating_add(turn.tokens);
+            *cost = cost.saturating_add(turn.cost_microusd);
         }
     }
     bars
@@ -285,7 +285,8 @@ fn used_up(curve: &[(Time, u64)], own: &[(Time, u64)], (used, limit): (u64, u64)
     if used >= limit {
         return curve.iter().find(|(_, sum)| *sum >= limit).map(|(at, _)| *at).or(Some(now));
     }
-    let recent: u64 = own.iter().filter(|(at, _)| now.since(*at) < HOUR_MS).map(|(_, amount)| *amount).sum();
+    let recent =
+        own.iter().filter(|(at, _)| now.since(*at) < HOUR_MS).fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
     let left_ms = u128::from(limit - used) * u128::from(HOUR_MS) / u128::from(recent.max(1));
     let at = u64::try_from(left_ms).ok().filter(|_| recent > 0).map(|left| now.plus(left))?;
     (at.day() == now.day()).then_some(at)

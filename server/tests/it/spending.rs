@@ -118,3 +118,45 @@ async fn the_spending_of_a_forgotten_grant_keeps_its_ref_and_its_agent_and_a_use
     world.request("operator", Method::DELETE, "/v1/agents/kilo").send().await.unwrap().error_for_status().unwrap();
     browser.get("/spend").await.is(200).has("<span title=\"This agent was removed.\">kilo</span>");
 }
+
+#[tokio::test]
+async fn reports_beyond_every_sum_leave_the_pages_readable() {
+    let machine = Machine::new();
+    let names = ["kilo", "lima", "mike"];
+    let world = machine.world(&names, Limits::default()).await;
+    // A second conversation of the same grant, so that its sums have several turns, too.
+    for (name, reference) in names.iter().zip(["HUGE-1", "HUGE-1/1", "HUGE-1/2"]) {
+        world.send("operator", name, reference, "work").await.is(201);
+        let turn = world.take(name).await;
+        let models = json!([{ "model": "opus", "tokens": u64::MAX - 1 }]);
+        let usage = json!({ "input_tokens": u64::MAX, "output_tokens": u64::MAX, "cost_usd": 1e300, "models": models });
+        let finish = json!({ "answer": "done", "usage": usage });
+        world.post(name, &format!("/v1/turns/{}/finish", id(&turn["turn"], "id")), finish).await.is(200);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let pages = [
+        "/",
+        "/inbox",
+        "/overview",
+        "/spend",
+        "/spend?over=1h",
+        "/conversations",
+        "/conversations/HUGE-1",
+        "/conversations/HUGE-1?view=waterfall",
+        "/conversations/HUGE-1?view=timeline",
+        "/conversations/HUGE-1?view=graph",
+        "/conversations/HUGE-1?view=log",
+        "/agents",
+        "/agents/kilo",
+        "/graph",
+        "/incidents",
+        "/limits",
+    ];
+    for path in pages {
+        let seen = browser.get(path).await.is(200);
+        assert!(!seen.text.contains("-1 tokens") && !seen.text.contains("$-"), "{path}");
+    }
+    for path in ["/v1/conversations", "/v1/conversations/HUGE-1", "/v1/agents", "/metrics"] {
+        world.get("operator", path).await.is(200);
+    }
+}

@@ -192,8 +192,10 @@ fn hours(db: &Connection, from: i64) -> rusqlite::Result<Vec<(Time, u64)>> {
 }
 
 fn spent(db: &Connection, since: Time) -> rusqlite::Result<(Count, Count)> {
-    let sql = "SELECT coalesce(sum(tokens), 0), coalesce(sum(tokens) FILTER (WHERE at >= ?1), 0), \
-               coalesce(sum(cost_microusd), 0), coalesce(sum(cost_microusd) FILTER (WHERE at >= ?1), 0) FROM spends";
+    // What `sum` fails at, `total` adds up, and the cast bounds it.
+    let sql = "SELECT CAST(total(tokens) AS INTEGER), CAST(total(tokens) FILTER (WHERE at >= ?1) AS INTEGER), \
+               CAST(total(cost_microusd) AS INTEGER), CAST(total(cost_microusd) FILTER (WHERE at >= ?1) AS INTEGER) \
+               FROM spends";
     let count = |row: &rusqlite::Row<'_>, at: usize| -> rusqlite::Result<Count> {
         let (all, since): (i64, i64) = (row.get(at)?, row.get(at + 1)?);
         Ok(Count { all: all.cast_unsigned(), since: since.cast_unsigned() })

@@ -116,7 +116,7 @@ impl<'a> Charging<'a> {
         let turn = turn.0.cast_signed();
         self.forget_models.execute([turn])?;
         for ModelSpend { model, spend } in models {
-            let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+            let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
             self.model.execute((turn, model.as_str(), tokens, cost))?;
         }
         Ok(())
@@ -140,11 +140,16 @@ impl<'a> Charging<'a> {
         if spend == Spend::default() {
             return Ok(());
         }
-        let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+        let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
         let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
         let at = entry.at.0.cast_signed();
         self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated, conv, grant, agent)).map(|_| ())
     }
+}
+
+/// Returns an amount as SQLite holds it; a larger one as the largest.
+fn bounded(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 /// Lets go of turns that ended before every message that is still there.
@@ -267,8 +272,9 @@ impl IndexReader {
     /// The file can't be read.
     pub fn spent_in(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, SpentIn)>, ReadError> {
         self.with(|db| {
-            let sql = "SELECT sum(tokens), sum(cost_microusd), max(estimated) FROM spends WHERE conv = ?1 \
-                       HAVING count(*) > 0";
+            // What `sum` fails at, `total` adds up, and the cast bounds it.
+            let sql = "SELECT CAST(total(tokens) AS INTEGER), CAST(total(cost_microusd) AS INTEGER), max(estimated) \
+                       FROM spends WHERE conv = ?1 HAVING count(*) > 0";
             let mut statement = db.prepare_cached(sql)?;
             let sum = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, SpentIn)>> {
                 let found = statement.query_row([conv.0], |row| {

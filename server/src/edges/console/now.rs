@@ -306,7 +306,9 @@ const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
 fn today(today: &Today) -> Markup {
     let most = today.agents.iter().map(|(_, tokens, _)| *tokens).max().unwrap_or_default().max(1);
     let others = today.agents.get(SPENDERS_MAX..).unwrap_or_default();
-    let (tokens, cost) = others.iter().fold((0, 0), |sum, (_, tokens, cost)| (sum.0 + tokens, sum.1 + cost));
+    let (tokens, cost) = others
+        .iter()
+        .fold((0_u64, 0_u64), |sum, (_, tokens, cost)| (sum.0.saturating_add(*tokens), sum.1.saturating_add(*cost)));
     html! {
         section.card #cost aria-labelledby="cost-title" {
             header { h2 #cost-title { "Spent today" } span.grow {} a href="/spend" { "Spend" } }

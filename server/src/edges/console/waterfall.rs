@@ -278,7 +278,7 @@ fn took_in_short(work: &Work) -> String {
     let tokens = match work.tokens() {
         0 => return took,
         n @ 1..1_000 => format!("{about}{n} tokens"),
-        n => format!("{about}{}k tokens", (n + 500) / 1_000),
+        n => format!("{about}{}k tokens", n.saturating_add(500) / 1_000),
     };
     let cost = work.cost_microusd();
     if cost > 0 { format!("{took} · {tokens} · {}", money(cost)) } else { format!("{took} · {tokens}") }

@@ -71,12 +71,12 @@ impl Work {
 
     /// Returns the tokens spent in its turns.
     pub(super) fn tokens(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.tokens).sum()
+        self.turns.iter().fold(0, |sum, turn| sum.saturating_add(turn.tokens))
     }
 
     /// Returns the cost of its turns, in millionths of a dollar.
     pub(super) fn cost_microusd(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.cost_microusd).sum()
+        self.turns.iter().fold(0, |sum, turn| sum.saturating_add(turn.cost_microusd))
     }
 
     /// Returns whether the tokens are estimated from the length of the text, at least in part.
