@@ -46,8 +46,9 @@ test('the front page says what a lift gives, and its card what a stop takes', as
   await page.goto(`${broker.url}/`);
   await page.locator(`#now-${id}`).getByText('A lift gives 6 more messages.').waitFor();
   await page.locator('#runs .work', { hasText: 'HELD-1' }).getByText('requested by you').waitFor();
-  await page.getByRole('link', { name: `Lift ${id}` }).click();
+  await page.getByRole('link', { name: `Lift or stop ${id}` }).click();
   await page.locator(`#${id}-stopped`).getByText(/Its open requests are cancelled for good/).waitFor();
+  await page.locator(`#${id} .parked li`, { hasText: 'coder asked idler' }).getByRole('link', { name: 'a part' }).waitFor();
   await page.locator(`#${id}`).getByText('you asked').first().waitFor();
   page.once('dialog', (dialog) => assert.match(dialog.message(), /cancelled for good/));
   await page.locator(`#${id}`).getByRole('button', { name: 'Stop', exact: true }).click();
@@ -81,12 +82,16 @@ test('counts of a conversation include its children, folded below it, and their 
 
 test('a conversation without open work is finished, and offers no stop at first sight', async () => {
   await broker.ask('helper', 'DONE-1', 'Do it');
-  await finish('helper', (await broker.take('helper')).turn, 'did it');
+  const { turn } = await broker.take('helper');
+  await assert.rejects(broker.call('helper', 'POST', '/messages', { type: 'request', to: 'helper', body: 'you do it' }), /self_send/);
+  await finish('helper', turn, 'did it');
   await page.goto(`${broker.url}/conversations/DONE-1`);
   await connected(page);
   await page.locator('.heading .badge', { hasText: 'finished' }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Stop', exact: true }).isVisible(), false);
-  await page.getByText('Pause or stop').click();
+  // What a rule refused on the way is said beside it, here and in the list.
+  await page.locator('.facts').getByText('1 refused').waitFor();
+  await page.locator('#control summary').click();
   await page.getByRole('button', { name: 'Pause', exact: true }).click();
   await page.locator('.heading .badge', { hasText: 'paused' }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
@@ -101,7 +106,7 @@ test('a filter that is chosen applies at once, without its button', async () => 
   await connected(page);
   await page.getByLabel('State').selectOption('idle');
   await page.waitForURL(/state=idle/);
-  await page.locator('.row', { hasText: 'DONE-1' }).waitFor();
+  await page.locator('.row', { hasText: 'DONE-1' }).getByText('1 refused').waitFor();
   await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.every((word) => word === 'finished')), true);
 });
 
@@ -151,7 +156,7 @@ test('a room has a page that says what a room is, and a refused post names its r
   await page.goto(`${broker.url}/limits#refused`);
   await page.locator('#refused li', { hasText: 'Too many agent messages' }).getByRole('link', { name: 'latest' }).click();
   await page.getByText('Too many agent messages without a human message: lounge').waitFor();
-  await page.getByText(/at most 8 allowed; this one would have made it \d+, refused ones included/).waitFor();
+  await page.getByText(/refused from number 8 on; this is number \d+, refused ones included/).waitFor();
 });
 
 test('the overview has a scale of hours, and what waits', async () => {

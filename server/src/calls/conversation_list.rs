@@ -6,7 +6,7 @@ use lastword_proto::ids::ConvId;
 use lastword_proto::state::Conversation;
 use lastword_proto::wire::{ConversationStatus, ConversationView, FieldError};
 use lastword_proto::{Seq, State};
-use lastword_store::{Cursor, Filter, SpentIn};
+use lastword_store::{Cursor, Filter, IndexReader, ReadError, SpentIn};
 use serde::Deserialize;
 
 use super::audit::{self, AuditParams};
@@ -66,6 +66,8 @@ pub(crate) struct ListedConversation {
     pub(crate) open_tasks: u64,
     /// Whether work in one of them waits for a human.
     pub(crate) human_waits: bool,
+    /// The messages and writes that were refused in them.
+    pub(crate) refused: u64,
     /// What the turns of all of them spent.
     pub(crate) spent: SpentIn,
     /// The conversations below it, the newest first; empty where the list isn't folded.
@@ -153,22 +155,27 @@ async fn filled(ctx: &Context, found: Vec<Family>) -> Result<Vec<ListedConversat
     let mut subjects = subjects::of(ctx, shown.collect()).await?;
     let convs: Vec<ConvId> =
         found.iter().flat_map(|one| std::iter::once(one.id).chain(one.all.iter().copied())).collect();
-    let spent: BTreeMap<ConvId, SpentIn> =
-        ask_fresh(ctx, move |index| index.spent_in(&convs)).await?.into_iter().collect();
-    Ok(found.into_iter().map(|family| listed(family, &mut subjects, &spent)).collect())
+    let both =
+        move |index: &IndexReader| -> Result<_, ReadError> { Ok((index.spent_in(&convs)?, index.refused_in(&convs)?)) };
+    let (spent, refused) = ask_fresh(ctx, both).await?;
+    let sums = Sums { spent: spent.into_iter().collect(), refused: refused.into_iter().collect() };
+    Ok(found.into_iter().map(|family| listed(family, &mut subjects, &sums)).collect())
 }
 
-fn listed(
-    family: Family,
-    subjects: &mut BTreeMap<ConvId, String>,
-    spent: &BTreeMap<ConvId, SpentIn>,
-) -> ListedConversation {
-    let all = std::iter::once(family.id).chain(family.all.iter().copied());
+/// What the read model has of each conversation.
+struct Sums {
+    spent: BTreeMap<ConvId, SpentIn>,
+    refused: BTreeMap<ConvId, u64>,
+}
+
+fn listed(family: Family, subjects: &mut BTreeMap<ConvId, String>, sums: &Sums) -> ListedConversation {
+    let all = || std::iter::once(family.id).chain(family.all.iter().copied());
     ListedConversation {
         subject: subjects.remove(&family.id).unwrap_or_default(),
-        spent: history::add_up(all.filter_map(|conv| spent.get(&conv).copied())),
+        spent: history::add_up(all().filter_map(|conv| sums.spent.get(&conv).copied())),
+        refused: all().filter_map(|conv| sums.refused.get(&conv)).sum(),
         below_more: family.all.len().saturating_sub(family.below.len()),
-        below: family.below.into_iter().map(|one| listed(one, subjects, spent)).collect(),
+        below: family.below.into_iter().map(|one| listed(one, subjects, sums)).collect(),
         view: family.view,
         human_waits: family.human_waits,
         messages: family.messages,

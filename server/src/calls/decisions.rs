@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lastword_proto::fact::{EscalationCause, Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
-use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn};
+use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn, Task};
 use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice};
 use lastword_proto::{Priority, Seq, State, Time};
 
@@ -16,6 +16,8 @@ use crate::views::{self, Shown};
 
 /// The most settled decisions in the list.
 const SETTLED_MAX: usize = 20;
+/// The most requests that are shown of those that a tripped limit holds.
+const HELD_MAX: usize = 12;
 /// The most unread messages in the list.
 const UNREAD_MAX: usize = 50;
 
@@ -66,6 +68,8 @@ pub(crate) struct Decision {
     pub(crate) request: Option<(Seq, String)>,
     /// The request, if one timed out.
     pub(crate) timed_out: Option<TimedOut>,
+    /// For a tripped limit: the oldest requests that it holds, each with the begin of its text.
+    pub(crate) held: Vec<(RequestLink, String)>,
 }
 
 /// One request on the way from the root.
@@ -79,7 +83,8 @@ pub(crate) struct RequestLink {
     pub(crate) reference: String,
     /// Its depth in that conversation; `None` for a task without a request.
     pub(crate) depth: Option<u8>,
-    message: Option<Seq>,
+    /// Its position; `None` for a task without a request.
+    pub(crate) message: Option<Seq>,
 }
 
 /// The lists of the console's inbox.
@@ -149,6 +154,7 @@ struct Row {
     priority: Priority,
     at: Time,
     chain: Vec<RequestLink>,
+    held: Vec<RequestLink>,
 }
 
 /// Returns the number of decisions that wait for a human.
@@ -297,11 +303,13 @@ fn row(state: &State, id: DecisionId) -> Option<Row> {
         }
     };
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
-    let work = match id {
-        DecisionId::Question(_) | DecisionId::Call(_) => task,
-        DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?).first().copied(),
+    let held = match id {
+        DecisionId::Question(_) | DecisionId::Call(_) => Vec::new(),
+        DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?),
     };
-    Some(Row { id, task, conv, due, priority, at, chain: chain(state, work) })
+    let chain = chain(state, task.or_else(|| held.first().copied()));
+    let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
+    Some(Row { id, task, conv, due, priority, at, chain, held })
 }
 
 /// Returns the conversation whose resume lifts a latch.
@@ -325,17 +333,19 @@ pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
         lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),
         lastword_proto::state::Asker::Nobody | lastword_proto::state::Asker::Human(_) => None,
     });
-    let mut links: Vec<RequestLink> = above
-        .map(|task| RequestLink {
-            from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
-            to: state.name_of(task.agent).to_owned(),
-            reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
-            depth: task.request.as_ref().map(|request| request.depth),
-            message: task.request.as_ref().map(|request| request.message),
-        })
-        .collect();
+    let mut links: Vec<RequestLink> = above.map(|task| link(state, task)).collect();
     links.reverse();
     links
+}
+
+fn link(state: &State, task: &Task) -> RequestLink {
+    RequestLink {
+        from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
+        to: state.name_of(task.agent).to_owned(),
+        reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+        depth: task.request.as_ref().map(|request| request.depth),
+        message: task.request.as_ref().map(|request| request.message),
+    }
 }
 
 async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
@@ -351,7 +361,8 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Dec
         (latches.collect::<Vec<_>>(), timed_out.collect::<Vec<_>>())
     };
     let (latches, timed_out) = ctx.handle.query(look).await?;
-    let requests = rows.iter().filter_map(|row| row.chain.last()?.message);
+    let requests =
+        rows.iter().flat_map(|row| row.chain.last().into_iter().chain(&row.held)).filter_map(|link| link.message);
     let texts = subjects::texts(ctx, requests.chain(timed_out.iter().map(|one| one.message)).collect()).await?;
     let mut asked: BTreeMap<String, Asked> = questions
         .into_iter()
@@ -367,7 +378,9 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Dec
         let seq = row.chain.last().and_then(|link| link.message);
         let request = seq.and_then(|seq| Some((seq, texts.get(&seq)?.clone())));
         let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
-        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, request, timed_out })
+        let text = |link: &RequestLink| link.message.and_then(|seq| texts.get(&seq).cloned()).unwrap_or_default();
+        let held = row.held.into_iter().map(|link| (link.clone(), text(&link))).collect();
+        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, request, timed_out, held })
     };
     Ok(rows.into_iter().filter_map(decision).collect())
 }

@@ -52,6 +52,8 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     /// The edges, by the names of their ends.
     pub(crate) edges: BTreeMap<(String, String), Edge>,
+    /// The refusals without one recipient, such as of posts in rooms.
+    pub(crate) unplaced: u64,
 }
 
 /// An agent's name, what it does, and the end of its rest; a human's name alone.
@@ -77,7 +79,7 @@ pub(crate) async fn graph(ctx: &Context, caller: Caller, reference: Option<&str>
     let mut look = ctx.handle.query(move |live| look(live, conv, since)).await?;
     let turns: Vec<TurnId> = look.turns.iter().map(|(turn, _)| *turn).collect();
     let spent: BTreeMap<TurnId, TurnTokens> = ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
-    cuts(ctx, &mut look, since).await?;
+    let unplaced = cuts(ctx, &mut look, since).await?;
     let mut tokens: BTreeMap<AgentId, u64> = BTreeMap::new();
     for (turn, agent) in &look.turns {
         let sum = tokens.entry(*agent).or_default();
@@ -91,7 +93,7 @@ pub(crate) async fn graph(ctx: &Context, caller: Caller, reference: Option<&str>
     };
     let mut nodes: Vec<Node> = look.names.into_iter().map(node).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Graph { nodes, edges: look.edges })
+    Ok(Graph { nodes, edges: look.edges, unplaced })
 }
 
 fn look(live: &Live<'_>, conv: Option<ConvId>, since: Time) -> Look {
@@ -138,8 +140,8 @@ impl Look {
     }
 }
 
-/// Adds the refused messages to their edges.
-async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<(), ApiError> {
+/// Adds the refused messages to their edges. Returns the number of other refusals.
+async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<u64, ApiError> {
     let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
     let since = if look.convs.is_some() { None } else { Some(since) };
     let filter = RefusalFilter { convs: look.convs.clone(), since, cursor, ..RefusalFilter::default() };
@@ -150,18 +152,25 @@ async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<(), ApiErro
     let mut edges = std::mem::take(&mut look.edges);
     let add = move |live: &Live<'_>| {
         let mut look = Look { names: known, ..Look::default() };
+        let mut unplaced = 0;
         for (seq, entry) in entries {
-            let Fact::Refused { agent, to, refusal, .. } = &entry.fact else { continue };
-            let to = to.to_string();
-            // A refused message to a group or an action has no one recipient.
-            let Some(recipient) = live.state.live(&to) else { continue };
+            // A refused message to a group or an action has no one recipient, and another write has none.
+            let Fact::Refused { agent, to, refusal, .. } = &entry.fact else {
+                unplaced += 1;
+                continue;
+            };
+            let Some(recipient) = live.state.live(&to.to_string()) else {
+                unplaced += 1;
+                continue;
+            };
             let (from, to) = (look.node(live, *agent), look.node(live, recipient));
             let edge = edges.entry((from, to)).or_default();
             *edge.refused.entry(refusal.code).or_default() += 1;
             edge.cut = Some((refusal.code, seq));
         }
-        (look.names, edges)
+        (look.names, edges, unplaced)
     };
-    (look.names, look.edges) = ctx.handle.query(add).await?;
-    Ok(())
+    let unplaced;
+    (look.names, look.edges, unplaced) = ctx.handle.query(add).await?;
+    Ok(unplaced)
 }

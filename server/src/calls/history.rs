@@ -8,7 +8,7 @@ use lastword_proto::ids::{AgentId, ConvId, TaskId};
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{ConversationView, Event, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
-use lastword_store::{Cursor, PageCut, RefusalFilter, SpentIn};
+use lastword_store::{Cursor, IndexReader, PageCut, ReadError, RefusalFilter, SpentIn};
 
 use super::decisions::{self, Decision, RequestLink};
 use super::open_requests::{self, OpenRequest};
@@ -60,6 +60,8 @@ pub(crate) struct History {
     pub(crate) subject: String,
     /// What its turns and those of its descendants spent.
     pub(crate) spent: SpentIn,
+    /// The messages and writes that were refused in them.
+    pub(crate) refused: u64,
     /// The messages in it and its descendants.
     pub(crate) messages: u64,
     /// The number of open requests in it and its descendants.
@@ -130,7 +132,11 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
     let waiting = decisions::in_conversations(ctx, caller, convs.clone()).await?;
     let subject = subjects::of(ctx, vec![conv]).await?.remove(&conv).unwrap_or_default();
     let below = convs.clone();
-    let spent = add_up(ask_fresh(ctx, move |index| index.spent_in(&below)).await?.into_iter().map(|(_, spent)| spent));
+    let both =
+        move |index: &IndexReader| -> Result<_, ReadError> { Ok((index.spent_in(&below)?, index.refused_in(&below)?)) };
+    let (spent, refused) = ask_fresh(ctx, both).await?;
+    let spent = add_up(spent.into_iter().map(|(_, spent)| spent));
+    let refused = refused.into_iter().map(|(_, refused)| refused).sum();
     let open = open_requests::of(ctx, convs.clone()).await?;
     let below = convs.clone();
     let page = ask(ctx, move |index| index.history_page((conv, &starters), &below, asked.cut)).await?;
@@ -151,6 +157,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
     Ok(History {
         subject,
         spent,
+        refused,
         messages,
         open_tasks,
         open,

@@ -144,7 +144,7 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     })
     .await;
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("guards observe");
+    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("</code> observe");
     assert!(!seen.text.contains("<i>"));
     seen.has("human, asker").has("No messages, so no limit was approached.");
 }

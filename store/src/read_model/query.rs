@@ -259,6 +259,23 @@ impl IndexReader {
     }
 }
 
+impl IndexReader {
+    /// Returns how many messages and writes were refused in each of these conversations; those without any are left out.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn refused_in(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, u64)>, ReadError> {
+        self.with(|db| {
+            let mut statement = db.prepare_cached("SELECT count(*) FROM refusals WHERE conv = ?1")?;
+            let count = |conv: &ConvId| -> rusqlite::Result<(ConvId, u64)> {
+                Ok((*conv, statement.query_row([conv.0], |row| row.get::<_, i64>(0))?.cast_unsigned()))
+            };
+            let counts: rusqlite::Result<Vec<_>> = convs.iter().map(count).collect();
+            Ok(counts?.into_iter().filter(|(_, refused)| *refused > 0).collect())
+        })
+    }
+}
+
 /// The tokens of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnTokens {

@@ -207,6 +207,7 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
         div.controls {
             @match state {
                 Running::Active => {
+                    p.faint { "A pause keeps its inbox. A stop cancels its open and queued requests, and notifies their requesters." }
                     (button("pause", "Pause", &format!("Pause {name}? Until it is resumed it receives nothing new and can't send. Its inbox is kept.")))
                     (button("stop", "Stop", &format!("Stop {name}? Its open and queued requests are cancelled, and their requesters are notified.")))
                 }

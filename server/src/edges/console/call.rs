@@ -41,7 +41,7 @@ pub(super) fn card(
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             @let parts = arguments(&held.arguments);
             (arguments_of(held))
-            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
+            @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
             div.facts {
                 span { "Denied if nobody decides in time." }
                 @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }

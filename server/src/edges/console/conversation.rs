@@ -118,6 +118,7 @@ fn essentials(history: &History) -> Markup {
                 span { (before) b { (foreign_line(&names.join(", "))) } (after[usize::from(names.len() > 1)]) }
             }
             @if history.open_tasks == 0 { span { "no open request" } }
+            @if history.refused > 0 { span.bad { (number(history.refused)) " refused" } }
             (budget(history))
         }
     }
@@ -170,7 +171,7 @@ const fn verb(decision: &Decision) -> &'static str {
         (Asked::Call(_), _) => "Decide",
         (Asked::Question(_), Some(_)) => "Ask again",
         (Asked::Question(_), None) => "Answer",
-        (Asked::Latch(_), _) => "Lift",
+        (Asked::Latch(_), _) => "Lift or stop",
     }
 }
 

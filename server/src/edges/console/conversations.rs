@@ -138,6 +138,7 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             div.counts {
                 (plural(listed.messages, "message", "messages")) " · " (term("depth")) " " (summary.counters.deepest)
                 @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
+                @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
                 @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
             }
             div.limit { (nearest(listed)) }
@@ -176,6 +177,7 @@ fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
         (link(&summary.reference)) " " (standing(&listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
+            @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
             @if listed.spent.tokens > 0 { " · " (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) }
             " · " (time(&summary.last_at, moment.now))
         }

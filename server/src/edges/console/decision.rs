@@ -230,7 +230,7 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
             h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             (call::arguments_of(held))
-            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
+            @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
                 @match (held.state, &held.by) {
                     (ApprovalState::Expired, _) => "No human decided in time, so the call was denied.",

@@ -56,6 +56,9 @@ pub(super) fn view(graph: &Graph) -> Markup {
             @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
         }
         (drawing(graph))
+        @if graph.unplaced > 0 {
+            p.faint { (plural(graph.unplaced, "refusal has", "refusals have")) " no one recipient, such as of posts in rooms; " a href="/limits#refused" { "all refusals" } }
+        }
         (table(graph))
     }
 }
@@ -275,7 +278,7 @@ mod tests {
         ];
         assert_eq!(refused(&edges[0]), 3);
         let named = ["lima", "kilo"].map(|to| ("hive".to_owned(), to.to_owned())).into_iter().zip(edges);
-        let graph = Graph { nodes: Vec::new(), edges: named.collect() };
+        let graph = Graph { nodes: Vec::new(), edges: named.collect(), unplaced: 0 };
         assert_eq!(cuts(&graph), [(Code::DepthCap, 3), (Code::RefConflict, 1)].into());
     }
 }

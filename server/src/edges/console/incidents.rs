@@ -13,11 +13,11 @@ use super::decision::chain;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, encoded, foreign_line, money, number, plural, time};
+use super::parts::{badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, time};
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
-use crate::calls::decisions::{self, Decision};
+use crate::calls::decisions::{self, Decision, RequestLink};
 use crate::calls::{Context, incidents, limits};
 
 /// The most lifted incidents in the list.
@@ -29,8 +29,8 @@ pub(super) const EFFECT: &str =
 /// What stopping a conversation does.
 pub(super) const STOPPED: &str = "Its open requests are cancelled for good, and their requesters are notified.";
 
-/// The most parked requests that are named.
-const PARKED_MAX: usize = 12;
+/// The characters that are shown of a held request.
+const TEXT_CHARS: usize = 120;
 
 /// `GET /incidents`: the list of incidents.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -94,7 +94,7 @@ pub(super) fn card(
                 dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
                 dt { "Limit" } dd { (amount(limits, incident, incident.limit)) }
                 dt { (reached(incident.code)) } dd { (amount(limits, incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
-                dt { "Held" } dd { (parked(incident)) }
+                dt { "Held" } dd { (parked(viewer, incident, decision)) }
             }
             @match &incident.reference {
                 Some(reference) => {
@@ -137,14 +137,30 @@ fn held(incident: &IncidentView) -> Markup {
     }
 }
 
-fn parked(incident: &IncidentView) -> Markup {
-    let more = incident.parked.len().saturating_sub(PARKED_MAX);
+fn parked(viewer: &Viewer, incident: &IncidentView, decision: Option<&Decision>) -> Markup {
+    let known = decision.map_or(&[][..], |decision| &decision.held);
+    let more = incident.parked.len().saturating_sub(known.len());
     html! {
-        @if incident.parked.is_empty() { "no request" } @else { (plural(incident.parked.len() as u64, "request", "requests")) ": " }
-        @for (index, request) in incident.parked.iter().take(PARKED_MAX).enumerate() {
-            @if index > 0 { ", " } code { (foreign_line(request)) }
+        @if incident.parked.is_empty() { "no request" } @else { (plural(incident.parked.len() as u64, "request", "requests")) }
+        @if !known.is_empty() {
+            ul.parked { @for (link, text) in known { li { (request(viewer, link, text)) } } }
+            @if more > 0 { p.faint { "and " (more) " more" } }
         }
-        @if more > 0 { " and " (more) " more" }
+    }
+}
+
+/// Shows who asked whom for what.
+fn request(viewer: &Viewer, link: &RequestLink, text: &str) -> Markup {
+    let said = html! { q { (excerpt(text, TEXT_CHARS)) } };
+    html! {
+        @match &link.from {
+            Some(from) => { (or_you(from, &viewer.name)) " asked " b { (foreign_line(&link.to)) } }
+            None => { b { (foreign_line(&link.to)) } " began" }
+        }
+        @match link.message {
+            Some(message) => { " " a href={ "/messages/" (message) } { (said) } }
+            None => {}
+        }
     }
 }
 
@@ -232,7 +248,7 @@ fn effect(limits: &LimitsView, incident: &IncidentView) -> String {
         Some(_) if incident.code == Code::Budget => {
             let gives = match budget {
                 Some(budget) => format!(
-                    "{} gets its whole budget once more and is held again after {budget} more. A turn is charged when it \
+                    "{} gets its whole budget once more and is held again after {budget} more, counted from the lift. A turn is charged when it \
                      reports, so the last one can pass that.",
                     incident.on
                 ),

@@ -306,7 +306,7 @@ fn palette() -> Markup {
 fn stop() -> Markup {
     html! {
         dialog #workspace aria-labelledby="workspace-title" {
-            h2 #workspace-title { "The whole workspace" }
+            h2 #workspace-title { "Pause or stop everything" }
             div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
             form method="dialog" { button type="submit" autofocus { "Cancel" } }
         }

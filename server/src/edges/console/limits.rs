@@ -151,12 +151,16 @@ fn refused(week: &Week) -> Markup {
 }
 
 fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
-    let observed = limits.guards.values().filter(|mode| *mode == "observe").count();
+    let observed: Vec<&String> =
+        limits.guards.iter().filter(|(_, mode)| *mode == "observe").map(|(name, _)| name).collect();
     html! {
         h2 { "Guards" }
         p.faint {
-            @if observed == 0 { "All guards enforce." }
-            @else { (plural(observed as u64, "guard observes", "guards observe")) " instead of refusing, " (set_at(ctx, "observe")) ". The others enforce." }
+            @if observed.is_empty() { "All guards enforce." }
+            @else {
+                @for (index, name) in observed.iter().enumerate() { @if index > 0 { ", " } code { (name) } }
+                @if observed.len() == 1 { " observes" } @else { " observe" } " instead of refusing, " (set_at(ctx, "observe")) ". The others enforce."
+            }
         }
         p.tags { @for (name, mode) in &limits.guards {
             @if mode == "observe" { (badge("observe")) " " }

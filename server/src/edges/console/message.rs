@@ -112,9 +112,14 @@ fn why(problem: &Problem) -> Markup {
     html! {
         dt { "Why" } dd { (terms::told(problem.code)) @if let Some(subject) = subject(problem) { ": " (foreign_line(subject)) } }
         @if let (Some(most), Some(current)) = (problem.limit, problem.current) {
-            dt { "Numbers" } dd { "at most " (number(most)) " allowed; this one would have made it " (number(current))
-                // These limits count what agents try, not what gets through.
-                @if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) { ", refused ones included" } }
+            dt { "Numbers" } dd {
+                // These limits count what agents try, not what gets through, and refuse what reaches them.
+                @if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
+                    "refused from number " (number(most)) " on; this is number " (number(current)) ", refused ones included"
+                } @else {
+                    "at most " (number(most)) " allowed; this one would have made it " (number(current))
+                }
+            }
         }
         dt { "Rule" } dd {
             (problem.rule) ", " code { (problem.code) }

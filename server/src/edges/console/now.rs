@@ -133,7 +133,7 @@ fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
         Asked::Call(_) => ("call", "Decide"),
         Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Decide"),
         Asked::Question(_) => ("question", "Answer"),
-        Asked::Latch(_) => ("held", "Lift"),
+        Asked::Latch(_) => ("held", "Lift or stop"),
     };
     let id = decision.asked.id();
     html! {

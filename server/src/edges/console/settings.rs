@@ -63,7 +63,7 @@ fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, String>) -> M
             form method="get" action="/settings" {
                 div.fields.wide {
                     @for name in BOUNDING {
-                        label title=(meaning(name)) { span { (capital(limit_words(name))) @if name.starts_with("grant_") { " of a grant" } ", " code { (name) } } input type="number" name=(name) min="1" inputmode="numeric"
+                        label title=(meaning(name)) { span { (capital(limit_words(name))) @if name.starts_with("grant_") { " of a grant" } ", " code { (name) } ", now " (number(limits.value(name).unwrap_or_default())) } input type="number" name=(name) min="1" inputmode="numeric"
                             value=(wanted.get(name).cloned().unwrap_or_default()) placeholder=(limits.value(name).unwrap_or_default()); }
                     }
                 }

@@ -21,7 +21,7 @@ use crate::error::ApiError;
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let workspace = calls::workspace(&ctx).await?;
-    let main = html! { (heading("The whole workspace", &html! {})) (question(&viewer, &workspace)) };
+    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) };
     let topics = [Topic::Conversations, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Inbox, topics: &topics, main }).await
 }
