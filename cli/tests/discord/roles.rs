@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::cards::button;
 use crate::town::TestGuild;
-use crate::world::Id;
+use crate::world::{Discord, Id};
 
 /// The roles of the server that the settings name.
 #[derive(Clone, Copy)]
@@ -20,6 +20,11 @@ impl TestGuild {
     fn with_roles(own: &str) -> (Self, Roles) {
         let (mut town, roles) = Self::quiet_with_roles(own);
         town.bridge();
+        // What is posted while it still catches up is read with the roles that its author had when that began. The first
+        // look finds where to begin, the second one catches up.
+        let path = format!("/channels/{}/messages", town.other);
+        let looks = |discord: &mut Discord| discord.calls.iter().filter(|call| call.path == path).count();
+        town.world.wait("the end of the catch-up", |discord| (looks(discord) >= 2).then_some(()));
         (town, roles)
     }
 
