@@ -64,7 +64,7 @@ fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
 /// An open session.
 pub(crate) struct Raw {
     stream: TcpStream,
-    /// The bytes that were read; from `start` on, they are frames that nobody took yet, the last one in part.
+    /// The bytes read so far. Those from `start` on are unread frames; the last one may be incomplete.
     held: Vec<u8>,
     start: usize,
 }

@@ -173,7 +173,7 @@ async fn works(server: &Server, proxy: &Proxy, token: &str) -> usize {
     human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
     let open = proxy.open.load(Ordering::SeqCst);
     assert_eq!(kilo.answer(2).await["structuredContent"]["message"]["body"], "k-1");
-    // The wait took the first one before anybody could be told of it.
+    // The waiting call takes the first message before the subscription can report it.
     human.send(&envelope("kilo", "k-2"), &SendTerms::default()).await.unwrap();
     kilo.heard(|message| message["method"] == "notifications/resources/updated").await;
     let finished = kilo.called(10, "finish_turn", json!({ "answer": "done" })).await;
@@ -227,7 +227,11 @@ fn a_wait_that_a_model_cancels_ends_at_the_server_and_takes_nothing() {
         kilo.say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
         connected(false).await;
         human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
-        assert_eq!(human.request_state("k-1").await.unwrap().queue_position, Some(0), "nobody took it");
+        assert_eq!(
+            human.request_state("k-1").await.unwrap().queue_position,
+            Some(0),
+            "the cancelled wait takes nothing"
+        );
         let delivery = kilo.called(2, "next_message", json!({})).await;
         assert_eq!(delivery["message"]["body"], "k-1", "{delivery}");
         kilo.called(3, "finish_turn", json!({ "answer": "done" })).await;

@@ -132,7 +132,7 @@ pub(super) fn allows(held: &ApprovalView) -> Markup {
     html! { "It lets " b { (foreign_line(&held.agent)) } " " (what) " without asking a human." }
 }
 
-/// Returns the same as the heading of a page.
+/// Returns what the rule allows, as the heading of its page.
 pub(super) fn allowed(held: &ApprovalView) -> String {
     let arguments = if subject(held).is_some() { "exactly like this" } else { "with any arguments" };
     format!("Always allow {} to call {} {arguments}", held.agent, held.tool)

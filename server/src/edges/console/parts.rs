@@ -251,7 +251,7 @@ pub(super) fn conversation(reference: &str) -> Markup {
     html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
 }
 
-/// Shows a name, or "you" to whom it belongs.
+/// Shows a name; the viewer's own as "you".
 pub(super) fn or_you(name: &str, own: &str) -> Markup {
     if name == own {
         html! { "you" }

@@ -215,7 +215,7 @@ fn spenders(by: By, all: &[Spender]) -> Markup {
     }
 }
 
-/// Names an agent's models, each with its part if there are several.
+/// Lists an agent's models, with the spending on each if there are several.
 fn on_models(models: &[(String, SpentIn)]) -> Markup {
     html! {
         @for (index, (model, part)) in models.iter().take(MODELS_MAX).enumerate() {
