@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
-    ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
-    Explanation, Extend, Finish, Finished, HeldCall, IdToken, IncidentView, LimitsView, MoveToArchive, MovedToArchive,
-    NarrowedToken, NewAgent, NewClaim, NewEscalation, NewRoom, NewSchedule, NewToken, Page, Post, Posted, Progress,
-    ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInLink, SignInProvider, SignedIn, StoredMessage,
-    TokenTerms, UseApproval,
+    AgentToken, ApprovalView, ArchivesView, ClaimView, ClockView, ConversationSummary, ConversationView,
+    DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Finish, Finished,
+    HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom, NewSchedule,
+    Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, StoredMessage, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -231,112 +229,6 @@ impl Client {
     async fn value(&self, path: &str, body: &(impl serde::Serialize + Sync)) -> Result<Value, ClientError> {
         let request = self.request(Method::POST, path).json(body);
         self.json_or_nothing(request).await.map(|value| value.unwrap_or_else(|| json!({})))
-    }
-
-    /// Registers an agent or human; the token is returned only this once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn register(&self, agent: &NewAgent) -> Result<Registered, ClientError> {
-        self.post("/v1/agents", agent).await
-    }
-
-    /// Lists agents and humans.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn agents(&self) -> Result<Page<AgentView>, ClientError> {
-        self.get("/v1/agents").await
-    }
-
-    /// Returns an agent or human by name; `me` is the token's owner.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn agent(&self, name: &str) -> Result<AgentView, ClientError> {
-        self.get(&format!("/v1/agents/{}", segment(name))).await
-    }
-
-    /// Changes an agent's registration.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn amend(&self, name: &str, patch: &AgentPatch) -> Result<AgentView, ClientError> {
-        let path = format!("/v1/agents/{}", segment(name));
-        self.json(self.request(Method::PATCH, &path).json(patch)).await
-    }
-
-    /// Extends an agent's budget for today (B1).
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn grant_agent(&self, name: &str, more: &AgentGrant) -> Result<AgentView, ClientError> {
-        self.post(&format!("/v1/agents/{}/grant", segment(name)), more).await
-    }
-
-    /// Returns the provider by which humans sign in; needs no token.
-    ///
-    /// # Errors
-    /// See [`ClientError`]; `unknown_request` if the server has none.
-    pub async fn sign_in_provider(&self) -> Result<SignInProvider, ClientError> {
-        self.get("/v1/sign-in").await
-    }
-
-    /// Signs a human in by the provider's ID token; the token is returned only this once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn sign_in(&self, id_token: &IdToken) -> Result<SignedIn, ClientError> {
-        self.post("/v1/sign-in", id_token).await
-    }
-
-    /// Makes a link that signs the calling human in to the console, once.
-    ///
-    /// # Errors
-    /// See [`ClientError`]; `forbidden` if the caller's token is a narrowed one or of a sign-in.
-    pub async fn sign_in_link(&self) -> Result<SignInLink, ClientError> {
-        self.post("/v1/sign-in/link", &serde_json::json!({})).await
-    }
-
-    /// Makes a narrowed token for the caller; it is returned only this once.
-    ///
-    /// # Errors
-    /// See [`ClientError`]; `forbidden` if the caller's own token isn't one of the log.
-    pub async fn narrow(&self, new: &NewToken) -> Result<NarrowedToken, ClientError> {
-        self.post("/v1/token", new).await
-    }
-
-    /// Ends the sign-in whose token makes this call.
-    ///
-    /// # Errors
-    /// See [`ClientError`]; `malformed` for any other token.
-    pub async fn end_token(&self) -> Result<(), ClientError> {
-        self.answer(self.request(Method::DELETE, "/v1/token")).await.map(drop)
-    }
-
-    /// Removes an agent: hands its requests back and revokes its token.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn remove(&self, name: &str) -> Result<(), ClientError> {
-        let path = format!("/v1/agents/{}", segment(name));
-        self.answer(self.request(Method::DELETE, &path)).await.map(drop)
-    }
-
-    /// Replaces an agent's or human's token by one that doesn't expire; the old one is revoked at once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn rekey(&self, name: &str) -> Result<AgentToken, ClientError> {
-        self.rotate(name, TokenTerms::default()).await
-    }
-
-    /// Replaces an agent's or human's token on these terms.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn rotate(&self, name: &str, terms: TokenTerms) -> Result<AgentToken, ClientError> {
-        self.post(&format!("/v1/agents/{}/token", segment(name)), &terms).await
     }
 
     /// Returns the state of a request.

@@ -3,6 +3,7 @@
 //! A [`Client`] has the server's [`Endpoint`] and one principal's token; each method is one call. A refusal by the broker is
 //! returned as [`ClientError::Refused`] with the server's problem.
 
+mod agents;
 mod backup;
 mod calls;
 mod checkpoints;

@@ -93,6 +93,11 @@ fn the_streams_leader_is_killed_under_load_and_nothing_is_lost_or_there_twice() 
     };
     for _ in 0..kills() {
         goes_on();
+        // Three servers outlive the end of one: the one before must have caught up.
+        until("all three have the whole stream", || {
+            let copies = runtime().block_on(nats.copies("ws"));
+            copies.is_ok_and(|copies| copies.current == copies.wanted)
+        });
         let leader = three.leader(&nats, "ws");
         three.servers[leader].kill();
         goes_on();
