@@ -6,6 +6,7 @@ use lastword_client::{Pushed, Pushes, Replied, Session, Token};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::session::{PushedDelivery, SessionCall, Watch, WatchDeliveries};
 use lastword_proto::wire::{Finish, NewAgent};
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -44,13 +45,12 @@ pub(crate) async fn measure(served: &Served, work: Work, load: Load) -> Result<M
             match work {
                 Work::Message => {
                     let read = waiting.enter(worker);
-                    let envelope = json!({ "type": "info", "to": to, "ref": reference, "body": body });
-                    send(session, &envelope, None).await?;
+                    send(session, &Outgoing { kind: "info", to, reference, body }, None).await?;
                     read.await.map_err(Failure::bug)
                 }
                 Work::Exchange => {
-                    let envelope = json!({ "type": "request", "to": to, "ref": reference, "body": body });
-                    let replied = send(session, &envelope, Some(WAIT)).await?;
+                    let request = Outgoing { kind: "request", to, reference, body };
+                    let replied = send(session, &request, Some(WAIT)).await?;
                     let answered = replied.contains(r#""response":{"#);
                     answered.then_some(()).ok_or_else(|| Failure::bug(format!("no answer: {replied}")))
                 }
@@ -83,14 +83,25 @@ impl Team {
     }
 }
 
-async fn send(session: &Session, envelope: &Value, wait: Option<&str>) -> Result<String, Failure> {
+/// A message as a program writes it.
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    to: &'a str,
+    #[serde(rename = "ref")]
+    reference: String,
+    body: &'a str,
+}
+
+async fn send(session: &Session, envelope: &Outgoing<'_>, wait: Option<&str>) -> Result<String, Failure> {
     checked(submit(session, envelope, wait, None).await?)
 }
 
 /// Sends a message, within a turn if its token is given.
 pub(crate) async fn submit(
     session: &Session,
-    envelope: &Value,
+    envelope: &impl Serialize,
     wait: Option<&str>,
     turn: Option<&str>,
 ) -> Result<Replied, Failure> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use lastword_proto::wire::session::{
     ACK, Ack, MCP, PushedDelivery, PushedEvent, PushedMcp, SessionCall, SessionReply, WATCH, Watch, Watching,
 };
@@ -344,8 +344,12 @@ async fn write(mut sink: SplitSink<WebSocketStream<Wire>, Message>, mut outgoing
 
 async fn read(mut stream: SplitStream<WebSocketStream<Wire>>, calls: &Calls, push: &mpsc::Sender<Pushed>) -> String {
     loop {
-        let Ok(next) = timeout(SILENCE_MAX, stream.next()).await else {
-            return format!("nothing came for {} s", SILENCE_MAX.as_secs());
+        let next = match stream.next().now_or_never() {
+            Some(next) => next,
+            None => match timeout(SILENCE_MAX, stream.next()).await {
+                Ok(next) => next,
+                Err(_) => return format!("nothing came for {} s", SILENCE_MAX.as_secs()),
+            },
         };
         match next {
             Some(Ok(Message::Text(text))) => {

@@ -28,7 +28,7 @@ use crate::http::Token;
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest frame of the server: a page of long messages.
 const FRAME_BYTES_MAX: usize = 80 << 20;
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 16 << 10;
 const WRITE_BYTES: usize = 16 << 10;
 
 /// The bytes of a session, with or without TLS.

@@ -407,7 +407,7 @@ impl Session {
         while let Some(push) = next.take() {
             let text = match push {
                 Push::Delivery(parcel, delivery) => self.desk.window.enter(parcel, *delivery, delivery_text),
-                Push::Event(event) => serde_json::to_string(&PushedEvent { event: *event }).unwrap_or_default(),
+                Push::Event(event) => dispatch::text(&PushedEvent { event: *event }).unwrap_or_default(),
                 Push::Revoked(why) => return Err(End::Unauthenticated(why)),
                 Push::EventsEnd => {
                     return Err(End::TooSlow("the events can't go on from here: watch again after the last one"));
@@ -515,7 +515,7 @@ impl Session {
 }
 
 fn delivery_text(cursor: u64, delivery: Delivery) -> String {
-    serde_json::to_string(&PushedDelivery { cursor, delivery }).unwrap_or_default()
+    dispatch::text(&PushedDelivery { cursor, delivery }).unwrap_or_default()
 }
 
 /// Returns the next push of the two streams; waits for ever if there is none.

@@ -123,7 +123,7 @@ impl Raw {
     }
 
     /// Waits until the server ends the session; returns why.
-    async fn ended(&mut self) -> String {
+    pub(crate) async fn ended(&mut self) -> String {
         loop {
             match timeout(LATE, self.socket.next()).await.expect("an end") {
                 Some(Ok(Message::Close(Some(frame)))) => return frame.reason.to_string(),

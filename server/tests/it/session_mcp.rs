@@ -1,6 +1,7 @@
 //! MCP in a session: the tools of `/mcp` by the call `mcp`.
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::session::{LATE, Raw, request};
@@ -138,4 +139,22 @@ async fn subscriptions_hold_no_places_of_the_brokers_queue() {
     for alice in &mut sessions {
         assert_eq!(alice.ok(json!({ "call": "agents" })).await["items"].as_array().unwrap().len(), 2);
     }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_subscriptions_and_says_why_the_session_ends() {
+    let world = World::with(&["alice"]).await;
+    let mut alice = Raw::of(&world, "alice").await;
+    let watching = alice.start(listen(&json!("watch"))).await;
+    alice.which(|frame| frame["mcp"] == watching).await;
+    let waiting = alice.start(tool(7, "next_message", &json!({ "wait_ms": 300_000 }))).await;
+    connected(&world, "alice", true).await;
+    let mut stopping = JoinSet::new();
+    stopping.spawn(world.server.shutdown());
+    for call in [watching, waiting] {
+        alice.reply(call).await;
+    }
+    assert!(alice.ended().await.contains("connect again"), "a session that holds up the shutdown is cut");
+    drop(alice);
+    stopping.join_all().await;
 }

@@ -228,14 +228,21 @@ pub(super) fn parse_within<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T,
     if nesting_above(bytes, JSON_DEPTH_MAX).is_some() {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
+    // Knowing the path of every member costs more than parsing, so only what is wrong is parsed with it.
+    serde_json::from_slice(bytes).map_err(|error| located::<T>(bytes).unwrap_or_else(|| malformed(&error)))
+}
+
+/// Returns the error of JSON that can't be parsed, with the path of the member that is wrong.
+fn located<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<ApiError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let at = if path == "." { String::new() } else { format!("`{path}`: ") };
-        ApiError::new(Code::Malformed, format!("{at}{}", error.inner()))
-    })?;
-    json.end().map_err(|error| ApiError::new(Code::Malformed, error.to_string()))?;
-    Ok(value)
+    let error = serde_path_to_error::deserialize::<_, T>(&mut json).err()?;
+    let path = error.path().to_string();
+    let at = if path == "." { String::new() } else { format!("`{path}`: ") };
+    Some(ApiError::new(Code::Malformed, format!("{at}{}", error.inner())))
+}
+
+fn malformed(error: &serde_json::Error) -> ApiError {
+    ApiError::new(Code::Malformed, error.to_string())
 }
 
 /// Parses an id in the path; an invalid one is reported as unknown.

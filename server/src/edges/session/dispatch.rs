@@ -36,6 +36,8 @@ use crate::error::ApiError;
 const NESTING_MAX: u64 = 121;
 /// The longest reply that is passed on.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
+/// The length of most frames with a message, in bytes.
+const FRAME_BYTES: usize = 1 << 10;
 /// The characters of a path's segment that stand for themselves.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
@@ -60,13 +62,23 @@ pub(super) enum Own {
 
 /// Returns the reply to a call that succeeded.
 pub(super) fn reply<T: Serialize>(id: u64, status: u16, body: &T) -> String {
-    match serde_json::to_string(body) {
-        Ok(body) => assembled(id, status, "body", &body),
-        Err(error) => {
-            tracing::error!(%error, "a reply has no JSON");
-            refused(id, &ApiError::internal("the reply can't be written"))
-        }
-    }
+    text(&Reply { id, status, body }).unwrap_or_else(|| refused(id, &ApiError::internal("the reply can't be written")))
+}
+
+#[derive(Serialize)]
+struct Reply<'a, T> {
+    id: u64,
+    status: u16,
+    body: &'a T,
+}
+
+/// Returns a frame's text; `None` if the value has no JSON.
+pub(super) fn text<T: Serialize>(frame: &T) -> Option<String> {
+    let mut json = Vec::with_capacity(FRAME_BYTES);
+    let written = serde_json::to_writer(&mut json, frame).inspect_err(|error| {
+        tracing::error!(%error, "a frame has no JSON");
+    });
+    written.ok().and_then(|()| String::from_utf8(json).ok())
 }
 
 /// Returns the reply to a call that has no result.
