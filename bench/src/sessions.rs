@@ -106,7 +106,8 @@ pub(crate) async fn submit(
     turn: Option<&str>,
 ) -> Result<Replied, Failure> {
     let body = to_raw_value(envelope).map_err(Failure::bug)?;
-    let query = wait.map(|wait| Map::from_iter([("wait".to_owned(), Value::from(wait))])).unwrap_or_default();
+    let mut query = Map::from_iter([("return".to_owned(), Value::from("minimal"))]);
+    query.extend(wait.map(|wait| ("wait".to_owned(), Value::from(wait))));
     let turn = turn.map(Into::into);
     Ok(session
         .call(SessionCall { call: "send".into(), query, turn, body: Some(&body), ..SessionCall::default() })

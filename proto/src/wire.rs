@@ -51,7 +51,7 @@ pub use humans::{HumanPatch, IdToken, NewHuman, SignInLink, SignInProvider, Sign
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use limits::{ApprovalRuleView, LimitView, LimitsView};
-pub use messages::{DeliveryState, StoredMessage};
+pub use messages::{DeliveryState, Receipt, StoredMessage};
 pub use page::Page;
 pub use problem::Problem;
 pub use requests::{HistoryItem, RequestView};

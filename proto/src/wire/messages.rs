@@ -114,6 +114,24 @@ pub struct StoredMessage {
     pub warning: Option<String>,
 }
 
+/// What the sender of a message learns who asked for no more (`return=minimal`).
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Receipt {
+    /// The id, such as `msg-12`.
+    pub id: String,
+    /// Its position in the log.
+    pub seq: u64,
+    /// The request that it is, answers or reports on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Whether it is queued, delivered, held or settled.
+    pub delivery_state: DeliveryState,
+    /// REQUEST: that the requests to its recipient make no progress (R5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
 impl StoredMessage {
     /// Returns a message that has only its type; every other member is empty.
     #[must_use]

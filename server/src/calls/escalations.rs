@@ -103,7 +103,7 @@ pub(crate) async fn ask_again(
     envelope.payload = first.payload;
     let mut draft = envelope.draft()?;
     draft.priority = priority;
-    let Sent::One(sent, _) = messages::send(ctx, caller, Box::new(draft), None).await? else {
+    let Sent::One(sent, _) = messages::send::<StoredMessage>(ctx, caller, Box::new(draft), None).await? else {
         return Err(ApiError::new(Code::Malformed, "Name one agent to ask"));
     };
     let words = EscalationAnswer { answer: format!("asked {} again: {}", sent.to, sent.id), lift: None };

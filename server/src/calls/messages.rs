@@ -5,7 +5,7 @@ use std::time::Duration;
 use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{EscalationView, FieldError, Finished, Scope, StoredMessage};
+use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage};
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
@@ -14,12 +14,12 @@ use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
-/// The outcome of a send.
-pub(crate) enum Sent {
+/// The outcome of a send, with what the sender learns of a message.
+pub(crate) enum Sent<M = StoredMessage> {
     /// One message, and its answer if the sender waited and it arrived in time.
-    One(Box<StoredMessage>, Option<Box<StoredMessage>>),
+    One(Box<M>, Option<Box<StoredMessage>>),
     /// One message for each recipient of a list or group.
-    Many(Vec<StoredMessage>),
+    Many(Vec<M>),
     /// The RESPONSE finished its task.
     Finished(Finished),
     /// The REQUEST to a human became an escalation.
@@ -28,13 +28,30 @@ pub(crate) enum Sent {
     Noted,
 }
 
+/// What a sender learns of a message that was sent.
+pub(crate) trait Told: Sized {
+    fn of(shown: Shown, warning: Option<String>) -> Option<Self>;
+}
+
+impl Told for StoredMessage {
+    fn of(shown: Shown, warning: Option<String>) -> Option<Self> {
+        shown.stored().map(|stored| Self { warning, ..stored })
+    }
+}
+
+impl Told for Receipt {
+    fn of(shown: Shown, warning: Option<String>) -> Option<Self> {
+        Some(shown.receipt(warning))
+    }
+}
+
 /// Sends a message.
-pub(crate) async fn send(
+pub(crate) async fn send<M: Told>(
     ctx: &Context,
     caller: Caller,
     mut draft: Box<Draft>,
     wait: Option<Duration>,
-) -> Result<Sent, ApiError> {
+) -> Result<Sent<M>, ApiError> {
     // An action says what is wanted without a text.
     let says_something = !draft.body.trim().is_empty() || draft.payload.is_some() || draft.action.is_some();
     if draft.kind == MessageType::Request && !says_something && !matches!(draft.to, Address::Action(_)) {
@@ -77,12 +94,12 @@ pub(crate) async fn send(
         }
         Err(other) => return Box::pin(without_message(ctx, other)).await,
     };
-    let stored = |shown: Shown| {
+    let told = |shown: Shown| {
         let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
-        shown.stored().map(|stored| StoredMessage { warning: warned, ..stored })
+        M::of(shown, warned)
     };
     if many {
-        return Ok(Sent::Many(shown.into_iter().filter_map(stored).collect()));
+        return Ok(Sent::Many(shown.into_iter().filter_map(told).collect()));
     }
     let shown = shown.into_iter().next().ok_or_else(|| ApiError::internal("nothing was stored"))?;
     let response = match (wait, waits, shown.request_id()) {
@@ -92,8 +109,8 @@ pub(crate) async fn send(
         }
         _ => None,
     };
-    let stored = stored(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
-    Ok(Sent::One(Box::new(stored), response.map(Box::new)))
+    let told = told(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
+    Ok(Sent::One(Box::new(told), response.map(Box::new)))
 }
 
 /// Returns the warning that the reply to the request at `seq` carries (R5).
@@ -102,7 +119,7 @@ fn warning(state: &State, seq: Seq) -> Option<Box<str>> {
     Some(progress::warning(state.name_of(delegate), exchange.curve(), exchange.hold().is_some()))
 }
 
-async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> {
+async fn without_message<M>(ctx: &Context, reply: Reply) -> Result<Sent<M>, ApiError> {
     match admitted(Ok(reply))? {
         Reply::Finished { answer, open } => {
             Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()) }))

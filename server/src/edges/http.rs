@@ -54,7 +54,8 @@ pub(crate) use self::call_table::scope;
 pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
-    attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read, succeeded,
+    Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read,
+    succeeded,
 };
 pub(crate) use self::messages::{keyed, sent, text_draft};
 pub(crate) use self::problem::PROBLEM;

@@ -7,7 +7,7 @@ use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
 use lastword_proto::fsm::RequestState;
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::state::{Agent, Asker};
-use lastword_proto::wire::{DeliveryState, StoredMessage, rfc3339};
+use lastword_proto::wire::{DeliveryState, Receipt, StoredMessage, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
 
 use super::words::{self, json};
@@ -174,6 +174,13 @@ impl Shown {
     /// Returns the id of the request that it is, answers or reports on.
     pub(crate) fn request_id(&self) -> Option<&str> {
         self.labels.request_id.as_deref()
+    }
+
+    /// Converts it to what its sender learns at least.
+    pub(crate) fn receipt(self, warning: Option<String>) -> Receipt {
+        let Self { seq, labels, .. } = self;
+        let (id, delivery_state) = (seq.to_string(), labels.delivery_state);
+        Receipt { id, seq: seq.0, request_id: labels.request_id.map(Into::into), delivery_state, warning }
     }
 
     /// Converts it to its wire form.

@@ -4,7 +4,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
 use lastword_proto::fact::{Kind, Role};
-use lastword_proto::wire::Envelope;
+use lastword_proto::wire::{Envelope, StoredMessage};
 use lastword_proto::{Code, Priority};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -128,7 +128,7 @@ pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Re
         let wrong = || ApiError::new(Code::Malformed, format!("{word:?} isn't a priority"));
         draft.priority = Priority::from_word(&word).ok_or_else(wrong)?;
     }
-    let next = match messages::send(&ctx, viewer.caller, Box::new(draft), None).await? {
+    let next = match messages::send::<StoredMessage>(&ctx, viewer.caller, Box::new(draft), None).await? {
         Sent::One(message, _) => format!("/conversations/{}", encoded(&message.reference)),
         Sent::Many(messages) => {
             let first = messages.first().map(|message| encoded(&message.reference)).unwrap_or_default();

@@ -48,7 +48,7 @@ pub(crate) fn row(method: &str, path: &str) -> Option<&'static Row> {
 
 /// Every call of `/v1`.
 pub(crate) const CALLS: &[Row] = &[
-    ("post", "/messages", "Send a message", "wait", "Envelope", 201, "StoredMessage"),
+    ("post", "/messages", "Send a message", "wait return", "Envelope", 201, "StoredMessage"),
     (
         "get",
         "/messages",

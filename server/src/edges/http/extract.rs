@@ -160,6 +160,33 @@ impl WaitParams {
     }
 }
 
+/// What the reply to a send has of the message.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub(crate) enum Representation {
+    /// All of it.
+    #[default]
+    #[serde(rename = "representation")]
+    Whole,
+    /// What only the broker knows.
+    #[serde(rename = "minimal")]
+    Minimal,
+}
+
+/// The parameters of a send.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendParams {
+    wait: Option<String>,
+    #[serde(default, rename = "return")]
+    pub(super) told: Representation,
+}
+
+impl SendParams {
+    pub(super) fn wait(&self) -> Result<Option<Duration>, FieldError> {
+        self.wait.as_deref().map(parse_wait).transpose()
+    }
+}
+
 /// Parses `30s`, `500ms`, `2m` or plain seconds; longer waits are shortened to `WAIT_MAX`.
 pub(crate) fn parse_wait(text: &str) -> Result<Duration, FieldError> {
     let wrong = || FieldError::new("wait", format!("{text:?} isn't a duration such as 30s, 500ms or 2m"));

@@ -233,7 +233,7 @@ impl Form {
 }
 
 /// Returns the schema of a call's parameter.
-pub(super) fn parameter(path: &str, name: &str) -> Value {
+pub(crate) fn parameter(path: &str, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     match name {
         "depth" => json!({ "type": "integer", "minimum": 0, "maximum": 255 }),
@@ -242,6 +242,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "limit" | "after" | "at" => json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX }),
         "wait" => text(WAIT),
+        "return" => json!({ "type": "string", "enum": ["representation", "minimal"] }),
         "since" | "until" => text(MOMENT),
         "type" => json!({ "$ref": "#/components/schemas/MessageType" }),
         "cursor" if path == "/messages" => text("^[0-9]{1,19}$"),

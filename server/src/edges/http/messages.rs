@@ -8,35 +8,35 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, StoredMessage};
+use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, parse_within, read};
+use super::extract::{Params, Representation, SendParams, content_type, idempotency_key, parse, parse_within, read};
 use crate::calls::audit::{self, AuditParams};
-use crate::calls::messages::{self, Sent};
+use crate::calls::messages::{self, Sent, Told};
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
 /// The result of a send, as its reply has it.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum SentBody {
+pub(crate) enum SentBody<M = StoredMessage> {
     /// A sent message, and its answer if the sender waited and it arrived in time.
     Message {
         #[serde(flatten)]
-        message: Box<StoredMessage>,
+        message: Box<M>,
         #[serde(skip_serializing_if = "Option::is_none")]
         response: Option<Box<StoredMessage>>,
     },
-    Messages(Page<StoredMessage>),
+    Messages(Page<M>),
     Finished(Finished),
     Escalation(Box<EscalationView>),
 }
 
 /// Returns the body of the reply to a send; `None` for one without a body.
-pub(crate) fn sent(sent: Sent) -> Option<SentBody> {
+pub(crate) fn sent<M>(sent: Sent<M>) -> Option<SentBody<M>> {
     Some(match sent {
         Sent::One(message, response) => SentBody::Message { message, response },
         Sent::Many(items) => SentBody::Messages(Page::whole(items)),
@@ -51,10 +51,10 @@ pub(super) const LIST_MAX: usize = 256;
 
 /// The result of one message of a list: what the reply would have been, had it been sent alone.
 #[derive(Serialize)]
-struct Outcome {
+struct Outcome<M> {
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<SentBody>,
+    body: Option<SentBody<M>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<Box<Problem>>,
 }
@@ -62,25 +62,37 @@ struct Outcome {
 pub(super) async fn send(
     State(ctx): State<Context>,
     caller: Caller,
-    Params(params): Params<WaitParams>,
+    Params(params): Params<SendParams>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.filter(|wait| !wait.is_zero());
+    match params.told {
+        Representation::Whole => Box::pin(sent_as::<StoredMessage>(&ctx, caller, wait, request)).await,
+        Representation::Minimal => Box::pin(sent_as::<Receipt>(&ctx, caller, wait, request)).await,
+    }
+}
+
+async fn sent_as<M: Told + Serialize>(
+    ctx: &Context,
+    caller: Caller,
+    wait: Option<Duration>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(&parts, body).await?;
     let json = matches!(content_type(&parts.headers).as_deref(), Some("application/json") | None);
     if json && bytes.trim_ascii_start().first() == Some(&b'[') {
-        return send_list(&ctx, caller, wait, &bytes, &parts.headers).await;
+        return send_list::<M>(ctx, caller, wait, &bytes, &parts.headers).await;
     }
     let draft = draft(&bytes, &parts.headers).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
-    Ok(match sent(messages::send(&ctx, caller, Box::new(draft), wait).await?) {
+    Ok(match sent(messages::send::<M>(ctx, caller, Box::new(draft), wait).await?) {
         Some(body) => (StatusCode::CREATED, Out(body)).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
 /// Sends a list of messages. Each is judged for itself, in the order of the list.
-async fn send_list(
+async fn send_list<M: Told + Serialize>(
     ctx: &Context,
     caller: Caller,
     wait: Option<Duration>,
@@ -107,7 +119,7 @@ async fn send_list(
     let drafts = drafts.collect::<Result<Vec<Draft>, _>>()?;
     // Submitted together, so that one append makes all of them durable.
     let sends = drafts.into_iter().map(|draft| async move {
-        match messages::send(ctx, caller, Box::new(draft), wait).await.map(sent) {
+        match messages::send::<M>(ctx, caller, Box::new(draft), wait).await.map(sent) {
             Ok(body) => Outcome { status: if body.is_some() { 201 } else { 204 }, body, problem: None },
             Err(fault) => Outcome { status: fault.0.status, body: None, problem: Some(fault.0) },
         }

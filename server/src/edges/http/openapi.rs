@@ -14,6 +14,7 @@ use super::grammar;
     components(schemas(
         wire::Envelope,
         wire::StoredMessage,
+        wire::Receipt,
         wire::Delivery,
         wire::Finish,
         wire::Finished,
@@ -160,13 +161,15 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
     done
 }
 
-/// What came of a send: the message, with its answer where the sender waited for it; one message for each
+/// What came of a send: the message, or its receipt, with its answer where the sender waited for it; one for each
 /// addressee; or what a RESPONSE, or a REQUEST to the user, comes to.
-fn sent() -> Value {
+pub(crate) fn sent() -> Value {
     let response = json!({ "type": "object", "properties": { "response": schema("StoredMessage") } });
     json!({ "anyOf": [
         { "allOf": [schema("StoredMessage"), response] },
+        { "allOf": [schema("Receipt"), response] },
         schema("Page_StoredMessage"),
+        schema("Page_Receipt"),
         schema("Finished"),
         schema("EscalationView"),
     ] })

@@ -5,7 +5,7 @@ use lastword_proto::wire::session::{self, CALLS, PATH, SUBPROTOCOL};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
-use crate::edges::http::openapi::{pretty, schema, schemas};
+use crate::edges::http::openapi::{pretty, schema, schemas, sent};
 use crate::edges::http::{grammar, row};
 
 #[derive(utoipa::OpenApi)]
@@ -68,14 +68,11 @@ fn asyncapi() -> String {
     };
     let of_channel = |key: &str| json!({ "$ref": format!("#/channels/session/messages/{key}") });
     let channel = json!({ "$ref": "#/channels/session" });
-    add("refused", json!({ "summary": "A call was refused", "payload": reply("Problem", "problem") }));
+    add("refused", json!({ "summary": "A call was refused", "payload": reply(Some(schema("Problem")), "problem") }));
     for call in described() {
         let (asks, answers) = (call.name.to_owned(), format!("{}_reply", call.name));
         add(&asks, json!({ "summary": call.summary, "payload": payload(&call) }));
-        add(
-            &answers,
-            json!({ "summary": format!("The reply to {}", call.name), "payload": reply(call.result, "body") }),
-        );
+        add(&answers, json!({ "summary": format!("The reply to {}", call.name), "payload": answer(&call) }));
         let operation = json!({
             "action": "receive",
             "summary": call.summary,
@@ -153,7 +150,13 @@ fn payload(call: &Described) -> Value {
         let parameters: Map<String, Value> = call
             .query
             .split_whitespace()
-            .map(|name| (name.to_owned(), json!({ "type": ["string", "number"] })))
+            .map(|name| {
+                let schema = match name {
+                    "return" => grammar::parameter("/messages", name),
+                    _ => json!({ "type": ["string", "number", "boolean"] }),
+                };
+                (name.to_owned(), schema)
+            })
             .collect();
         properties.insert("query".to_owned(), json!({ "type": "object", "properties": parameters }));
     }
@@ -168,15 +171,21 @@ fn payload(call: &Described) -> Value {
     json!({ "allOf": [schema("SessionCall"), { "type": "object", "required": required, "properties": properties }] })
 }
 
-fn reply(result: &str, member: &str) -> Value {
-    let mut properties = Map::new();
-    match result {
-        "" => {}
-        JSON_RPC => drop(properties.insert(member.to_owned(), json!({ "type": "object" }))),
+/// Returns the schema of the reply to a call that succeeded.
+fn answer(call: &Described) -> Value {
+    let body = match call.result {
+        "" => None,
+        JSON_RPC => Some(json!({ "type": "object" })),
         // A signed note, which is text.
-        "Checkpoint" => drop(properties.insert(member.to_owned(), json!({ "type": "string" }))),
-        result => drop(properties.insert(member.to_owned(), schema(result))),
-    }
+        "Checkpoint" => Some(json!({ "type": "string" })),
+        _ if call.name == "send" => Some(sent()),
+        result => Some(schema(result)),
+    };
+    reply(body, "body")
+}
+
+fn reply(result: Option<Value>, member: &str) -> Value {
+    let properties: Map<String, Value> = result.into_iter().map(|schema| (member.to_owned(), schema)).collect();
     json!({ "allOf": [schema("SessionReply"), { "type": "object", "properties": properties }] })
 }
 

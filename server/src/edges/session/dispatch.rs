@@ -17,11 +17,11 @@ use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, MCP, NamedCall, SessionCall, WATCH, Watch, named};
-use lastword_proto::wire::{Envelope, FieldError, Finish, Progress};
+use lastword_proto::wire::{Envelope, FieldError, Finish, Progress, Receipt, StoredMessage};
 use lastword_proto::{Code, Draft};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use super::deliveries::Window;
@@ -29,7 +29,7 @@ use super::mcp::{self, Carried};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
 use crate::edges::http::connections::Peer;
-use crate::edges::http::{PROBLEM, keyed, parse, parse_wait, scope, sent, text_draft};
+use crate::edges::http::{PROBLEM, Representation, keyed, parse, parse_wait, scope, sent, text_draft};
 use crate::error::ApiError;
 
 /// The deepest nesting of a frame: that of a body, within the call.
@@ -165,7 +165,7 @@ impl Said {
 /// A call of the broker, ready to be carried out. It keeps nothing of its frame.
 pub(super) enum Prepared {
     Hello,
-    Send(Caller, Box<Draft>, Option<Duration>),
+    Send(Caller, Box<Draft>, SendQuery),
     Next(Caller, Duration),
     Finish(Caller, TurnId, Box<Finish>),
     Progress(Caller, TurnId, Box<Progress>),
@@ -199,12 +199,12 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
     let ctx = &desk.ctx;
     let result = match prepared {
         Prepared::Hello => Ok(reply(id, 200, &Box::pin(super::welcome(ctx, desk.caller)).await)),
-        Prepared::Send(caller, draft, wait) => messages::send(ctx, caller, draft, wait).await.map(|done| {
-            if matches!(done, Sent::Finished(_)) {
-                desk.window.nudge();
-            }
-            sent(done).map_or_else(|| nothing(id), |body| reply(id, 201, &body))
-        }),
+        Prepared::Send(caller, draft, SendQuery { wait, told: Representation::Whole }) => {
+            messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<StoredMessage>(&desk, id, done))
+        }
+        Prepared::Send(caller, draft, SendQuery { wait, told: Representation::Minimal }) => {
+            messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<Receipt>(&desk, id, done))
+        }
         Prepared::Next(caller, wait) => {
             let taken = Box::pin(turns::take(ctx, caller, wait)).await;
             taken.map(|taken| taken.map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
@@ -230,6 +230,14 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
         }
     };
     Said::last(result.unwrap_or_else(|fault| refused(id, &fault)))
+}
+
+/// Returns the reply to a send.
+fn sent_reply<M: Serialize>(desk: &Desk, id: u64, done: Sent<M>) -> String {
+    if matches!(done, Sent::Finished(_)) {
+        desk.window.nudge();
+    }
+    sent(done).map_or_else(|| nothing(id), |body| reply(id, 201, &body))
 }
 
 /// The bytes of calls that have no place yet. The session reads no further ones while there are many.
@@ -275,12 +283,19 @@ fn the_call(call: &SessionCall<'_>) -> Result<&'static NamedCall, ApiError> {
 
 fn send(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
     let caller = caller(desk, call)?;
-    let (draft, wait) = drafted(call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
-    Ok(Prepared::Send(caller, Box::new(draft), wait))
+    let (draft, query) = drafted(call).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
+    Ok(Prepared::Send(caller, Box::new(draft), query))
 }
 
-fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<Duration>), ApiError> {
-    let wait = waits(call)?.filter(|wait| !wait.is_zero());
+/// The parameters of a send.
+pub(super) struct SendQuery {
+    wait: Option<Duration>,
+    told: Representation,
+}
+
+fn drafted(call: &SessionCall<'_>) -> Result<(Draft, SendQuery), ApiError> {
+    let (wait, told) = parameters(call, "wait, return")?;
+    let query = SendQuery { wait: wait.filter(|wait| !wait.is_zero()), told: told.unwrap_or_default() };
     let body = call.body.ok_or_else(|| ApiError::new(Code::Malformed, "`body` is missing: it is the message"))?;
     let draft = match body.get().as_bytes().first() {
         Some(b'"') => text_draft(&parse::<String>(body.get().as_bytes())?)?,
@@ -291,27 +306,31 @@ fn drafted(call: &SessionCall<'_>) -> Result<(Draft, Option<Duration>), ApiError
         _ => parse::<Envelope>(body.get().as_bytes())?.draft()?,
     };
     let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
-    Ok((keyed(draft, key.transpose()?), wait))
+    Ok((keyed(draft, key.transpose()?), query))
 }
 
-/// Returns the parameter `wait`, for calls that have no other.
-fn waits(call: &SessionCall<'_>) -> Result<Option<Duration>, ApiError> {
-    let mut wait = None;
+/// Returns the parameters `wait` and `return`, for calls that have these `known` ones.
+fn parameters(call: &SessionCall<'_>, known: &str) -> Result<(Option<Duration>, Option<Representation>), ApiError> {
+    let (mut wait, mut told) = (None, None);
     for (name, value) in &call.query {
         match (name.as_str(), value) {
             ("wait", Value::String(text)) => wait = Some(parse_wait(text)?),
             ("wait", _) => return Err(FieldError::new("query.wait", "is a text such as 30s, 500ms or 2m").into()),
+            ("return", value) if known.contains("return") => {
+                let problem = |_| FieldError::new("query.return", "is `minimal` or `representation`");
+                told = Some(Representation::deserialize(value).map_err(problem)?);
+            }
             (other, _) => {
-                let text = format!("unknown query parameter `{other}`; known: wait");
+                let text = format!("unknown query parameter `{other}`; known: {known}");
                 return Err(ApiError::new(Code::Malformed, text));
             }
         }
     }
-    Ok(wait)
+    Ok((wait, told))
 }
 
 fn next(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
-    Ok(Prepared::Next(caller(desk, call)?, waits(call)?.unwrap_or_default()))
+    Ok(Prepared::Next(caller(desk, call)?, parameters(call, "wait")?.0.unwrap_or_default()))
 }
 
 fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
