@@ -14,7 +14,7 @@ use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
-/// The outcome of a send, with what the sender learns of a message.
+/// The outcome of a send. `M` is the form in which the sender gets a message.
 pub(crate) enum Sent<M = StoredMessage> {
     /// One message, and its answer if the sender waited and it arrived in time.
     One(Box<M>, Option<Box<StoredMessage>>),
@@ -28,25 +28,25 @@ pub(crate) enum Sent<M = StoredMessage> {
     Noted,
 }
 
-/// What a sender learns of a message that was sent.
-pub(crate) trait Told: Sized {
+/// A form in which the sender gets its message.
+pub(crate) trait SentView: Sized {
     fn of(shown: Shown, warning: Option<String>) -> Option<Self>;
 }
 
-impl Told for StoredMessage {
+impl SentView for StoredMessage {
     fn of(shown: Shown, warning: Option<String>) -> Option<Self> {
         shown.stored().map(|stored| Self { warning, ..stored })
     }
 }
 
-impl Told for Receipt {
+impl SentView for Receipt {
     fn of(shown: Shown, warning: Option<String>) -> Option<Self> {
         Some(shown.receipt(warning))
     }
 }
 
 /// Sends a message.
-pub(crate) async fn send<M: Told>(
+pub(crate) async fn send<M: SentView>(
     ctx: &Context,
     caller: Caller,
     mut draft: Box<Draft>,
@@ -94,12 +94,12 @@ pub(crate) async fn send<M: Told>(
         }
         Err(other) => return Box::pin(without_message(ctx, other)).await,
     };
-    let told = |shown: Shown| {
+    let view = |shown: Shown| {
         let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
         M::of(shown, warned)
     };
     if many {
-        return Ok(Sent::Many(shown.into_iter().filter_map(told).collect()));
+        return Ok(Sent::Many(shown.into_iter().filter_map(view).collect()));
     }
     let shown = shown.into_iter().next().ok_or_else(|| ApiError::internal("nothing was stored"))?;
     let response = match (wait, waits, shown.request_id()) {
@@ -109,8 +109,8 @@ pub(crate) async fn send<M: Told>(
         }
         _ => None,
     };
-    let told = told(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
-    Ok(Sent::One(Box::new(told), response.map(Box::new)))
+    let sent = view(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
+    Ok(Sent::One(Box::new(sent), response.map(Box::new)))
 }
 
 /// Returns the warning that the reply to the request at `seq` carries (R5).

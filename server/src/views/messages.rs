@@ -176,7 +176,7 @@ impl Shown {
         self.labels.request_id.as_deref()
     }
 
-    /// Converts it to what its sender learns at least.
+    /// Converts it to a receipt for its sender.
     pub(crate) fn receipt(self, warning: Option<String>) -> Receipt {
         let Self { seq, labels, .. } = self;
         let (id, delivery_state) = (seq.to_string(), labels.delivery_state);

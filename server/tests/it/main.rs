@@ -37,6 +37,7 @@ mod session;
 mod session_clock;
 mod session_mcp;
 mod session_order;
+mod session_receipts;
 mod sign_in;
 mod spending;
 mod stored_once;

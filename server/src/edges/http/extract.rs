@@ -160,14 +160,14 @@ impl WaitParams {
     }
 }
 
-/// What the reply to a send has of the message.
+/// How much of the message the reply to a send contains; the names are those of RFC 7240.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub(crate) enum Representation {
     /// All of it.
     #[default]
     #[serde(rename = "representation")]
     Whole,
-    /// What only the broker knows.
+    /// Its ids and its state.
     #[serde(rename = "minimal")]
     Minimal,
 }
@@ -178,7 +178,7 @@ pub(crate) enum Representation {
 pub(super) struct SendParams {
     wait: Option<String>,
     #[serde(default, rename = "return")]
-    pub(super) told: Representation,
+    pub(super) representation: Representation,
 }
 
 impl SendParams {

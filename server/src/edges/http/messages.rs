@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::extract::{Params, Representation, SendParams, content_type, idempotency_key, parse, parse_within, read};
 use crate::calls::audit::{self, AuditParams};
-use crate::calls::messages::{self, Sent, Told};
+use crate::calls::messages::{self, Sent, SentView};
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
@@ -66,13 +66,13 @@ pub(super) async fn send(
     request: Request,
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.filter(|wait| !wait.is_zero());
-    match params.told {
+    match params.representation {
         Representation::Whole => Box::pin(sent_as::<StoredMessage>(&ctx, caller, wait, request)).await,
         Representation::Minimal => Box::pin(sent_as::<Receipt>(&ctx, caller, wait, request)).await,
     }
 }
 
-async fn sent_as<M: Told + Serialize>(
+async fn sent_as<M: SentView + Serialize>(
     ctx: &Context,
     caller: Caller,
     wait: Option<Duration>,
@@ -92,7 +92,7 @@ async fn sent_as<M: Told + Serialize>(
 }
 
 /// Sends a list of messages. Each is judged for itself, in the order of the list.
-async fn send_list<M: Told + Serialize>(
+async fn send_list<M: SentView + Serialize>(
     ctx: &Context,
     caller: Caller,
     wait: Option<Duration>,

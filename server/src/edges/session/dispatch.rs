@@ -36,8 +36,8 @@ use crate::error::ApiError;
 const NESTING_MAX: u64 = 121;
 /// The longest reply that is passed on.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
-/// The length of most frames with a message, in bytes.
-const FRAME_BYTES: usize = 1 << 10;
+/// The initial capacity of a frame's buffer, in bytes. Most frames fit.
+const FRAME_CAPACITY: usize = 1 << 10;
 /// The characters of a path's segment that stand for themselves.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
@@ -74,7 +74,7 @@ struct Reply<'a, T> {
 
 /// Returns a frame's text; `None` if the value has no JSON.
 pub(super) fn text<T: Serialize>(frame: &T) -> Option<String> {
-    let mut json = Vec::with_capacity(FRAME_BYTES);
+    let mut json = Vec::with_capacity(FRAME_CAPACITY);
     let written = serde_json::to_writer(&mut json, frame).inspect_err(|error| {
         tracing::error!(%error, "a frame has no JSON");
     });
@@ -199,10 +199,10 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
     let ctx = &desk.ctx;
     let result = match prepared {
         Prepared::Hello => Ok(reply(id, 200, &Box::pin(super::welcome(ctx, desk.caller)).await)),
-        Prepared::Send(caller, draft, SendQuery { wait, told: Representation::Whole }) => {
+        Prepared::Send(caller, draft, SendQuery { wait, representation: Representation::Whole }) => {
             messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<StoredMessage>(&desk, id, done))
         }
-        Prepared::Send(caller, draft, SendQuery { wait, told: Representation::Minimal }) => {
+        Prepared::Send(caller, draft, SendQuery { wait, representation: Representation::Minimal }) => {
             messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<Receipt>(&desk, id, done))
         }
         Prepared::Next(caller, wait) => {
@@ -290,12 +290,12 @@ fn send(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
 /// The parameters of a send.
 pub(super) struct SendQuery {
     wait: Option<Duration>,
-    told: Representation,
+    representation: Representation,
 }
 
 fn drafted(call: &SessionCall<'_>) -> Result<(Draft, SendQuery), ApiError> {
-    let (wait, told) = parameters(call, "wait, return")?;
-    let query = SendQuery { wait: wait.filter(|wait| !wait.is_zero()), told: told.unwrap_or_default() };
+    let (wait, representation) = parameters(call, &["wait", "return"])?;
+    let (wait, representation) = (wait.filter(|wait| !wait.is_zero()), representation.unwrap_or_default());
     let body = call.body.ok_or_else(|| ApiError::new(Code::Malformed, "`body` is missing: it is the message"))?;
     let draft = match body.get().as_bytes().first() {
         Some(b'"') => text_draft(&parse::<String>(body.get().as_bytes())?)?,
@@ -306,31 +306,31 @@ fn drafted(call: &SessionCall<'_>) -> Result<(Draft, SendQuery), ApiError> {
         _ => parse::<Envelope>(body.get().as_bytes())?.draft()?,
     };
     let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
-    Ok((keyed(draft, key.transpose()?), query))
+    Ok((keyed(draft, key.transpose()?), SendQuery { wait, representation }))
 }
 
 /// Returns the parameters `wait` and `return`, for calls that have these `known` ones.
-fn parameters(call: &SessionCall<'_>, known: &str) -> Result<(Option<Duration>, Option<Representation>), ApiError> {
-    let (mut wait, mut told) = (None, None);
+fn parameters(call: &SessionCall<'_>, known: &[&str]) -> Result<(Option<Duration>, Option<Representation>), ApiError> {
+    let (mut wait, mut representation) = (None, None);
     for (name, value) in &call.query {
         match (name.as_str(), value) {
             ("wait", Value::String(text)) => wait = Some(parse_wait(text)?),
             ("wait", _) => return Err(FieldError::new("query.wait", "is a text such as 30s, 500ms or 2m").into()),
-            ("return", value) if known.contains("return") => {
+            ("return", value) if known.contains(&"return") => {
                 let problem = |_| FieldError::new("query.return", "is `minimal` or `representation`");
-                told = Some(Representation::deserialize(value).map_err(problem)?);
+                representation = Some(Representation::deserialize(value).map_err(problem)?);
             }
             (other, _) => {
-                let text = format!("unknown query parameter `{other}`; known: {known}");
+                let text = format!("unknown query parameter `{other}`; known: {}", known.join(", "));
                 return Err(ApiError::new(Code::Malformed, text));
             }
         }
     }
-    Ok((wait, told))
+    Ok((wait, representation))
 }
 
 fn next(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
-    Ok(Prepared::Next(caller(desk, call)?, parameters(call, "wait")?.0.unwrap_or_default()))
+    Ok(Prepared::Next(caller(desk, call)?, parameters(call, &["wait"])?.0.unwrap_or_default()))
 }
 
 fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
