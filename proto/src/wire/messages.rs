@@ -114,7 +114,7 @@ pub struct StoredMessage {
     pub warning: Option<String>,
 }
 
-/// The reply to a send with `return=minimal`: the ids and the state of the message.
+/// What a send with `return=minimal` gives: the ids and the state of the message.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Receipt {
