@@ -41,6 +41,14 @@ impl Refusal {
         self
     }
 
+    /// Returns the name of the room whose limit refused a post (R1).
+    #[must_use]
+    pub fn room(&self) -> Option<&str> {
+        // In a conversation these refusals are about nothing else, and name nothing.
+        let counted = matches!(self.code, Code::TurnsSoft | Code::TurnsHard);
+        self.subject.as_deref().filter(|_| counted)
+    }
+
     /// Adds the name that the refusal is about.
     #[must_use]
     pub fn about(mut self, subject: impl fmt::Display) -> Self {

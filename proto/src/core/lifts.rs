@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
-use crate::fact::{AgentLimits, Extension, Fact, Latched, Lift, Met, Role, Spend};
+use crate::fact::{AgentLimits, Extension, Fact, Latched, Lift, Met, Place, Role, Spend};
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, HOUR_MS, TaskId};
 use crate::input::{Effect, Reply};
 use crate::refusal::{Code, Refusal};
-use crate::state::Principal;
+use crate::state::{Principal, Room};
 
 /// The number of rounds that one step offers.
 const ROUNDS: u64 = 2;
@@ -24,6 +24,8 @@ const AGENTS: u64 = 1;
 const TOKENS: u64 = 50_000;
 /// The number of hours that one step offers.
 const HOURS: u64 = 24;
+/// The most rooms that one escalation offers a step for.
+const ROOMS_MAX: usize = 4;
 
 impl Lift {
     /// Returns the step that lifts the limit with this code for a task that met it; `None` if no human's step does.
@@ -58,7 +60,7 @@ impl Lift {
             Self::Tokens(tokens) => Extension { tokens, ..none },
             Self::CostMicroUsd(cost_microusd) => Extension { cost_microusd, ..none },
             Self::TimeMs(time_ms) => Extension { time_ms, ..none },
-            Self::Rearm => none,
+            Self::Rearm | Self::RearmRoom(_) => none,
         }
     }
 }
@@ -75,6 +77,7 @@ impl core::fmt::Display for Lift {
             Self::CostMicroUsd(n) => return write!(f, "{}.{:06} more US dollars", n / 1_000_000, n % 1_000_000),
             Self::TimeMs(n) => (n / HOUR_MS, "hour", "hours"),
             Self::Rearm => return f.write_str("go on, counted from 0"),
+            Self::RearmRoom(room) => return write!(f, "go on in {room}, counted from 0"),
         };
         write!(f, "{count} more {}", if count == 1 { one } else { many })
     }
@@ -95,8 +98,14 @@ pub(super) fn is_worded_as_lift(option: &str) -> bool {
 impl Step<'_> {
     /// Records the broker's own sentence and lifts for a question, if a limit that the task met caused it (H6).
     pub(super) fn offer_lifts(&mut self, escalation: EscalationId, task: TaskId) {
-        let Some(met) = self.state().tasks[&task].met().cloned() else { return };
-        let lifts: Vec<Lift> = self.lift_of(&met).into_iter().collect();
+        let known = &self.state().tasks[&task];
+        let Some(met) = known.met().cloned() else { return };
+        let mut lifts = self.rooms_full_for(known.agent, &met);
+        // The conversation's own step, unless a room alone is at its limit.
+        let counted = met.conv.map_or(0, |conv| self.state().agent_messages_in(Place::Conversation(conv)));
+        if lifts.is_empty() || counted >= met.limit {
+            lifts.splice(..0, self.lift_of(&met));
+        }
         if !lifts.is_empty() {
             self.record(Fact::EscalationLifts { escalation, met, lifts });
         }
@@ -111,6 +120,16 @@ impl Step<'_> {
         let spent = crate::guards::budget_of_grant(self.state(), self.state().grants.get(&met.grant)?)?;
         let money = spent.subject.as_deref() == Some(crate::guards::MONEY);
         Lift::of(met.code, if money { self.state().limits.grant_cost_microusd_max } else { 0 })
+    }
+
+    /// Returns the steps for the rooms of an agent that are at the limit that it met (R1).
+    fn rooms_full_for(&self, agent: AgentId, met: &Met) -> Vec<Lift> {
+        if !matches!(met.code, Code::TurnsSoft | Code::TurnsHard) {
+            return Vec::new();
+        }
+        let full = |room: &Room| room.agent_messages >= met.limit && room.members.contains(&agent);
+        let rooms = self.state().rooms.iter().filter(|(_, room)| full(room));
+        rooms.map(|(id, _)| Lift::RearmRoom(*id)).take(ROOMS_MAX).collect()
     }
 
     /// Extends a grant. If it is latched, tokens, cost and time count from the current use, so that the extension is
@@ -141,20 +160,21 @@ impl Step<'_> {
         let (lift, met) = (*place.and_then(|place| lifts.lifts.get(place)).ok_or_else(unknown)?, lifts.met.clone());
         let task = self.waiting_for(id).ok_or_else(|| Refusal::new(Code::AlreadySettled).about(id))?;
         self.record(Fact::LiftChosen { escalation: id, lift: number, by: by.agent() });
-        self.apply_lift(by.agent(), lift, &met, task);
+        let said = self.state().lift_words(lift);
+        let body: Box<str> = match words.filter(|words| !words.is_empty()) {
+            Some(words) => alloc::format!("{said}. {words}").into(),
+            None => said.into(),
+        };
+        self.apply_lift(by.agent(), lift, &met, task, &body);
         // The reply below resets the task's own conversation; see `hear_human`.
         let said_in = Some(self.state().tasks[&task].conv);
         self.hear_human(by.agent(), conv, said_in);
-        let body = match words.filter(|words| !words.is_empty()) {
-            Some(words) => alloc::format!("{lift}. {words}"),
-            None => alloc::format!("{lift}"),
-        };
-        let seq = self.reply_to(task, by.agent(), agent, body.into(), Some(id), asked);
+        let seq = self.reply_to(task, by.agent(), agent, body, Some(id), asked);
         self.out.effects.push(Effect::WakeAll);
         Ok(Reply::Sent(alloc::vec![seq]))
     }
 
-    fn apply_lift(&mut self, by: AgentId, lift: Lift, met: &Met, task: TaskId) {
+    fn apply_lift(&mut self, by: AgentId, lift: Lift, met: &Met, task: TaskId, said: &str) {
         let (grant, conv) = (met.grant, met.conv.unwrap_or(self.state().tasks[&task].conv));
         match lift {
             Lift::Rounds(rounds) => {
@@ -162,6 +182,10 @@ impl Step<'_> {
                 self.record(Fact::RoundsGranted { grant, task, conv, by, rounds });
             }
             Lift::Rearm => self.hear_human(by, conv, None),
+            Lift::RearmRoom(room) => {
+                self.lift_place(Place::Room(room), by);
+                self.record(Fact::Posted { room, from: by, body: said.into() });
+            }
             Lift::Requests(requests) => {
                 // The requests go to the task that asks, which isn't always the grant's root.
                 let extension = Extension { requests: 0, ..lift.extension() };

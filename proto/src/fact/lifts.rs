@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ConvId, GrantId};
+use crate::ids::{ConvId, GrantId, RoomId};
 
 /// A limit that a task met, with the numbers that its escalation shows (H6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,4 +42,6 @@ pub enum Lift {
     TimeMs(u64),
     /// Resets the counters of the conversation to 0.
     Rearm,
+    /// Resets the counter of a room to 0: the human's yes is a post of theirs in it.
+    RearmRoom(RoomId),
 }

@@ -1,7 +1,9 @@
 //! Extensions by humans, and the limits that a task met (D2, H6).
 
+use alloc::string::String;
+
 use super::State;
-use crate::fact::{Extension, Met};
+use crate::fact::{Extension, Lift, Met};
 use crate::ids::{ConvId, GrantId, TaskId, Time};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
@@ -36,6 +38,16 @@ impl State {
         // A task at the last hop can't delegate, so more requests cause nothing.
         if let Some(grant) = self.grants.get_mut(&grant).filter(|_| hop < self.limits.hops_max) {
             grant.structure = grant.structure.saturating_add(requests.saturating_mul(each));
+        }
+    }
+
+    /// Returns what a lift does, with the name of its room.
+    #[must_use]
+    pub fn lift_words(&self, lift: Lift) -> String {
+        let room = if let Lift::RearmRoom(id) = lift { self.rooms.get(&id) } else { None };
+        match room {
+            Some(room) => alloc::format!("go on in the room {}, counted from 0", room.name),
+            None => alloc::format!("{lift}"),
         }
     }
 

@@ -39,7 +39,7 @@ pub struct RefusedAt<'a> {
 }
 
 impl LiftStep {
-    /// Returns the step that lifts the latch of a room: any post of a human.
+    /// Returns the step that lifts what refuses posts in a room: any post of a human.
     #[must_use]
     pub fn of_room(name: &str) -> Self {
         Self {
@@ -65,6 +65,7 @@ impl LiftStep {
                     .into(),
             }),
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
+            Code::TurnsSoft | Code::TurnsHard if refusal.room().is_some() => refusal.room().map(Self::of_room),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
                 at.reference.map(|on| resume(on, None))
             }
@@ -183,6 +184,10 @@ mod tests {
         assert_eq!(step.cli, "lastword grant --agent kilo --tokens 50000");
         let step = LiftStep::of(&Refusal::new(Code::Budget).numbers(2_000_000, 2_000_000).about("money"), at).unwrap();
         assert_eq!(step.cli, "lastword grant T-1/2 --cost 2.0");
+        let step = LiftStep::of(&Refusal::new(Code::TurnsSoft), at).unwrap();
+        assert_eq!(step.cli, "lastword resume T-1/2");
+        let step = LiftStep::of(&Refusal::new(Code::TurnsSoft).about("den"), at).unwrap();
+        assert_eq!(step.cli, "lastword resume --room den");
         let roots = Refusal::new(Code::RootAllowance).numbers(30, 31);
         assert_eq!(LiftStep::of(&roots, at).unwrap().cli, "lastword agent set kilo --roots-per-hour 60");
         let step = LiftStep::of(&roots.about("waking messages of kilo's day"), at).unwrap();

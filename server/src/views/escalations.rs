@@ -43,17 +43,17 @@ pub(crate) fn escalation(
         message,
         options: options.iter().map(ToString::to_string).collect(),
         limit: known.lifts.as_ref().map(|lifts| words::met(&lifts.met)),
-        lifts: known.lifts.as_ref().map_or_else(Vec::new, |lifts| lift_views(lifts)),
+        lifts: known.lifts.as_ref().map_or_else(Vec::new, |lifts| lift_views(state, lifts)),
         created_at: rfc3339(known.at),
         answered_by: known.by.map(|by| state.name_of(by).to_owned()),
         answer,
     })
 }
 
-fn lift_views(lifts: &Lifts) -> Vec<LiftView> {
+fn lift_views(state: &State, lifts: &Lifts) -> Vec<LiftView> {
     let view = |(place, lift): (usize, &lastword_proto::fact::Lift)| LiftView {
         id: format!("lift-{}", place + 1),
-        text: lift.to_string(),
+        text: state.lift_words(*lift),
         grant: grant_body(*lift),
         chosen: lifts.chosen.is_some_and(|chosen| usize::try_from(chosen) == Ok(place + 1)),
     };

@@ -355,7 +355,7 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
             about.with("requests", *requests)
         }
         Fact::EscalationLifts { escalation, met, lifts } => {
-            let lifts: Vec<String> = lifts.iter().map(ToString::to_string).collect();
+            let lifts: Vec<String> = lifts.iter().map(|lift| state.lift_words(*lift)).collect();
             let about = About::new("escalation_lifts").with("escalation", escalation.to_string());
             about.with("code", met.code.word()).with("lifts", lifts)
         }

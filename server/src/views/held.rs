@@ -121,7 +121,9 @@ fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
 fn of_question(state: &State, id: EscalationId, known: &Escalation) -> HeldBy {
     let offers = known.lifts.as_ref().and_then(|lifts| lifts.lifts.first());
     let (body, flags, what) = match offers {
-        Some(lift) => ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{lift}, or answers with a text")),
+        Some(lift) => {
+            ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{}, or answers with a text", state.lift_words(*lift)))
+        }
         None => ("{\"answer\":\"…\"}", "\"…\"", "the answer".to_owned()),
     };
     let lift = LiftStep {

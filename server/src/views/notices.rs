@@ -223,6 +223,7 @@ fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
     let mut text = format!("\n{} A text answer extends nothing.", words::met(&lifts.met));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
+        let lift = state.lift_words(*lift);
         text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
     }
     text

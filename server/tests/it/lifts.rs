@@ -201,3 +201,21 @@ async fn a_budget_that_was_passed_by_far_is_lifted_by_the_step_that_is_named() {
         assert_eq!(answer["turn"]["id"], task["turn"]["id"]);
     }
 }
+
+#[tokio::test]
+async fn a_yes_to_a_post_that_was_refused_in_a_room_lets_agents_post_there_again() {
+    let world = World::within(Limits { turns_soft_max: 2, ..Limits::default() }, &["kilo"]).await;
+    world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);
+    world.send("operator", "kilo", "T-1", "tell the others").await.is(201);
+    world.take("kilo").await;
+    let post = async || world.post("kilo", "/v1/rooms/den/messages", json!({"body": "news"})).await;
+    post().await.is(201);
+    let refused = post().await.refused(422, "turns_soft");
+    assert_eq!(refused["lift"]["cli"], "lastword resume --room den", "{refused}");
+    let asked = world.post("kilo", "/v1/escalations", json!({"message": "May I go on?"})).await.is(201);
+    assert_eq!(asked["lifts"][0]["text"], "go on in the room den, counted from 0", "{asked}");
+    let path = format!("/v1/escalations/{}/answer", id(&asked, "id"));
+    world.post("operator", &path, json!({"lift": "lift-1"})).await.is(200);
+    assert_eq!(world.take("kilo").await["message"]["body"], "go on in the room den, counted from 0");
+    post().await.is(201);
+}

@@ -137,7 +137,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(epochs())
         .chain(tokens())
         .chain(exchanges())
-        .chain(models());
+        .chain(models())
+        .chain(later_lifts());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -350,6 +351,13 @@ fn exchanges() -> [(&'static str, Fact); 3] {
         ("SessionBegan", Fact::SessionBegan { task }),
         ("PolicyChanged", Fact::PolicyChanged { policy: Box::new(Policy::default()), by: AgentId(1) }),
     ]
+}
+
+/// The lifts that came later, each in a fact of its own.
+fn later_lifts() -> [(&'static str, Fact); 1] {
+    let met = Met { code: Code::TurnsSoft, limit: 20, current: 20, conv: None, grant: GrantId(4), extended: 0 };
+    let lifts = vec![Lift::RearmRoom(RoomId(12))];
+    [("EscalationLifts/room", Fact::EscalationLifts { escalation: EscalationId(2), met, lifts })]
 }
 
 fn models() -> [(&'static str, Fact); 1] {
