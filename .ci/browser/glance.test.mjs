@@ -1,7 +1,7 @@
 // What a human reads at a glance: states, counts, times and words that must not mislead.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Broker, connected, launch, signedIn, until } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
 
 let browser, broker, page;
 
@@ -77,7 +77,7 @@ test('counts of a conversation include its children, folded below it, and their 
   await row.locator('.limit').getByText('in TALL-1/1').waitFor();
   await finish('coder', turn, 'checked');
   await page.goto(`${broker.url}/overview`);
-  await page.getByText(/Conversations in memory, children included/).waitFor();
+  await page.getByText(/Child conversations are counted, too/).waitFor();
 });
 
 test('a conversation without open work is finished, and offers no stop at first sight', async () => {
@@ -157,6 +157,38 @@ test('a room has a page that says what a room is, and a refused post names its r
   await page.locator('#refused li', { hasText: 'Too many agent messages' }).getByRole('link', { name: 'latest' }).click();
   await page.getByText('Too many agent messages without a human message: lounge').waitFor();
   await page.getByText(/refused from number 8 on; this is number \d+, refused ones included/).waitFor();
+});
+
+test('a human posts in a room whose agents are refused, and they go on', async () => {
+  await page.goto(`${broker.url}/limits`);
+  await page.locator('.shares li', { hasText: 'Soft turn limit' }).getByRole('link', { name: 'lounge' }).click();
+  await page.waitForURL(/\/rooms\/lounge$/);
+  await connected(page);
+  await page.getByLabel('Post').fill('go on');
+  await page.getByRole('button', { name: 'Post' }).click();
+  await page.getByText('0 posts by agents since a human spoke').waitFor();
+  assert.equal(await page.getByLabel('Post').inputValue(), '');
+  await broker.call('coder', 'POST', '/rooms/lounge/messages', { body: 'thanks' });
+  await page.getByText('thanks').waitFor();
+  await page.setViewportSize({ width: 375, height: 700 });
+  await accessible(page, 'a room');
+  await fits(page, 'a room');
+  await page.setViewportSize({ width: 1280, height: 860 });
+});
+
+test('agents are listed with what they spent, and text in a chart is readable on a phone', async () => {
+  await broker.ask('idler', 'SPENT-1', 'be quick');
+  const { turn } = await broker.take('idler');
+  await broker.call('idler', 'POST', `/turns/${turn.id}/finish`, { answer: 'done', usage: { input_tokens: 900, output_tokens: 100, cost_usd: 0.25 } });
+  await page.goto(`${broker.url}/agents`);
+  await page.locator('#a-idler').getByText(/^1\u202f000 tokens, \$0\.25 today$/).waitFor();
+  await page.goto(`${broker.url}/agents/idler`);
+  await page.getByText(/^1\u202f000 tokens, \$0\.25 today$/).waitFor();
+  await page.setViewportSize({ width: 375, height: 700 });
+  await page.goto(`${broker.url}/overview`);
+  const heights = await page.locator('svg.chart text').evaluateAll((all) => all.map((text) => text.getBoundingClientRect().height));
+  assert.ok(Math.min(...heights) >= 11, `${heights}`);
+  await page.setViewportSize({ width: 1280, height: 860 });
 });
 
 test('the overview has a scale of hours, and what waits', async () => {

@@ -33,7 +33,7 @@
     return s < 60 ? `${s} s left`
       : s < 3600 ? `${Math.trunc(s / 60)} min ${s % 60} s left`
       : s < 86400 ? `${Math.trunc(s / 3600)} h ${Math.trunc((s % 3600) / 60)} min left`
-      : `${Math.trunc(s / 86400)} d left`;
+      : `${Math.trunc(s / 86400)} d ${Math.trunc((s % 86400) / 3600)} h left`;
   };
   const tell = (time, words) => { if (time.textContent !== words) time.textContent = words; };
   const tick = () => {

@@ -103,10 +103,19 @@ pub(crate) struct Reached {
     pub(crate) limit: u64,
     /// The highest value reached, in the limit's unit.
     pub(crate) value: u64,
-    /// The REF of the conversation in which it was reached.
-    pub(crate) reference: Option<String>,
-    /// The agent that reached it, if the limit is per agent.
-    pub(crate) agent: Option<String>,
+    /// Where it was reached, if that is still known.
+    pub(crate) by: Option<ReachedBy>,
+}
+
+/// What approached a limit.
+#[derive(Clone, Debug)]
+pub(crate) enum ReachedBy {
+    /// The conversation with this REF.
+    Conversation(String),
+    /// The room with this name.
+    Room(String),
+    /// The agent with this name; the limit is per agent and day.
+    Agent(String),
 }
 
 /// The last week in numbers: the peaks of those limits whose values the log or the state keeps, and all refusals.
@@ -130,17 +139,19 @@ pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError
         ctx.handle.query(move |live| (of_state(live, since), live.state.limits.clone())).await?;
     for peak in peaks {
         let Some(row) = lastword_proto::limits::LIMITS.iter().find(|row| row.name == peak.name) else { continue };
-        let reference = place(ctx, caller, peak.seq).await?;
+        let by = reached_by(ctx, caller, peak.seq).await?;
         let limit = limits.value(row.name).unwrap_or(row.default);
-        reached.insert(row.name, Reached { limit, value: peak.value, reference, agent: None });
+        reached.insert(row.name, Reached { limit, value: peak.value, by });
     }
     Ok(Week { reached, refused, since })
 }
 
-/// Returns the REF of the conversation that a fact belongs to.
-async fn place(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<String>, ApiError> {
-    let line = history::line(ctx, caller, &seq.to_string()).await?;
-    Ok(line.event.message.map(|message| message.reference).or(line.event.reference))
+/// Returns the conversation or room that a fact belongs to.
+async fn reached_by(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<ReachedBy>, ApiError> {
+    let event = history::line(ctx, caller, &seq.to_string()).await?.event;
+    let room = event.data.get("room").and_then(serde_json::Value::as_str).map(|name| ReachedBy::Room(name.to_owned()));
+    let reference = event.message.map(|message| message.reference).or(event.reference);
+    Ok(reference.map(ReachedBy::Conversation).or(room))
 }
 
 /// Returns the peaks that the state itself remembers: each grant's totals, and each agent's use today.
@@ -158,7 +169,7 @@ fn of_state(live: &Live<'_>, since: Time) -> BTreeMap<&'static str, Reached> {
             ("root_messages_per_day_max", limits.root_messages_per_day_max, today.root_messages.into()),
         ];
         for (name, limit, value) in all {
-            higher(&mut reached, name, limit, value, || (None, Some(agent.name().to_owned())));
+            higher(&mut reached, name, limit, value, || Some(ReachedBy::Agent(agent.name().to_owned())));
         }
     }
     reached
@@ -176,7 +187,9 @@ fn of_grant(state: &State, grant: &Grant, reached: &mut BTreeMap<&'static str, R
     for (name, limit, more, value) in all {
         // 0 turns a limit off, and an extension must not turn it on.
         let whole = if limit == 0 { 0 } else { limit.saturating_add(more) };
-        higher(reached, name, whole, value, || (state.ref_of(grant.conv).map(ToString::to_string), None));
+        higher(reached, name, whole, value, || {
+            state.ref_of(grant.conv).map(|reference| ReachedBy::Conversation(reference.to_string()))
+        });
     }
 }
 
@@ -186,7 +199,7 @@ fn higher(
     name: &'static str,
     limit: u64,
     value: u64,
-    place: impl FnOnce() -> (Option<String>, Option<String>),
+    by: impl FnOnce() -> Option<ReachedBy>,
 ) {
     // Compares a/b > c/d as a·d > c·b in 128 bits, which can't overflow.
     let part = |value: u64, limit: u64| u128::from(value) * u128::from(limit);
@@ -194,6 +207,5 @@ fn higher(
     if value == 0 || limit == 0 || known.is_some_and(|known| part(value, known.limit) <= part(known.value, limit)) {
         return;
     }
-    let (reference, agent) = place();
-    reached.insert(name, Reached { limit, value, reference, agent });
+    reached.insert(name, Reached { limit, value, by: by() });
 }

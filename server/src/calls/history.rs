@@ -26,7 +26,7 @@ const AHEAD_MAX: usize = 1_000;
 const AHEAD_STEP: usize = 250;
 
 /// Adds up what several conversations spent.
-pub(super) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
+pub(crate) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
     all.fold(SpentIn::default(), |mut sum, one| {
         sum.add(one);
         sum

@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use lastword_proto::fact::{EndReason, EscalationCause};
+use lastword_proto::fact::{EndReason, EscalationCause, Spend};
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
 use lastword_proto::wire::Distance;
 use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
+use lastword_store::SpentIn;
 
 use super::control::OpenWork;
 use super::decisions::{self, Asked, Decision};
@@ -159,14 +160,10 @@ pub(crate) enum Wrong {
 /// The spending since midnight UTC.
 #[derive(Default)]
 pub(crate) struct Today {
-    /// The tokens of all agents.
-    pub(crate) tokens: u64,
-    /// The cost of all agents, in millionths of a dollar.
-    pub(crate) cost_microusd: u64,
-    /// Whether the tokens are estimated, at least in part.
-    pub(crate) estimated: bool,
-    /// The agents that spent something, the largest spender first: name, tokens, cost.
-    pub(crate) agents: Vec<(String, u64, u64)>,
+    /// What all agents spent.
+    pub(crate) sum: SpentIn,
+    /// The agents that spent something, the largest spender first.
+    pub(crate) agents: Vec<(String, SpentIn)>,
 }
 
 /// What is read from the state in one step.
@@ -389,14 +386,13 @@ fn today(live: &Live<'_>) -> Today {
     let mut today = Today::default();
     for agent in live.state.agents.iter().filter(|agent| !agent.is_human()) {
         let used = agent.day.on(live.now());
-        let (tokens, cost) = (used.spend.tokens, used.spend.cost_microusd);
-        today.tokens = today.tokens.saturating_add(tokens);
-        today.cost_microusd = today.cost_microusd.saturating_add(cost);
-        today.estimated |= used.estimated;
-        if tokens > 0 || cost > 0 {
-            today.agents.push((agent.name().to_owned(), tokens, cost));
+        let Spend { tokens, cost_microusd } = used.spend;
+        let spent = SpentIn { tokens, cost_microusd, estimated: used.estimated };
+        today.sum.add(spent);
+        if tokens > 0 || cost_microusd > 0 {
+            today.agents.push((agent.name().to_owned(), spent));
         }
     }
-    today.agents.sort_by_key(|(_, tokens, cost)| Reverse((*cost, *tokens)));
+    today.agents.sort_by_key(|(_, spent)| Reverse((spent.cost_microusd, spent.tokens)));
     today
 }

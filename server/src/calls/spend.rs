@@ -74,6 +74,8 @@ pub(crate) struct DayBudget {
     pub(crate) is_cost: bool,
     /// What it used today.
     pub(crate) used: u64,
+    /// Whether that is estimated from the length of the text, at least in part.
+    pub(crate) estimated: bool,
     /// The limit, with what humans granted for today.
     pub(crate) limit: u64,
     /// What it had used after each of its turns today, oldest first.
@@ -260,7 +262,8 @@ fn budgets(live: &Live<'_>, turns: &[SpentTurn], midnight: Time) -> Vec<DayBudge
             own.sort_unstable();
             let curve = summed(&own);
             let used_up = used_up(&curve, &own, (used, limit), now);
-            found.push(DayBudget { agent: agent.name().to_owned(), is_cost, used, limit, curve, used_up });
+            let estimated = !is_cost && agent.day.on(now).estimated;
+            found.push(DayBudget { agent: agent.name().to_owned(), is_cost, used, estimated, limit, curve, used_up });
         }
     }
     // Those nearest to their limit first, compared as a/b > c/d as a·d > c·b.

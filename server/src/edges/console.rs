@@ -91,7 +91,7 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/incidents", get(incidents::page))
         .route("/incidents/{id}", get(decision::page))
         .route("/rooms", get(rooms::page))
-        .route("/rooms/{name}", get(rooms::one))
+        .route("/rooms/{name}", get(rooms::one).post(rooms::post))
         .route("/limits", get(limits::page))
         .route("/limits/rules/withdraw", post(always::withdraw))
         .route("/settings", get(settings::page))

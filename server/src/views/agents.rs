@@ -70,6 +70,8 @@ pub(crate) struct Member {
     pub(crate) turns: Vec<OpenTurn>,
     /// The distance to the limits of the day (B1, D7); empty for a human, whom none of them binds.
     pub(crate) day: Vec<Distance>,
+    /// What its turns cost since midnight UTC, in millionths of a dollar.
+    pub(crate) cost_today_microusd: u64,
     /// The ids of the pending calls and open questions of its tasks.
     pub(crate) asks: Vec<String>,
     /// The REFs of its open work that a latch holds.
@@ -180,6 +182,7 @@ pub(crate) fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
         view: agent(live, id)?,
         turns,
         day: day(live, known),
+        cost_today_microusd: known.day.on(live.now()).spend.cost_microusd,
         asks,
         held: held(state, id),
         rests_until: known.rests_until(),

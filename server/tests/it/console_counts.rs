@@ -49,8 +49,11 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
     let inbox = browser.get("/inbox").await.is(200);
     let grants = [number(&now, "grants , in"), number(&stop, "grants in")];
     assert_eq!(grants, [2, 2]);
-    let convs =
-        [number(&now, "conversations ·"), number(&stop, "conversations, with"), number(&overview, "have open work")];
+    let convs = [
+        number(&now, "conversations ·"),
+        number(&stop, "conversations, with"),
+        number(&overview, "conversations have open work"),
+    ];
     assert_eq!(convs, [4, 4, 4]);
     assert_eq!([number(&stop, "open turns."), number(&overview, "open turns")], [2, 2]);
     assert_eq!([number(&overview, "holds work now"), number(&incidents, "open incident")], [1, 1]);

@@ -236,6 +236,28 @@ async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
 }
 
 #[tokio::test]
+async fn what_agents_post_in_a_room_counts_towards_the_limit_and_a_refused_post_leads_to_its_room() {
+    let world = World::within(Limits { turns_soft_max: 3, ..Limits::default() }, &["kilo"]).await;
+    world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);
+    for _ in 0..2 {
+        world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.is(201);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let near = browser.get("/limits").await.is(200).has("Soft turn limit").has("2/3");
+    assert!(near.text.contains("in the room <a href=\"/rooms/den\">den</a>"), "{}", near.text);
+    world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.refused(422, "turns_soft");
+    let refusals = browser.get("/limits").await.is(200).text;
+    let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
+    let page = browser.get(&format!("/messages/msg-{at}")).await.is(200);
+    page.has("tried to post in the room <a href=\"/rooms/den\">den</a>.").has("lastword resume --room den");
+    browser.post("/rooms/den", &[("body", " ")]).await.is(400).has("Enter a post");
+    browser.post("/rooms/den", &[("body", "go on, @kilo")]).await.is(200);
+    browser.get("/rooms/den").await.is(200).has("go on, @kilo").has("0 posts by agents since a human spoke");
+    assert_eq!(world.take("kilo").await["message"]["body"], "go on, @kilo");
+    world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.is(201);
+}
+
+#[tokio::test]
 async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     let world = World::with(&["kilo", "hive"]).await;
     world.send("operator", "kilo", "ASK-2", "deploy it").await.is(201);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use lastword_proto::fact::Place;
 use lastword_proto::{Code, Fact, Seq, Time};
 use rusqlite::{CachedStatement, Connection};
 
@@ -60,7 +59,7 @@ impl<'a> Adding<'a> {
                 self.peak(seq, at, "depth_max", message.depth.into())?;
                 self.peak(seq, at, "hops_max", message.hops.into())
             }
-            Fact::Heard { place: Place::Conversation(_), agent_messages: turns, .. } => {
+            Fact::Heard { agent_messages: turns, .. } => {
                 self.peak(seq, at, "turns_soft_max", *turns)?;
                 self.peak(seq, at, "turns_hard_max", *turns)
             }

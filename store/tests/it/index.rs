@@ -214,11 +214,12 @@ fn what_was_said_spent_and_refused_is_added_up() {
     assert_eq!(later.refused[0].last, Seq(7));
     assert!(later.messages.since < later.messages.all);
     let day = 86_400_000;
-    let heard = |at, turns| Entry {
+    let heard = |at, place, turns| Entry {
         at: Time(at),
         grant: None,
-        fact: Fact::Heard { agent: AgentId(1), place: Place::Conversation(ConvId(1)), agent_messages: turns },
+        fact: Fact::Heard { agent: AgentId(1), place, agent_messages: turns },
     };
+    let (conv, room) = (Place::Conversation(ConvId(1)), Place::Room(RoomId(1)));
     let closed = Entry {
         at: Time(day),
         grant: None,
@@ -234,7 +235,7 @@ fn what_was_said_spent_and_refused_is_added_up() {
         grant: None,
         fact: Fact::Observed { agent: AgentId(1), refusal: Refusal::new(Code::Cycle) },
     };
-    let (high, low, last) = (heard(day, 7), heard(day, 5), heard(2 * day, 6));
+    let (high, low, last) = (heard(day, room, 7), heard(day, conv, 5), heard(2 * day, conv, 6));
     let next = index.last().0;
     let entries = [&high, &low, &closed, &observed, &last];
     let numbered: Vec<_> = (next + 1..).map(Seq).zip(entries).collect();

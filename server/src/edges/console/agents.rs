@@ -12,7 +12,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, spent, time};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 use crate::calls::{Context, agents, control, limits};
@@ -84,10 +84,15 @@ fn row(moment: &Moment, member: &Member) -> Markup {
             div.counts {
                 @if view.queued > 0 { (plural(view.queued, "request queued", "requests queued")) } @else { "inbox empty" }
                 @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
+                @if view.tokens_today > 0 { div { (spent_today(member)) } }
             }
             div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
         }
     }
+}
+
+fn spent_today(member: &Member) -> Markup {
+    html! { (spent(member.view.tokens_today, member.view.tokens_estimated, member.cost_today_microusd)) " today" }
 }
 
 /// Shows what a human decides for an agent: its held calls and questions, and the conversations that a limit holds.
@@ -155,6 +160,7 @@ pub(super) async fn one(
         p.facts {
             @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
             @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
+            @if agent { span { (spent_today(&member)) } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
@@ -207,9 +213,9 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
         div.controls {
             @match state {
                 Running::Active => {
-                    p.faint { "A pause keeps its inbox. A stop cancels its open and queued requests, and notifies their requesters." }
+                    p.faint { "A pause keeps its inbox. A stop cancels the requests that it works on and those in its inbox, and notifies their requesters. Both last until a human resumes it." }
                     (button("pause", "Pause", &format!("Pause {name}? Until it is resumed it receives nothing new and can't send. Its inbox is kept.")))
-                    (button("stop", "Stop", &format!("Stop {name}? Its open and queued requests are cancelled, and their requesters are notified.")))
+                    (button("stop", "Stop", &format!("Stop {name}? The requests that it works on and those in its inbox are cancelled, and their requesters are notified. It stays stopped until a human resumes it.")))
                 }
                 Running::Paused | Running::Stopped => { (button("resume", "Resume", &format!("Resume {name}?"))) }
             }

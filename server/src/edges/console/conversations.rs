@@ -136,8 +136,9 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
-                (plural(listed.messages, "message", "messages")) " · " (term("depth")) " " (summary.counters.deepest)
+                (plural(listed.messages, "message", "messages"))
                 @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
+                @if summary.counters.deepest > 0 { " · " (term("depth")) " up to " (summary.counters.deepest) }
                 @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
                 @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
             }

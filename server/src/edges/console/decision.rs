@@ -114,6 +114,8 @@ fn is_open(asked: &Asked) -> bool {
 
 fn state_word(asked: &Asked) -> &'static str {
     match asked {
+        Asked::Question(view) if view.state == EscalationState::Open => "waiting for you",
+        Asked::Call(view) if view.state == ApprovalState::Pending => "waiting for you",
         Asked::Question(view) => escalation_word(view.state),
         Asked::Call(view) => approval_word(view.state),
         Asked::Latch(view) if view.lifted_at.is_some() => "lifted",

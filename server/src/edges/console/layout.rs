@@ -130,7 +130,7 @@ impl Viewer {
                 a.brand href="/" { "Lastword" }
                 (navigation(page.place, waiting))
                 div.tools {
-                    a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
+                    a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
                     // Hidden until the script finds that the browser supports notifications.

@@ -14,10 +14,10 @@ use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
+use super::parts::{badge, bar_of, capital, conversation, foreign_line, limit_words, number, plural, quantity, room};
 use super::session::Viewer;
 use super::terms::{rule, told};
-use crate::calls::figures::{self, Reached, Week};
+use crate::calls::figures::{self, Reached, ReachedBy, Week};
 use crate::calls::{Context, limits, policy};
 
 /// The limits by what a human wants to bound, each with its rules.
@@ -41,7 +41,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
-        p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". The values below are in force, whatever the profile says." }
+        p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". Limits that are set one by one win over it; the values below are in force." }
         p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. Limits are set in "
             code { "lastword.toml" } " and take effect at the next server start; "
             code { "lastword limits diff" } " shows what a restart would change." }
@@ -115,17 +115,21 @@ fn nearest(limits: &LimitsView, week: &Week) -> Markup {
         ul.lines.shares {
             @for (limit, reached) in &all {
                 li {
-                    code { (limit.name) }
+                    span { (capital(limit_words(&limit.name))) " " code.faint { (limit.name) } }
                     (bar_of(&limit.name, reached.value, reached.limit))
                     span {
-                        @if let Some(reference) = &reached.reference { "in " (conversation(reference)) }
-                        @if let Some(agent) = &reached.agent { "by " (name_link(agent)) ", today" }
+                        @match &reached.by {
+                            Some(ReachedBy::Conversation(reference)) => { "in " (conversation(reference)) }
+                            Some(ReachedBy::Room(name)) => { "in the room " (room(name)) }
+                            Some(ReachedBy::Agent(agent)) => { "by " (name_link(agent)) ", today" }
+                            None => {}
+                        }
                     }
                 }
             }
         }
         @if !all.is_empty() {
-            p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for rooms, windows, times and sizes; see their refusals instead." }
+            p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for windows, times and sizes; see their refusals instead." }
         }
     }
 }
@@ -163,8 +167,7 @@ fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
             }
         }
         p.tags { @for (name, mode) in &limits.guards {
-            @if mode == "observe" { (badge("observe")) " " }
-            code { (name) } " "
+            span { code { (name) } @if mode == "observe" { " " (badge("observes")) } } " "
         } }
     }
 }

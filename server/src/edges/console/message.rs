@@ -13,7 +13,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{
-    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, number, time,
+    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, number, room, time,
 };
 use super::session::Viewer;
 use super::terms::{self, term};
@@ -93,7 +93,7 @@ fn refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, problem: &Prob
             (name_link(&member("to"))) @if !member("ref").is_empty() { " in " (conversation(&member("ref"))) } "." }
         dl.about {
             (why(problem))
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (lifted(&step)) } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
@@ -192,12 +192,13 @@ fn write_refused(
     let event = &line.event;
     html! {
         (heading(&format!("Refused {}", write.word()), &badge("refused")))
-        p { (agent_link(event)) " tried to " (tried(write))
+        p { (agent_link(event)) " tried to "
+            @match refusal.room() { Some(name) => { "post in the room " (room(name)) }, None => (tried(write)) }
             @if let Some(reference) = &event.reference { " in " (conversation(reference)) } "." }
         dl.about {
             (why(&problem))
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (step.text) " " code { (foreign_line(&step.cli)) } } }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (lifted(&step)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         (onward(line))
@@ -209,6 +210,10 @@ fn step(line: &HistoryEntry) -> Option<LiftStep> {
     let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. }) = &line.entry.fact else { return None };
     let at = RefusedAt { reference: line.event.reference.as_deref(), agent: line.event.agent.as_deref() };
     LiftStep::of(refusal, at)
+}
+
+fn lifted(step: &LiftStep) -> Markup {
+    html! { (step.text) " At a terminal: " code { (foreign_line(&step.cli)) } }
 }
 
 fn other(moment: &Moment, line: &HistoryEntry) -> Markup {

@@ -6,6 +6,7 @@ use lastword_proto::fact::{EndReason, EscalationCause};
 use lastword_proto::wire::call::{Argument, arguments};
 use lastword_proto::wire::{ApprovalView, LimitsView, rfc3339};
 use lastword_proto::{AnswerStatus, Code};
+use lastword_store::SpentIn;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ use super::session::Viewer;
 use super::terms::{term, told_within};
 use super::{decision, incidents};
 use crate::calls::decisions::{Asked, Decision};
+use crate::calls::history::add_up;
 use crate::calls::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
 use crate::calls::{Context, limits};
 
@@ -78,14 +80,15 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
 
 /// Shows what today cost; without a reported price the tokens alone, because $0 would read as free.
 fn cost(today: &Today) -> Markup {
-    let about = if today.estimated { "≈ " } else { "" };
+    let SpentIn { tokens, cost_microusd, estimated } = today.sum;
+    let about = if estimated { "≈ " } else { "" };
     html! {
-        @if today.cost_microusd > 0 {
-            span { "Cost today" } b { (money(today.cost_microusd)) }
-            span.faint { (about) (number(today.tokens)) " tokens" }
+        @if cost_microusd > 0 {
+            span { "Cost today" } b { (money(cost_microusd)) }
+            span.faint { (about) (number(tokens)) " tokens" }
         } @else {
-            span { "Tokens today" } b { (about) (number(today.tokens)) }
-            span.faint { @if today.estimated { "in part estimated, " } @if today.tokens > 0 { "no price reported" } @else { "nothing spent" } }
+            span { "Tokens today" } b { (about) (number(tokens)) }
+            span.faint { @if estimated { "in part estimated, " } @if tokens > 0 { "no price reported" } @else { "nothing spent" } }
         }
     }
 }
@@ -304,25 +307,24 @@ const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
 }
 
 fn today(today: &Today) -> Markup {
-    let most = today.agents.iter().map(|(_, tokens, _)| *tokens).max().unwrap_or_default().max(1);
+    let most = today.agents.iter().map(|(_, spent)| spent.tokens).max().unwrap_or_default().max(1);
     let others = today.agents.get(SPENDERS_MAX..).unwrap_or_default();
-    let (tokens, cost) = others
-        .iter()
-        .fold((0_u64, 0_u64), |sum, (_, tokens, cost)| (sum.0.saturating_add(*tokens), sum.1.saturating_add(*cost)));
+    let rest = add_up(others.iter().map(|(_, spent)| *spent));
+    let shown = |SpentIn { tokens, cost_microusd, estimated }| spent(tokens, estimated, cost_microusd);
     html! {
         section.card #cost aria-labelledby="cost-title" {
             header { h2 #cost-title { "Spent today" } span.grow {} a href="/spend" { "Spend" } }
-            p { b { (spent(today.tokens, today.estimated, today.cost_microusd)) } span.faint { " since midnight UTC" } }
-            @if today.tokens > 0 && today.cost_microusd == 0 { p.faint { "No agent reported a price, so the cost is unknown." } }
+            p { b { (shown(today.sum)) } span.faint { " since midnight UTC" } }
+            @if today.sum.tokens > 0 && today.sum.cost_microusd == 0 { p.faint { "No agent reported a price, so the cost is unknown." } }
             ul.measures {
-                @for (name, tokens, cost) in today.agents.iter().take(SPENDERS_MAX) {
+                @for (name, spent) in today.agents.iter().take(SPENDERS_MAX) {
                     li {
-                        (name_link(name)) b { (spent(*tokens, false, *cost)) }
-                        progress max=(most) value=(tokens) aria-label={ (name) ", of the most" } {}
+                        (name_link(name)) b { (shown(*spent)) }
+                        progress max=(most) value=(spent.tokens) aria-label={ (name) ", of the most" } {}
                     }
                 }
             }
-            @if !others.is_empty() { p.faint { (plural(others.len() as u64, "other agent", "other agents")) ": " (spent(tokens, false, cost)) } }
+            @if !others.is_empty() { p.faint { (plural(others.len() as u64, "other agent", "other agents")) ": " (shown(rest)) } }
         }
     }
 }

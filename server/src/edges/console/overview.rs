@@ -61,7 +61,7 @@ fn hours(figures: &Figures) -> Markup {
     let label =
         format!("Messages by the hour: {} in the last 24 hours, at most {} in one", figures.sums.messages.since, most);
     html! {
-        article.card {
+        article.card.wide {
             h2 { "Messages by the hour" }
             svg.chart viewBox={ "0 0 " (figures.hours.len() * BAR.1) " " (CHART_HEIGHT + 18) } role="img" aria-label=(label) {
                 line.grid x1="0" y1="0.5" x2=(figures.hours.len() * BAR.1) y2="0.5" {}
@@ -99,7 +99,7 @@ fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
     codes.sort_by_key(|code| std::cmp::Reverse(code.count.all));
     let most = codes.first().map_or(1, |code| code.count.all);
     html! {
-        article.card {
+        article.card.wide {
             h2 { "Refusals by rule" }
             @if codes.is_empty() { p.faint { "No message was refused." } }
             ul.measures {
@@ -136,7 +136,7 @@ fn conversations(figures: &Figures) -> Markup {
                     li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
                 }
             }
-            p.faint { "Conversations in memory, children included; " (plural(now.open.conversations, "has", "have")) " open work, also held or paused. One without is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+            p.faint { "Child conversations are counted, too. " (plural(now.open.conversations, "conversation has", "conversations have")) " open work, held and paused ones included. A conversation without open work leaves this list after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
         }
     }
 }

@@ -81,7 +81,7 @@ impl Fold {
                 pre { (coloured(first, 0, tones)) }
                 @if unseen > 0 {
                     details.rest data-lines=(unseen) {
-                        summary { "Show all (" (bytes(text.len())) "), " (plural(unseen as u64, "more line", "more lines")) }
+                        summary { "Show all (" (bytes(text.len() as u64)) "), " (plural(unseen as u64, "more line", "more lines")) }
                         div tabindex="-1" {
                             @for (from, block) in placed(first.len(), rest) { pre { (coloured(block, from, tones)) } }
                         }
@@ -128,8 +128,12 @@ fn blocks(mut text: &str) -> Vec<&str> {
 }
 
 /// Formats a size for humans.
-pub(super) fn bytes(n: usize) -> String {
-    if n < 1_000 { format!("{n} bytes") } else { format!("{} kB", n.div_ceil(1_000)) }
+pub(super) fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} bytes"),
+        1_000..10_000_000 => format!("{} kB", number(n.div_ceil(1_000))),
+        _ => format!("{} MB", number(n.div_ceil(1_000_000))),
+    }
 }
 
 /// Shows a time relative to now, with the exact time as its tooltip. The script keeps it current with the same words.
@@ -177,7 +181,7 @@ fn remaining(ms: u64) -> String {
         0..60 => format!("{seconds} s left"),
         60..3_600 => format!("{} min {} s left", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {} min left", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{} d left", seconds / 86_400),
+        _ => format!("{} d {} h left", seconds / 86_400, seconds % 86_400 / 3_600),
     }
 }
 
@@ -249,6 +253,11 @@ pub(super) const fn done_word(control: Control) -> &'static str {
 /// Returns a link to a conversation.
 pub(super) fn conversation(reference: &str) -> Markup {
     html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
+}
+
+/// Returns a link to a room.
+pub(super) fn room(name: &str) -> Markup {
+    html! { a href={ "/rooms/" (encoded(name)) } { (foreign_line(name)) } }
 }
 
 /// Shows a name; the viewer's own as "you".
@@ -340,6 +349,9 @@ fn share(name: &str, current: u64, limit: u64) -> Markup {
 fn numbers(name: &str, current: u64, limit: u64) -> Markup {
     if name.contains("microusd") {
         return html! { (quantity("microusd", current)) "/" (quantity("microusd", limit)) };
+    }
+    if name.contains("bytes") {
+        return html! { (bytes(current)) "/" (bytes(limit)) };
     }
     html! { (number(current)) "/" (number(limit)) }
 }
@@ -435,7 +447,7 @@ mod tests {
             (59_999, "59 s left"),
             (61_000, "1 min 1 s left"),
             (7_260_000, "2 h 1 min left"),
-            (90_000_000, "1 d left"),
+            (90_000_000, "1 d 1 h left"),
         ];
         for (ms, words) in told {
             assert_eq!(remaining(ms), words);

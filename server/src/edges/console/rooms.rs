@@ -2,16 +2,21 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::wire::{RoomView, rfc3339};
+use lastword_proto::Code;
+use lastword_proto::fact::Role;
+use lastword_proto::wire::{Post, RoomView, rfc3339};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::agents::name_link;
+use super::forms::{Form, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::{Context, rooms};
+use crate::error::ApiError;
 
 /// What a room is.
 const WHAT: &str =
@@ -55,6 +60,8 @@ pub(super) async fn one(
             span { "members: " @for (index, member) in room.members.iter().enumerate() { @if index > 0 { ", " } (name_link(member)) } }
         }
         @if room.latched { p { "The room is held until a human posts in it." } }
+        (form(&viewer, &room.name))
+        h2 { "Posts" }
         @if posts.is_empty() { (empty("No posts yet.", &html! {})) }
         ul.lines {
             @for post in &posts {
@@ -65,4 +72,39 @@ pub(super) async fn one(
     };
     let topics = [Topic::Rooms, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: &room.name, place: Place::Agents, topics: &topics, main }).await
+}
+
+fn form(viewer: &Viewer, name: &str) -> Markup {
+    viewer.fill_in(
+        "post-form",
+        &format!("/rooms/{}", encoded(name)),
+        &html! {
+            label { span { "Post" } textarea name="body" rows="3" required {} }
+            p.faint {
+            @if viewer.role <= Role::Approver { "Your post starts the count of agents' posts again, and ends a hold. " }
+            @else { "A viewer's post neither starts the count of agents' posts again nor ends a hold. " }
+            @if viewer.role <= Role::Operator { "An agent that it mentions, such as @coder, gets it as a request with its own grant." }
+            @else { "Mentioning an agent, such as @coder, asks it to work, which needs the role operator." }
+        }
+        p { button.main type="submit" { "Post" } }
+        },
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Written {
+    #[serde(default)]
+    body: String,
+}
+
+/// `POST /rooms/{name}`: posts in a room.
+pub(super) async fn post(
+    State(ctx): State<Context>,
+    Path(name): Path<String>,
+    form: Form<Written>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let body = filled(&fields.body).ok_or_else(|| ApiError::new(Code::Malformed, "Enter a post"))?;
+    rooms::post(&ctx, viewer.caller, &name, Post { body, mentions: None, reference: None }, None).await?;
+    Ok(viewer.leads_to(&format!("/rooms/{}", encoded(&name))))
 }

@@ -115,7 +115,9 @@ fn over_time(spending: &Spending, window: Window, now: Time) -> Markup {
                     @if index % (bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
                 }
             }
-            p.faint { "Times are UTC. " (edges(spending, bars.len() == spending.bars.len(), window, now)) }
+            p.faint { "Times are UTC. "
+                @if let Some((begin, ..)) = bars.first().filter(|_| bars.len() < spending.bars.len()) { "Nothing was spent before " (label(*begin)) ". " }
+                (edges(spending, bars.len() == spending.bars.len(), window, now)) }
         }
     }
 }
@@ -164,7 +166,7 @@ fn small(budgets: &[&DayBudget]) -> Markup {
                 @for budget in budgets.iter().take(LINES_MAX) {
                     li {
                         span { (name_link(&budget.agent)) }
-                        b { @if budget.is_cost { (money(budget.used)) } @else { (number(budget.used)) } " of " (counted(budget, budget.limit)) }
+                        b { @if budget.estimated { "≈ " } @if budget.is_cost { (money(budget.used)) } @else { (number(budget.used)) } " of " (counted(budget, budget.limit)) }
                         progress max=(budget.limit) value=(budget.used) aria-label={ (budget.agent) ", of its budget" } {}
                     }
                 }
@@ -262,7 +264,7 @@ fn day(budget: &DayBudget, now: Time) -> Markup {
         article.card {
             h2 { (name_link(&budget.agent)) }
             p {
-                (words(budget.used)) " of " (words(budget.limit)) ". "
+                @if budget.estimated { "≈ " } (words(budget.used)) " of " (words(budget.limit)) ". "
                 @match budget.used_up {
                     Some(at) if over => b.bad { "Used up at " (clock(at)) "." },
                     Some(at) => span.warn { "At this pace used up at " (clock(at)) "." },

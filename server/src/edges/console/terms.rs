@@ -28,6 +28,10 @@ const TERMS: &[Term] = &[
     term_of("turn", "turns", "one stretch of work of an agent, from a delivery to its end"),
     term_of("incident", "incidents", "the record of a limit that tripped"),
     term_of("room", "rooms", "a place for posts to several agents, such as a channel of Discord"),
+    term_of("notice", "notices", "information attached to an agent's next delivery; it wakes no agent"),
+    term_of("action", "actions", "what an agent offers to do; a request to #action goes to one that offers it"),
+    term_of("group", "groups", "agents under one name; a request to @group goes to each of them"),
+    term_of("guard", "guards", "the check of one rule before a message is admitted"),
     term_of("digest", "digests", "what a tool call is recognised by; an approval is for one digest"),
 ];
 

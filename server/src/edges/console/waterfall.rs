@@ -27,7 +27,7 @@ const CURVE: u64 = 60;
 /// The height of the axis, in pixels; the style sheet has the same.
 const AXIS: u64 = 26;
 /// The room that a label of the axis takes, in pixels.
-const LABEL: u64 = 66;
+const LABEL: u64 = 84;
 /// The deepest indentation that differs.
 const INDENT_MAX: usize = 8;
 /// The most labels on the axis without zoom.
@@ -122,7 +122,7 @@ fn label(at: Time, step: u64) -> String {
         86_400_000.. => 5..10,
         60_000.. => 11..16,
         1_000.. => 11..19,
-        _ => 14..23,
+        _ => 11..23,
     };
     text.get(range).unwrap_or_default().to_owned()
 }
@@ -190,10 +190,11 @@ fn legend(scale: &Scale, history: &History, params: &ViewParams) -> Markup {
     html! {
         div.legend {
             span { span.key.turn {} " an agent is working" } span { span.key.human {} " waiting for a human" }
-            span { span.key.done {} span.key.open {} span.key.failed {} " queued or waiting for answers: completed, open or partial, failed" }
+            span { "queued or waiting for answers: "
+                span { span.key.done {} " completed " } span { span.key.open {} " open or partial " } span { span.key.failed {} " failed" } }
             span.bad { "✕ refused" }
             span { (duration(scale.ms)) " in all, UTC" }
-            span.zoom {
+            span.zoom { "Zoom "
                 @if times > 1 { a href=(params.to_zoom(history, times / 2)) aria-label="Zoom out" { "−" } }
                 " " (times) "× "
                 @if times < Zoom::MAX { a href=(params.to_zoom(history, times * 2)) aria-label="Zoom in" { "+" } }
