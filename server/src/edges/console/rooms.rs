@@ -81,12 +81,12 @@ fn form(viewer: &Viewer, name: &str) -> Markup {
         &html! {
             label { span { "Post" } textarea name="body" rows="3" required {} }
             p.faint {
-            @if viewer.role <= Role::Approver { "Your post starts the count of agents' posts again, and ends a hold. " }
-            @else { "A viewer's post neither starts the count of agents' posts again nor ends a hold. " }
-            @if viewer.role <= Role::Operator { "An agent that it mentions, such as @coder, gets it as a request with its own grant." }
-            @else { "Mentioning an agent, such as @coder, asks it to work, which needs the role operator." }
-        }
-        p { button.main type="submit" { "Post" } }
+                @if viewer.role <= Role::Approver { "Your post starts the count of agents' posts again, and ends a hold. " }
+                @else { "A viewer's post neither starts the count of agents' posts again nor ends a hold. " }
+                @if viewer.role <= Role::Operator { "An agent that it mentions, such as @coder, gets it as a request with its own grant." }
+                @else { "Mentioning an agent, such as @coder, asks it to work, which needs the role operator." }
+            }
+            p { button.main type="submit" { "Post" } }
         },
     )
 }
