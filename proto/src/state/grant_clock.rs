@@ -1,7 +1,10 @@
 //! The clock of a grant. It runs while a turn of the grant is open, stops while something in the grant waits, and its
 //! end sets a latch (D8).
 
+use alloc::vec::Vec;
+
 use super::{Grant, Opt, Running, State, Timer};
+use crate::fact::{Latched, Place};
 use crate::ids::{GrantId, TaskId, Time};
 
 /// A step of a grant's clock that is due.
@@ -18,10 +21,8 @@ pub(crate) enum GrantDue {
 impl State {
     /// Returns the step that is due for a grant at `now`.
     pub(crate) fn grant_due(&self, grant: &Grant, now: Time) -> Option<GrantDue> {
-        let limits = &self.limits;
-        let unlifted = grant.held_since.get().is_some_and(|since| now.since(since) >= limits.latch_ms);
-        // Tested first: these ends hold even for a grant whose clock is stopped.
-        if unlifted || now.since(grant.opened_at) >= limits.grant_life_ms {
+        // Tested first: it closes even while its clock is stopped.
+        if now >= self.grant_closes_at(grant) {
             return Some(GrantDue::Close);
         }
         // A latch has reported the end of time or of another total already.
@@ -32,7 +33,14 @@ impl State {
             return Some(GrantDue::Latch);
         }
         let warned_at = self.clock_warning_at(grant).filter(|at| now >= *at);
-        warned_at.map(|_| GrantDue::Warning(limits.grant_clock_warning_percent))
+        warned_at.map(|_| GrantDue::Warning(self.limits.grant_clock_warning_percent))
+    }
+
+    /// Returns the time at which a grant closes whatever its clock says: it is held for too long, or too old (D8).
+    #[must_use]
+    pub fn grant_closes_at(&self, grant: &Grant) -> Time {
+        let oldest = grant.opened_at.plus(self.limits.grant_life_ms);
+        grant.held_since.get().map_or(oldest, |since| oldest.min(since.plus(self.limits.latch_ms)))
     }
 
     /// Returns the time at which the giver of a grant is warned that its time nears the end.
@@ -45,15 +53,26 @@ impl State {
         (!grant.clock_warned && expires < u64::MAX).then(|| Time(expires.saturating_sub(left)))
     }
 
+    /// Returns the time at which the first work that a latch holds ends, unless a human lifts it (D8); `None` if the latch
+    /// holds none that ends.
+    #[must_use]
+    pub fn held_work_ends_at(&self, on: Latched) -> Option<Time> {
+        let grants: Vec<GrantId> = match on {
+            Latched::Grant(grant) => alloc::vec![grant],
+            Latched::Place(Place::Conversation(conv)) => self.at_work_in(self.conversations.get(&conv)?).collect(),
+            Latched::Place(Place::Room(_)) => return None,
+        };
+        let open = grants.into_iter().filter_map(|grant| self.grants.get(&grant)).filter(|grant| grant.end.is_none());
+        open.map(|grant| self.grant_closes_at(grant)).min()
+    }
+
     /// Sets the one timer of a grant to whatever is due first.
     pub(super) fn arm_grant(&mut self, id: GrantId) {
         let Some(grant) = self.grants.get(&id) else { return };
-        let limits = &self.limits;
         // Time doesn't end, nor is it warned about, while the clock is stopped or a latch holds the grant.
         let runs = grant.clock_stopped_at.is_none() && grant.latched.is_none();
         let ends = [
-            grant.held_since.get().map(|since| since.plus(limits.latch_ms)),
-            Some(grant.opened_at.plus(limits.grant_life_ms)),
+            Some(self.grant_closes_at(grant)),
             Some(grant.expires_at).filter(|_| runs),
             self.clock_warning_at(grant).filter(|_| runs),
         ];

@@ -299,7 +299,7 @@ fn row(state: &State, id: DecisionId) -> Option<Row> {
         }
         DecisionId::Latch(id) => {
             let known = state.incidents.get(&id)?;
-            (None, latched_conv(state, known), None, known.at)
+            (None, latched_conv(state, known), closes_at(state, known), known.at)
         }
     };
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
@@ -310,6 +310,14 @@ fn row(state: &State, id: DecisionId) -> Option<Row> {
     let chain = chain(state, task.or_else(|| held.first().copied()));
     let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
     Some(Row { id, task, conv, due, priority, at, chain, held })
+}
+
+/// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
+fn closes_at(state: &State, incident: &Incident) -> Option<Time> {
+    match incident.on {
+        IncidentOn::Latch(on) if incident.lifted.is_none() => state.held_work_ends_at(on),
+        IncidentOn::Latch(_) | IncidentOn::Agent(_) => None,
+    }
 }
 
 /// Returns the conversation whose resume lifts a latch.

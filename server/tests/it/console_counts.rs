@@ -59,7 +59,8 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
     assert_eq!([number(&overview, "holds work now"), number(&incidents, "open incident")], [1, 1]);
     // One is about the agent, and holds nothing.
     assert_eq!(number(&overview, "on record"), 2);
-    let waiting = [number(&now, "decision, none expires"), number(&now, "waiting"), number(&inbox, "pending decision")];
+    let waiting =
+        [number(&now, "decision, the next to expire"), number(&now, "waiting"), number(&inbox, "pending decision")];
     assert_eq!(waiting, [1, 1, 1]);
 }
 

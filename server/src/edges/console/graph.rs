@@ -1,6 +1,6 @@
 //! The live graph: who asks whom, what each agent does, and where a rule refused. A table says the same in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 
 use axum::extract::State;
@@ -184,9 +184,15 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
         @if let Some((code, _)) = edge.cut {
             circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (told(code)) } }
             text.cross x=(format!("{kx:.0}")) y=(format!("{:.0}", ky + 4.0)) text-anchor="middle" { "✕" }
-            text.rule x=(format!("{:.0}", kx + 12.0)) y=(format!("{:.0}", ky + 4.0)) { (code.rule()) }
+            text.rule x=(format!("{:.0}", kx + 12.0)) y=(format!("{:.0}", ky + 4.0)) { (rules(edge)) }
         }
     }
+}
+
+/// Returns the rules that refused messages of an edge, each once.
+fn rules(edge: &Edge) -> String {
+    let rules: BTreeSet<&str> = edge.refused.keys().map(|code| code.rule()).collect();
+    rules.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the point at a distance before a spot, seen from a point.

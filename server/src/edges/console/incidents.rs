@@ -9,11 +9,11 @@ use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::conversation::amounts;
-use super::decision::chain;
+use super::decision::{chain, ends};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, time};
+use super::parts::{badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, room, time};
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
@@ -86,6 +86,7 @@ pub(super) fn card(
                 h2 id={ (id) "-title" } { (told(incident.code)) }
                 (badge("held"))
                 span.grow {}
+                @if let Some(decision) = decision { (ends(decision, moment)) }
                 a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
             @if let Some(decision) = decision.filter(|decision| !decision.chain.is_empty()) { (chain(viewer, decision, "")) }
@@ -95,6 +96,9 @@ pub(super) fn card(
                 dt { "Limit" } dd { (amount(limits, incident, incident.limit)) }
                 dt { (reached(incident.code)) } dd { (amount(limits, incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
                 dt { "Held" } dd { (parked(viewer, incident, decision)) }
+            }
+            @if decision.is_some_and(|decision| decision.due.is_some()) {
+                p.faint { "If nobody lifts it in time, the " (term("grant")) " is closed, and its requests end without an answer." }
             }
             @match &incident.reference {
                 Some(reference) => {
@@ -133,7 +137,7 @@ fn held(incident: &IncidentView) -> Markup {
             html! { "all work of the " (term("grant")) " " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
         }
         Some(reference) => html! { "the conversation " (conversation(reference)) },
-        None => html! { "the room " b { (foreign_line(&incident.on)) } },
+        None => html! { "the room " (room(&incident.on)) },
     }
 }
 
