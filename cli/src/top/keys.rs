@@ -137,7 +137,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
         return not_here(model, "no limit caused this question: answer it with e");
     };
     let others = if view.lifts.len() > 1 { " (L: next)" } else { "" };
-    let question = format!("Give {} for {}{others}?", escape_line(&chosen.text), view.id);
+    let question = format!("Choose \"{}\" for {}{others}?", escape_line(&chosen.text), view.id);
     let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
     // Keeps the question selected when another row moves to the top.
     model.selected[model.tab as usize] = Some(view.id.clone());

@@ -8,7 +8,7 @@ use crate::fact::{AgentLimits, Extension, Fact, Latched, Lift, Met, Place, Role,
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, HOUR_MS, TaskId};
 use crate::input::{Effect, Reply};
 use crate::refusal::{Code, Refusal};
-use crate::state::{Principal, Room};
+use crate::state::{Principal, Task};
 
 /// The number of rounds that one step offers.
 const ROUNDS: u64 = 2;
@@ -24,8 +24,6 @@ const AGENTS: u64 = 1;
 const TOKENS: u64 = 50_000;
 /// The number of hours that one step offers.
 const HOURS: u64 = 24;
-/// The most rooms that one escalation offers a step for.
-const ROOMS_MAX: usize = 4;
 
 impl Lift {
     /// Returns the step that lifts the limit with this code for a task that met it; `None` if no human's step does.
@@ -99,16 +97,22 @@ impl Step<'_> {
     /// Records the broker's own sentence and lifts for a question, if a limit that the task met caused it (H6).
     pub(super) fn offer_lifts(&mut self, escalation: EscalationId, task: TaskId) {
         let known = &self.state().tasks[&task];
-        let Some(met) = known.met().cloned() else { return };
-        let mut lifts = self.rooms_full_for(known.agent, &met);
-        // The conversation's own step, unless a room alone is at its limit.
-        let counted = met.conv.map_or(0, |conv| self.state().agent_messages_in(Place::Conversation(conv)));
-        if lifts.is_empty() || counted >= met.limit {
-            lifts.splice(..0, self.lift_of(&met));
+        let offer = self.of_room(known).or_else(|| {
+            let met = known.met()?.clone();
+            Some((self.lift_of(&met)?, met))
+        });
+        if let Some((lift, met)) = offer {
+            self.record(Fact::EscalationLifts { escalation, met, lifts: alloc::vec![lift] });
         }
-        if !lifts.is_empty() {
-            self.record(Fact::EscalationLifts { escalation, met, lifts });
-        }
+    }
+
+    /// Returns the step for the room that refused the last post of a task's agent, while it still does (R1).
+    fn of_room(&self, task: &Task) -> Option<(Lift, Met)> {
+        let id = self.state().agent(task.agent)?.refused_in()?;
+        let room = self.state().rooms.get(&id).filter(|room| room.members.contains(&task.agent))?;
+        let (code, limit) = self.over_in_room(room.agent_messages)?;
+        let met = Met { code, limit, current: room.agent_messages, conv: None, grant: task.grant, extended: 0 };
+        Some((Lift::RearmRoom(id), met))
     }
 
     /// Returns the step that lifts what a task met. For a budget it extends the used-up one; `None` if only the agent's
@@ -120,16 +124,6 @@ impl Step<'_> {
         let spent = crate::guards::budget_of_grant(self.state(), self.state().grants.get(&met.grant)?)?;
         let money = spent.subject.as_deref() == Some(crate::guards::MONEY);
         Lift::of(met.code, if money { self.state().limits.grant_cost_microusd_max } else { 0 })
-    }
-
-    /// Returns the steps for the rooms of an agent that are at the limit that it met (R1).
-    fn rooms_full_for(&self, agent: AgentId, met: &Met) -> Vec<Lift> {
-        if !matches!(met.code, Code::TurnsSoft | Code::TurnsHard) {
-            return Vec::new();
-        }
-        let full = |room: &Room| room.agent_messages >= met.limit && room.members.contains(&agent);
-        let rooms = self.state().rooms.iter().filter(|(_, room)| full(room));
-        rooms.map(|(id, _)| Lift::RearmRoom(*id)).take(ROOMS_MAX).collect()
     }
 
     /// Extends a grant. If it is latched, tokens, cost and time count from the current use, so that the extension is
@@ -161,20 +155,20 @@ impl Step<'_> {
         let task = self.waiting_for(id).ok_or_else(|| Refusal::new(Code::AlreadySettled).about(id))?;
         self.record(Fact::LiftChosen { escalation: id, lift: number, by: by.agent() });
         let said = self.state().lift_words(lift);
-        let body: Box<str> = match words.filter(|words| !words.is_empty()) {
-            Some(words) => alloc::format!("{said}. {words}").into(),
-            None => said.into(),
-        };
-        self.apply_lift(by.agent(), lift, &met, task, &body);
+        self.apply_lift(by.agent(), lift, &met, task);
         // The reply below resets the task's own conversation; see `hear_human`.
         let said_in = Some(self.state().tasks[&task].conv);
         self.hear_human(by.agent(), conv, said_in);
-        let seq = self.reply_to(task, by.agent(), agent, body, Some(id), asked);
+        let body = match words.filter(|words| !words.is_empty()) {
+            Some(words) => alloc::format!("{said}. {words}"),
+            None => said,
+        };
+        let seq = self.reply_to(task, by.agent(), agent, body.into(), Some(id), asked);
         self.out.effects.push(Effect::WakeAll);
         Ok(Reply::Sent(alloc::vec![seq]))
     }
 
-    fn apply_lift(&mut self, by: AgentId, lift: Lift, met: &Met, task: TaskId, said: &str) {
+    fn apply_lift(&mut self, by: AgentId, lift: Lift, met: &Met, task: TaskId) {
         let (grant, conv) = (met.grant, met.conv.unwrap_or(self.state().tasks[&task].conv));
         match lift {
             Lift::Rounds(rounds) => {
@@ -184,7 +178,9 @@ impl Step<'_> {
             Lift::Rearm => self.hear_human(by, conv, None),
             Lift::RearmRoom(room) => {
                 self.lift_place(Place::Room(room), by);
-                self.record(Fact::Posted { room, from: by, body: said.into() });
+                // The human's own words are for the agent that asked, and not for the room.
+                let body = self.state().lift_words(lift).into();
+                self.record(Fact::Posted { room, from: by, body });
             }
             Lift::Requests(requests) => {
                 // The requests go to the task that asks, which isn't always the grant's root.

@@ -91,16 +91,19 @@ impl Step<'_> {
         let agent = by.agent();
         let place = Place::Room(room);
         let turns = if heard_before { self.state().agent_messages_in(place) } else { self.hear_in(agent, place).1 };
-        let state = self.state();
-        let limits = &state.limits;
-        let over = [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)];
-        let mut over = over.into_iter().filter(|(code, max)| turns >= *max && self.enforces(code.word()));
-        let of_room = |refusal: Refusal| match state.rooms.get(&room) {
+        let of_room = |refusal: Refusal| match self.state().rooms.get(&room) {
             Some(room) => refusal.about(&room.name),
             None => refusal,
         };
-        let refused = over.next().map(|(code, max)| of_room(Refusal::new(code).numbers(max, turns)));
+        let refused = self.over_in_room(turns).map(|(code, max)| of_room(Refusal::new(code).numbers(max, turns)));
         refused.or_else(|| self.admit_write(by).err())
+    }
+
+    /// Returns the limit that refuses a post where agents have posted so often since a human spoke (R1).
+    pub(super) fn over_in_room(&self, turns: u64) -> Option<(Code, u64)> {
+        let limits = &self.state().limits;
+        let over = [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)];
+        over.into_iter().find(|(code, max)| turns >= *max && self.enforces(code.word()))
     }
 
     /// Returns the first result of a post that was admitted under the same key (Q1).

@@ -5,7 +5,7 @@ use thin_vec::ThinVec;
 use super::agents::AgentRare;
 use super::{Agent, State, Timer};
 use crate::fact::{AgentLimits, Credential, Spend};
-use crate::ids::{AgentId, HOUR_MS, Time};
+use crate::ids::{AgentId, HOUR_MS, RoomId, Time};
 use crate::limits::Limits;
 use crate::refusal::Code;
 
@@ -76,6 +76,12 @@ impl Agent {
     #[must_use]
     pub fn rests_until(&self) -> Option<Time> {
         self.rare.as_ref().and_then(|rare| rare.rests_until.get())
+    }
+
+    /// Returns the room that refused its last post, unless another limit has refused something since (H6).
+    #[must_use]
+    pub fn refused_in(&self) -> Option<RoomId> {
+        self.rare.as_ref()?.refused_in
     }
 
     /// Returns the time from which its token is refused; `None` if that doesn't expire.

@@ -9,7 +9,7 @@ use thin_vec::ThinVec;
 
 use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State};
 use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, SYSTEM, Spend};
-use crate::ids::{AgentId, ApprovalId, EscalationId, Seq, TaskId, Time, TurnId};
+use crate::ids::{AgentId, ApprovalId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::names::{AgentName, SYSTEM_NAME};
 use crate::refusal::Code;
 
@@ -78,6 +78,8 @@ pub(crate) struct AgentRare {
     pub(crate) rests_until: Opt<Time>,
     /// The times of its recently refused writes (G2).
     pub(crate) refused: VecDeque<Time>,
+    /// The room that refused its last post, unless another limit has refused something since (H6).
+    pub(crate) refused_in: Option<RoomId>,
     /// Its recent refusals of the kinds that are recorded whatever their number, up to a limit for each code (G2).
     pub(crate) exempt: VecDeque<(Time, Code)>,
     /// The times of its recent ALERTs that were shown to humans (E4).

@@ -259,11 +259,17 @@ impl State {
         if refusal.code == Code::RootAllowance {
             self.allowance_out(at, agent);
         }
+        if refusal.code.can_be_lifted() {
+            self.refused_in(agent, refusal.room());
+        }
         let Some(known) = turn.and_then(|t| self.turns.get_mut(&t)) else { return };
         let task = known.task;
         if refusal.retry_after_ms.is_none() {
             known.refusals = known.refusals.saturating_add(1);
         }
-        self.met(task, reference, refusal);
+        // A room's limit belongs to no task.
+        if refusal.room().is_none() {
+            self.met(task, reference, refusal);
+        }
     }
 }

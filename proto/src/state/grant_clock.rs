@@ -53,8 +53,8 @@ impl State {
         (!grant.clock_warned && expires < u64::MAX).then(|| Time(expires.saturating_sub(left)))
     }
 
-    /// Returns the time at which the first work that a latch holds ends, unless a human lifts it (D8); `None` if the latch
-    /// holds none that ends.
+    /// Returns the time at which the first grant with work that a latch holds closes, unless a human acts (D8); `None` if
+    /// the latch holds work of no grant.
     #[must_use]
     pub fn held_work_ends_at(&self, on: Latched) -> Option<Time> {
         let grants: Vec<GrantId> = match on {
@@ -63,7 +63,12 @@ impl State {
             Latched::Place(Place::Room(_)) => return None,
         };
         let open = grants.into_iter().filter_map(|grant| self.grants.get(&grant)).filter(|grant| grant.end.is_none());
-        open.map(|grant| self.grant_closes_at(grant)).min()
+        let closes = |grant: &Grant| match (grant.held_since.get(), grant.clock_stopped_at.get()) {
+            // Its clock runs on, and its end is a latch of its own.
+            (None, None) => self.grant_closes_at(grant).min(grant.expires_at.plus(self.limits.latch_ms)),
+            (_, _) => self.grant_closes_at(grant),
+        };
+        open.map(closes).min()
     }
 
     /// Sets the one timer of a grant to whatever is due first.

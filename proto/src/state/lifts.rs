@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::State;
 use crate::fact::{Extension, Lift, Met};
-use crate::ids::{ConvId, GrantId, TaskId, Time};
+use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
@@ -48,6 +48,14 @@ impl State {
         match room {
             Some(room) => alloc::format!("go on in the room {}, counted from 0", room.name),
             None => alloc::format!("{lift}"),
+        }
+    }
+
+    /// Keeps the room that refused an agent's post, or forgets the one before it (H6).
+    pub(super) fn refused_in(&mut self, agent: AgentId, room: Option<&str>) {
+        let room = room.and_then(|name| self.room_names.get(name).copied());
+        if self.agents.get(agent.0 as usize).is_some_and(|known| known.refused_in() != room) {
+            self.rare(agent).refused_in = room;
         }
     }
 

@@ -58,7 +58,8 @@ pub(crate) struct TimedOut {
 pub(crate) struct Decision {
     /// The question or held call.
     pub(crate) asked: Asked,
-    /// The time at which it is settled without a human; `None` if it waits as long as it takes.
+    /// The time at which it is settled without a human, or at which the work that it holds ends; `None` if it waits as long
+    /// as it takes.
     pub(crate) due: Option<Time>,
     /// The priority of the request that it holds up.
     pub(crate) priority: Priority,

@@ -1,5 +1,6 @@
 //! Finds what a human types: names, REFs, ids, and words in messages.
 
+use lastword_proto::fact::Kind;
 use lastword_proto::ids::{GrantId, TurnId};
 use lastword_proto::{Fact, Seq};
 use lastword_store::{Cursor, Filter};
@@ -41,7 +42,9 @@ pub(crate) struct Found {
     /// The place of the id that was typed, if it is one.
     pub(crate) place: Option<Whereabouts>,
     /// The names of agents and humans.
-    pub(crate) people: Vec<String>,
+    pub(crate) people: Vec<(String, Kind)>,
+    /// The names of rooms.
+    pub(crate) rooms: Vec<String>,
     /// REFs with their subjects: those at the top first, the newest of them first.
     pub(crate) conversations: Vec<(String, String)>,
     /// Messages, newest first.
@@ -80,20 +83,23 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, text: &str, max: usize) 
     let look = move |live: &Live<'_>| {
         let state = live.state;
         let has = |name: &str| name.to_ascii_lowercase().contains(&wanted);
-        let people = state.live_by_name().into_iter().map(|id| state.name_of(id).to_owned());
-        let people: Vec<String> = people.filter(|name| has(name)).take(max).collect();
+        let people = state.live_by_name().into_iter().filter_map(|id| state.agent(id));
+        let people = people.filter(|agent| has(agent.name())).map(|agent| (agent.name().to_owned(), agent.kind));
+        let people: Vec<(String, Kind)> = people.take(max).collect();
+        let rooms = state.room_names.keys().map(ToString::to_string);
+        let rooms: Vec<String> = rooms.filter(|name| has(name)).take(max).collect();
         let named = || state.conversations.range(..).rev().filter(|(_, conv)| has(conv.reference.as_str()));
         let tops = named().filter(|(_, conv)| conv.parent.is_none());
         let below = named().filter(|(_, conv)| conv.parent.is_some());
         let convs = tops.chain(below).take(max).map(|(id, conv)| (id, conv.reference.to_string()));
-        (people, convs.collect::<Vec<_>>())
+        (people, rooms, convs.collect::<Vec<_>>())
     };
-    let (people, convs) = ctx.handle.query(look).await?;
+    let (people, rooms, convs) = ctx.handle.query(look).await?;
     let mut named = subjects::of(ctx, convs.iter().map(|(id, _)| *id).collect()).await?;
     let subject = |(id, reference)| (reference, named.remove(&id).unwrap_or_default());
     let conversations = convs.into_iter().map(subject).collect();
     let texts = if words.chars().count() < WORDS_MIN { Vec::new() } else { texts(ctx, words, max).await? };
-    Ok(Found { place, people, conversations, texts })
+    Ok(Found { place, people, rooms, conversations, texts })
 }
 
 async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText>, ApiError> {

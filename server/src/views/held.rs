@@ -120,16 +120,18 @@ fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
 
 fn of_question(state: &State, id: EscalationId, known: &Escalation) -> HeldBy {
     let offers = known.lifts.as_ref().and_then(|lifts| lifts.lifts.first());
-    let (body, flags, what) = match offers {
-        Some(lift) => {
-            ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{}, or answers with a text", state.lift_words(*lift)))
-        }
-        None => ("{\"answer\":\"…\"}", "\"…\"", "the answer".to_owned()),
+    let (body, flags, text) = match offers {
+        Some(lift) => (
+            "{\"lift\":\"lift-1\"}",
+            "--lift lift-1",
+            format!("A human chooses \"{}\", or answers with a text.", state.lift_words(*lift)),
+        ),
+        None => ("{\"answer\":\"…\"}", "\"…\"", "A human gives the answer.".to_owned()),
     };
     let lift = LiftStep {
         call: format!("POST /v1/escalations/{id}/answer {body}"),
         cli: format!("lastword answer {id} {flags}"),
-        text: format!("A human gives {what}."),
+        text,
     };
     HeldBy { text: format!("{} waits for the answer to {id}", state.name_of(known.agent)), lift }
 }

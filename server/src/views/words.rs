@@ -13,7 +13,10 @@ pub(crate) fn json(text: &str) -> Value {
 
 /// Returns the sentence about the limit that caused a question (H6).
 pub(crate) fn met(met: &Met) -> String {
-    let Met { code, limit, current, extended, .. } = met;
+    let Met { code, limit, current, extended, conv, .. } = met;
+    if conv.is_none() && matches!(code, Code::TurnsSoft | Code::TurnsHard) {
+        return format!("Too many agent messages in a room without a human message: limit {limit}, {current} so far.");
+    }
     let title = code.title();
     let times = match extended {
         0 => "never extended".to_owned(),

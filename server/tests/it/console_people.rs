@@ -238,6 +238,21 @@ async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
 }
 
 #[tokio::test]
+async fn a_held_child_conversation_says_when_its_grant_closes_although_the_grants_clock_runs() {
+    let world = World::within(Limits { turns_hard_max: 3, ..Limits::default() }, &["coder", "idler"]).await;
+    world.send("operator", "coder", "T-1", "do it").await.is(201);
+    world.take("coder").await;
+    let ask = json!({"type": "request", "to": "idler", "body": "a part"});
+    world.post("coder", "/v1/messages", ask).await.is(201);
+    let note = json!({"type": "info", "to": "idler", "ref": "T-1/1", "body": "by the way"});
+    world.post("coder", "/v1/messages", note.clone()).await.is(201);
+    world.post("coder", "/v1/messages", note).await.refused(422, "turns_hard");
+    // The clock ends within a day and latches the grant, which closes a week after that.
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/incidents").await.is(200).has("T-1/1").has("7 d 23 h left");
+}
+
+#[tokio::test]
 async fn what_agents_post_in_a_room_counts_towards_the_limit_and_a_refused_post_leads_to_its_room() {
     let world = World::within(Limits { turns_soft_max: 3, ..Limits::default() }, &["kilo"]).await;
     world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);

@@ -215,7 +215,11 @@ async fn a_yes_to_a_post_that_was_refused_in_a_room_lets_agents_post_there_again
     let asked = world.post("kilo", "/v1/escalations", json!({"message": "May I go on?"})).await.is(201);
     assert_eq!(asked["lifts"][0]["text"], "go on in the room den, counted from 0", "{asked}");
     let path = format!("/v1/escalations/{}/answer", id(&asked, "id"));
-    world.post("operator", &path, json!({"lift": "lift-1"})).await.is(200);
-    assert_eq!(world.take("kilo").await["message"]["body"], "go on in the room den, counted from 0");
+    world.post("operator", &path, json!({"lift": "lift-1", "answer": "but be brief"})).await.is(200);
+    let heard = world.take("kilo").await;
+    assert_eq!(heard["message"]["body"], "go on in the room den, counted from 0. but be brief");
+    // The room sees the lift, and not what was written to kilo.
+    let room = Browser::signed_in(&world).await.get("/rooms/den").await.is(200).has("go on in the room den");
+    assert!(!room.text.contains("be brief"), "{}", room.text);
     post().await.is(201);
 }

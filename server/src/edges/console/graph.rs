@@ -22,6 +22,8 @@ use crate::views::Activity;
 
 /// The most nodes drawn; the table has all.
 const NODES_MAX: usize = 40;
+/// The most rules that are named on an edge.
+const RULES_MAX: usize = 3;
 /// The radius of a node without tokens, and what the largest one has more.
 const RADIUS: (f64, f64) = (11.0, 15.0);
 /// The space around the circle of nodes, for their names.
@@ -189,10 +191,12 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
     }
 }
 
-/// Returns the rules that refused messages of an edge, each once.
+/// Returns the first rules that refused messages of an edge, each once.
 fn rules(edge: &Edge) -> String {
     let rules: BTreeSet<&str> = edge.refused.keys().map(|code| code.rule()).collect();
-    rules.into_iter().collect::<Vec<_>>().join(", ")
+    let more = if rules.len() > RULES_MAX { ", …" } else { "" };
+    let shown: Vec<&str> = rules.into_iter().take(RULES_MAX).collect();
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Returns the point at a distance before a spot, seen from a point.

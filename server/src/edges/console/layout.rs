@@ -291,7 +291,7 @@ fn palette() -> Markup {
     html! {
         dialog #palette aria-label="Find a page, an agent, a conversation or a message" {
             input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
-                placeholder="A page, an agent, a REF, words in a message, an id" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
+                placeholder="A page, an agent, a room, a REF, words in a message, an id" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
             form method="dialog" {

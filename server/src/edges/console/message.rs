@@ -73,7 +73,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if let Some(deadline) = &message.deadline { dt { "Deadline" } dd { (time(deadline, moment.now)) } }
             @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ "/messages/" (cause) } { (cause) } } }
             @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ "/messages/" (above) } { (above) } } }
-            @if let Some(grant) = &message.grant { dt { "Grant" } dd { code { (grant) } } }
+            @if let Some(grant) = &message.grant { dt { "Grant" } dd { a href={ "/messages/" (grant) } { code { (grant) } } } }
             @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
             @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }

@@ -72,7 +72,7 @@ fn hours(figures: &Figures) -> Markup {
                     rect x=(index * BAR.1) y=(CHART_HEIGHT - height) width=(BAR.0) height=(height.max(1)) class=[(*n == 0).then_some("none")] {
                         title { (clock(*at)) ": " (n) }
                     }
-                    @if index % 3 == 0 { text x=(index * BAR.1) y=(CHART_HEIGHT + 14) { (clock(*at)) } }
+                    @if index % 3 == 0 { text.below x=(index * BAR.1) y=(CHART_HEIGHT + 5) { (clock(*at)) } }
                 }
             }
             p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the current hour." }

@@ -1,4 +1,4 @@
-//! The entries of the palette: pages, agents, conversations and messages, and the place of an id.
+//! The entries of the palette: pages, agents, humans, rooms, conversations and messages, and the place of an id.
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
@@ -13,7 +13,7 @@ use crate::calls::Context;
 use crate::calls::decisions::DecisionId;
 use crate::calls::finding::{self, Whereabouts};
 
-/// The most agents and conversations, each.
+/// The most agents and humans, rooms, and conversations, each.
 const FOUND_MAX: usize = 8;
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,8 +35,11 @@ pub(super) async fn list(
         ul.choices {
             @if let Some(place) = &found.place { li { a href=(path(place)) { (foreign_line(&wanted)) span.faint { " by its id" } } } }
             @for (_, path, name, _) in &places { li { a href=(path) { (name) span.faint { " page" } } } }
-            @for name in &found.people {
-                li { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) span.faint { " agent or human" } } }
+            @for (name, kind) in &found.people {
+                li { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) span.faint { " " (kind.word()) } } }
+            }
+            @for name in &found.rooms {
+                li { a href={ "/rooms/" (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
             }
             @for (reference, subject) in &found.conversations {
                 li { a href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
@@ -45,7 +48,7 @@ pub(super) async fn list(
                 li { a href={ "/messages/" (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
             }
         }
-        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {
+        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {
             p.faint { "No matches." }
         }
     };

@@ -112,7 +112,7 @@ fn over_time(spending: &Spending, window: Window, now: Time) -> Markup {
                     rect x=(x) y=(u128::from(CHART.1) - height) width=(step.saturating_sub(4).clamp(1, BAR_MAX)) height=(height) class=[(value(bar) == 0).then_some("none")] {
                         title { (label(bar.0)) " " (clock(bar.0)) ": " (words(value(bar))) }
                     }
-                    @if index % (bars.len().div_ceil(6)) == 0 { text x=(x) y=(CHART.1 + 15) { (label(bar.0)) } }
+                    @if index % (bars.len().div_ceil(6)) == 0 { text.below x=(x) y=(CHART.1 + 5) { (label(bar.0)) } }
                 }
             }
             p.faint { "Times are UTC. "
@@ -275,7 +275,7 @@ fn day(budget: &DayBudget, now: Time) -> Markup {
                 line.limit x1="0" y1=(y(budget.limit)) x2=(BUDGET.0) y2=(y(budget.limit)) {}
                 text x="2" y=(y(budget.limit) - 3) { "limit " (words(budget.limit)) }
                 path d=(path) {}
-                @for hour in [0_u64, 6, 12, 18] { text x=(hour * BUDGET.0 / 24) y=(BUDGET.1 + 14) { (format!("{hour:02}:00")) } }
+                @for hour in [0_u64, 6, 12, 18] { text.below x=(hour * BUDGET.0 / 24) y=(BUDGET.1 + 4) { (format!("{hour:02}:00")) } }
             }
         }
     }

@@ -21,9 +21,9 @@ use crate::error::ApiError;
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let workspace = calls::workspace(&ctx).await?;
-    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) };
+    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) p { a href="/" { "Back, without a change" } } };
     let topics = [Topic::Conversations, Topic::Incidents];
-    viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Inbox, topics: &topics, main }).await
+    viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Now, topics: &topics, main }).await
 }
 
 /// `GET /workspace/question`: the content of the stop button's dialog.
