@@ -36,6 +36,7 @@ const pages = {
   agent: '/agents/coder',
   human: '/agents/operator',
   rooms: '/rooms',
+  room: '/rooms/I03-room',
   schedules: '/schedules',
   incidents: '/incidents',
   limits: '/limits',
