@@ -127,8 +127,12 @@ fn incident(incident: &IncidentView) -> Vec<StyledLine> {
     let mut lines = vec![first];
     let numbers = format!("{} ({rule}): limit {}, {}", incident.code.title(), incident.limit, incident.current);
     lines.push(indented(Tone::Plain, numbers));
-    if let (Some(at), Some(by)) = (&incident.lifted_at, &incident.lifted_by) {
-        lines.push(indented(Tone::Good, format!("lifted by {} at {at}", escape_line(by))));
+    if let Some(at) = &incident.lifted_at {
+        let ended = match &incident.lifted_by {
+            Some(by) => format!("lifted by {} at {at}", escape_line(by)),
+            None => format!("ended with its grant at {at}"),
+        };
+        lines.push(indented(Tone::Good, ended));
     } else if !incident.parked.is_empty() {
         let held = incident.parked.iter().map(|id| escape_line(id)).collect::<Vec<_>>().join(", ");
         lines.push(indented(Tone::Bad, format!("holds {held}")));

@@ -39,6 +39,10 @@ fn row(incident: &IncidentView) -> Vec<String> {
         incident.limit.to_string(),
         incident.current.to_string(),
         incident.parked.join(" "),
-        incident.lifted_by.clone().unwrap_or_default(),
+        match (&incident.lifted_by, &incident.lifted_at) {
+            (Some(by), _) => by.clone(),
+            (None, Some(_)) => "grant closed".to_owned(),
+            (None, None) => String::new(),
+        },
     ]
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{Asker, Closed, Conversation, Few, Opt, State, Timer};
-use crate::fact::{Extension, GrantEnd, Spend};
+use crate::fact::{Extension, GrantEnd, SYSTEM, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 use crate::limits::Limits;
 
@@ -262,6 +262,9 @@ impl State {
             self.uses(conv, -1);
         }
         if let Some(incident) = latch {
+            if let Some(known) = self.incidents.get_mut(&incident) {
+                known.lifted = known.lifted.or(Some((at, SYSTEM)));
+            }
             self.closed.push_back((at, Closed::Incident(incident)));
         }
         self.closed.push_back((at, Closed::Grant(id)));

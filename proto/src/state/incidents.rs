@@ -32,7 +32,7 @@ pub struct Incident {
     pub current: u64,
     /// The time at which the limit tripped.
     pub at: Time,
-    /// The time at which the latch was lifted, and the human who lifted it.
+    /// The time at which the latch was lifted, and the human who lifted it; the broker if its grant closed.
     pub lifted: Option<(Time, AgentId)>,
 }
 

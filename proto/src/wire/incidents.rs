@@ -29,10 +29,10 @@ pub struct IncidentView {
     pub current: u64,
     /// The time at which the limit tripped.
     pub at: String,
-    /// The time at which a human lifted the latch.
+    /// The time at which a human lifted the latch, or its grant closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_at: Option<String>,
-    /// The human who lifted the latch.
+    /// The human who lifted the latch; absent if its grant closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_by: Option<String>,
     /// The requests that the latch holds; empty once it is lifted.

@@ -1,7 +1,7 @@
 //! Incidents, and the requests that each holds.
 
 use lastword_proto::State;
-use lastword_proto::fact::{Latched, Place};
+use lastword_proto::fact::{Latched, Place, SYSTEM};
 use lastword_proto::ids::{IncidentId, TaskId};
 use lastword_proto::state::{Incident, IncidentOn};
 use lastword_proto::wire::{IncidentView, rfc3339};
@@ -33,7 +33,7 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
         current: incident.current,
         at: rfc3339(incident.at),
         lifted_at: incident.lifted.map(|(at, _)| rfc3339(at)),
-        lifted_by: incident.lifted.map(|(_, by)| state.name_of(by).to_owned()),
+        lifted_by: incident.lifted.filter(|(_, by)| *by != SYSTEM).map(|(_, by)| state.name_of(by).to_owned()),
         parked: held_tasks(state, incident).into_iter().filter_map(|task| request_of(state, Some(task))).collect(),
     }
 }

@@ -290,3 +290,16 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
         .has("hive</a> is not connected, and 1 request is queued for it");
     assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
 }
+
+#[tokio::test]
+async fn a_hold_whose_work_was_stopped_waits_for_nobody() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/inbox").await.is(200).has("1 pending decision");
+    world.post("operator", "/v1/conversations/BIG-1/stop", json!({})).await.is(204);
+    browser.get("/inbox").await.is(200).has("0 pending decisions");
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("ended with its grant");
+    browser.get("/incidents/inc-1").await.is(200).has("ended");
+    let incident = &world.get("operator", "/v1/incidents").await.is(200)["items"][0];
+    assert!(incident["lifted_at"].is_string() && incident.get("lifted_by").is_none(), "{incident}");
+}

@@ -118,7 +118,8 @@ fn state_word(asked: &Asked) -> &'static str {
         Asked::Call(view) if view.state == ApprovalState::Pending => "waiting for you",
         Asked::Question(view) => escalation_word(view.state),
         Asked::Call(view) => approval_word(view.state),
-        Asked::Latch(view) if view.lifted_at.is_some() => "lifted",
+        Asked::Latch(view) if view.lifted_by.is_some() => "lifted",
+        Asked::Latch(view) if view.lifted_at.is_some() => "ended",
         Asked::Latch(_) => "held",
     }
 }

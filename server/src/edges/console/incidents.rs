@@ -60,7 +60,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         }
         @if !lifted.is_empty() {
             details #lifted.fold {
-                summary { "Lifted " span.count { (lifted.len()) } }
+                summary { "Lifted or ended " span.count { (lifted.len()) } }
                 ul.lines {
                     @for incident in lifted.iter().take(LIFTED_MAX) { li { (line(&moment, incident)) } }
                 }
@@ -288,7 +288,10 @@ pub(super) fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " (told(incident.code)) ": " (held(incident)) ", "
         (reached(incident.code).to_lowercase()) " " (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
-        @if let Some(by) = &incident.lifted_by { ", lifted by " (foreign_line(by)) }
-        @if let Some(at) = &incident.lifted_at { " " (time(at, moment.now)) }
+        @match (&incident.lifted_by, &incident.lifted_at) {
+            (Some(by), Some(at)) => { ", lifted by " (foreign_line(by)) " " (time(at, moment.now)) }
+            (None, Some(at)) => { ", ended with its grant " (time(at, moment.now)) }
+            (_, None) => {}
+        }
     }
 }
