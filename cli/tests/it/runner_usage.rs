@@ -156,7 +156,7 @@ fn a_budget_stops_a_turn_in_the_middle() {
     assert!(finished["reason"].as_str().unwrap().starts_with("the budget is used up"), "{finished}");
     let view = server.operator(&["--json", "tree", "BIG-1"]).json();
     assert_eq!(view["tree"][0]["tokens"], 19_478 + 15_420, "charged once: {view}");
-    // The work has ended, so the hold waits for nobody.
+    // The grant is closed, and its hold with it.
     assert_eq!(server.operator(&["--json", "incidents"]).json()["items"], json!([]));
     let incidents = server.operator(&["--json", "incidents", "--all"]).json();
     assert_eq!((&incidents["items"][0]["code"], &incidents["items"][0]["current"]), (&"budget".into(), &34_898.into()));

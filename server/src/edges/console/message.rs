@@ -93,7 +93,7 @@ fn refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, problem: &Prob
             (name_link(&member("to"))) @if !member("ref").is_empty() { " in " (conversation(&member("ref"))) } "." }
         dl.about {
             (why(problem))
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (lifted(&step)) } }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (how_to_lift(&step)) } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
@@ -198,7 +198,7 @@ fn write_refused(
         dl.about {
             (why(&problem))
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (lifted(&step)) } }
+            @if let Some(step) = step(line) { dt { "What you can do" } dd { (how_to_lift(&step)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         (onward(line))
@@ -212,7 +212,7 @@ fn step(line: &HistoryEntry) -> Option<LiftStep> {
     LiftStep::of(refusal, at)
 }
 
-fn lifted(step: &LiftStep) -> Markup {
+fn how_to_lift(step: &LiftStep) -> Markup {
     html! { (step.text) " At a terminal: " code { (foreign_line(&step.cli)) } }
 }
 
