@@ -50,9 +50,21 @@ test('the front page says what a lift gives, and its card what a stop takes', as
   await page.locator(`#${id}-stopped`).getByText(/Its open requests are cancelled for good/).waitFor();
   await page.locator(`#${id} .parked li`, { hasText: 'coder asked idler' }).getByRole('link', { name: 'a part' }).waitFor();
   await page.locator(`#${id}`).getByText('you asked').first().waitFor();
+  // Nobody has for ever: a week after, its grant closes.
+  assert.match(await page.locator(`#${id} header .countdown`).textContent(), /^(7 d|6 d 23 h) left$/);
   page.once('dialog', (dialog) => assert.match(dialog.message(), /cancelled for good/));
   await page.locator(`#${id}`).getByRole('button', { name: 'Stop', exact: true }).click();
   await page.locator('#flash').getByText('HELD-1 is stopped').waitFor();
+  // What is stopped waits for nobody.
+  for (const [path, entry] of [['/inbox', id], ['/', `now-${id}`]]) {
+    await page.goto(broker.url + path);
+    await connected(page);
+    assert.equal(await page.locator(`#${entry}`).count(), 0, path);
+    assert.equal(await page.locator('#waiting').getAttribute('data-waiting'), '0', path);
+  }
+  await page.goto(`${broker.url}/incidents`);
+  await page.locator('#lifted summary').click();
+  await page.locator('#lifted li', { hasText: id }).getByText('ended with its grant').waitFor();
 });
 
 test('counts of a conversation include its children, folded below it, and their closest limit', async () => {

@@ -48,7 +48,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.locator(`#now-${latch}`).waitFor();
   await page.locator(`#now-${call.id}`).getByText('rm -rf build').waitFor();
   await page.locator(`#now-${question.id}`).getByText('To eu or us?').waitFor();
-  // The call expires in minutes, the question in days, and the latch never.
+  // The call expires in minutes, the question in days, and the latch last.
   const order = await waits.evaluateAll((all) => all.map(({ id }) => id).filter((id) => !id.includes('esc-9')));
   const at = [call.id, question.id, latch].map((id) => order.indexOf(`now-${id}`));
   assert.ok(at.every((place, n) => place >= 0 && (n === 0 || place > at[n - 1])), `${order}`);

@@ -48,7 +48,7 @@ impl Step<'_> {
         let lifted = match control {
             Control::Pause => Vec::new(),
             Control::Stop => {
-                self.stop(scope);
+                self.stop(by, scope);
                 Vec::new()
             }
             Control::Resume => match scope {
@@ -71,7 +71,7 @@ impl Step<'_> {
     }
 
     /// Ends all work in the scope. Every requester gets an outcome, so that none waits for ever.
-    fn stop(&mut self, scope: Scope) {
+    fn stop(&mut self, by: Principal, scope: Scope) {
         match scope {
             Scope::Workspace => {
                 for grant in
@@ -90,6 +90,8 @@ impl Step<'_> {
                         let outcome = Answer::outcome(task, AnswerStatus::Cancelled, EndReason::Stopped);
                         self.settle(outcome, SYSTEM, "".into(), None);
                     }
+                    // The stop holds more than the latch does, and a resume counts from 0.
+                    self.lift_place(Place::Conversation(conv), by.agent());
                 }
             }
         }

@@ -303,3 +303,27 @@ async fn a_hold_whose_work_was_stopped_waits_for_nobody() {
     let incident = &world.get("operator", "/v1/incidents").await.is(200)["items"][0];
     assert!(incident["lifted_at"].is_string() && incident.get("lifted_by").is_none(), "{incident}");
 }
+
+#[tokio::test]
+async fn a_held_conversation_that_was_stopped_waits_for_nobody() {
+    let world = World::within(Limits { turns_hard_max: 3, ..Limits::default() }, &["coder", "idler"]).await;
+    world.send("operator", "coder", "LOUD-1", "work").await.is(201);
+    world.take("coder").await;
+    let note = || json!({"type": "info", "to": "idler", "body": "note"});
+    for _ in 0..2 {
+        world.post("coder", "/v1/messages", note()).await.is(201);
+    }
+    world.post("coder", "/v1/messages", note()).await.refused(422, "turns_hard");
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/inbox").await.is(200).has("1 pending decision");
+    world.post("operator", "/v1/conversations/LOUD-1/stop", json!({})).await.is(204);
+    browser.get("/inbox").await.is(200).has("0 pending decisions");
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
+    // The stop holds it as the latch did.
+    world
+        .post("coder", "/v1/messages", json!({"type": "info", "to": "idler", "ref": "LOUD-1", "body": "note"}))
+        .await
+        .refused(409, "stopped");
+    world.post("operator", "/v1/conversations/LOUD-1/resume", json!({})).await.is(204);
+    world.send("operator", "coder", "LOUD-1", "once more").await.is(201);
+}
