@@ -574,7 +574,19 @@ async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::Jo
         match shared.registry.watch().await {
             Ok(mut watched) => {
                 shared.view(View::hear_anew);
-                while let Some(record) = watched.next().await {
+                let mut heard = Stopwatch::start();
+                loop {
+                    let record = match tokio::time::timeout(members::RENEW_EVERY, watched.next()).await {
+                        Ok(Some(record)) => record,
+                        Ok(None) => break,
+                        // This node's own renewals are written and not heard.
+                        Err(_) if heard.elapsed() >= members::DEAD_AFTER && shared.heartbeat.is_valid() => {
+                            tracing::warn!("the registry isn't heard; this node watches it anew");
+                            break;
+                        }
+                        Err(_) => continue,
+                    };
+                    heard = Stopwatch::start();
                     let news = shared.view(|view, now| {
                         let news = view.apply(&record, now);
                         view.look(now);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lastword_client::{Endpoint, Session, Token};
 use lastword_proto::wire::session::SessionCall;
 
-use crate::nats_server::{runtime, until};
-use crate::proxy::Passing;
+use crate::nats_server::{runtime, spoil_consumers, until};
+use crate::proxy::{Passing, Proxy};
 use crate::traffic::{Traffic, check, now};
 use crate::world::{World, measures, times};
 
@@ -222,4 +222,31 @@ fn a_leader_that_nats_does_not_hear_steps_down() {
     let (known, _) = traffic.end();
     check(&mut world, &known);
     published("the leading node cut off from NATS", outages);
+}
+
+#[test]
+fn a_consumer_that_cannot_begin_again_leaves_no_node_deaf() {
+    let Some(mut world) = World::start("consumers that can't begin again") else { return };
+    let agents = world.enrol();
+    let connection = world.nats.connect();
+    ["KV_LASTWORD", "LASTWORD_main"].iter().for_each(|stream| spoil_consumers(&connection, stream));
+    let proxies = || world.nodes.iter().flat_map(|node| &node.proxies);
+    proxies().for_each(|proxy| proxy.set(Passing::Nothing));
+    until("each node has lost its connections", || proxies().all(Proxy::is_idle));
+    proxies().for_each(|proxy| proxy.set(Passing::All));
+    for node in &world.nodes {
+        let client = node.client(&world.operator());
+        until("the node knows who leads", || runtime().block_on(client.agents()).is_ok());
+    }
+    let traffic = Traffic::start(&world, &agents);
+    traffic.goes_on(50);
+    let leader = world.led("main");
+    let written = world.nodes[leader].position("main");
+    until("each node has followed the log", || world.nodes.iter().all(|node| node.position("main") >= written));
+    world.nodes[leader].kill();
+    traffic.goes_on(50);
+    world.nodes[leader].start();
+    world.settled("main");
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
 }

@@ -45,6 +45,12 @@ impl Proxy {
     pub(crate) fn set(&self, passing: Passing) {
         self.passing.send_replace(passing);
     }
+
+    /// Returns whether no connection goes through it.
+    pub(crate) fn is_idle(&self) -> bool {
+        // The listener looks, and each connection.
+        self.passing.receiver_count() == 1
+    }
 }
 
 impl Drop for Proxy {

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, ClientError, SendTerms, Sent};
-use lastword_proto::wire::Finish;
+use lastword_proto::wire::{Finish, Problem};
 use lastword_store::Store;
 use rand::RngExt as _;
 use tokio::task::JoinSet;
 
 use crate::load::{Known, SharedKnown, answer, check_entries, request};
-use crate::nats_server::runtime;
+use crate::nats_server::{runtime, until_or};
 use crate::world::{PAUSE, World};
 
 const SENDERS: usize = 6;
@@ -32,6 +32,8 @@ pub(crate) struct Traffic {
     acked: Arc<std::sync::Mutex<Vec<Instant>>>,
     /// Calls that failed in another way than by asking to come back.
     failed: Arc<std::sync::Mutex<Vec<String>>>,
+    /// The last one that asked to come back.
+    refused: Arc<std::sync::Mutex<Option<Box<Problem>>>>,
 }
 
 #[derive(Clone)]
@@ -41,6 +43,7 @@ struct Worker {
     known: SharedKnown,
     acked: Arc<std::sync::Mutex<Vec<Instant>>>,
     failed: Arc<std::sync::Mutex<Vec<String>>>,
+    refused: Arc<std::sync::Mutex<Option<Box<Problem>>>>,
 }
 
 impl Traffic {
@@ -52,6 +55,7 @@ impl Traffic {
             known: SharedKnown::default(),
             acked: Arc::default(),
             failed: Arc::default(),
+            refused: Arc::default(),
         };
         let worker = |token: &str| Worker {
             clients: world.nodes.iter().map(|node| node.client(token)).collect(),
@@ -59,6 +63,7 @@ impl Traffic {
             known: Arc::clone(&traffic.known),
             acked: Arc::clone(&traffic.acked),
             failed: Arc::clone(&traffic.failed),
+            refused: Arc::clone(&traffic.refused),
         };
         let (human, agents): (_, Vec<_>) =
             (worker(&world.operator()), agents.iter().map(|token| worker(token)).collect());
@@ -74,7 +79,14 @@ impl Traffic {
     /// Waits until this many more sends are acknowledged.
     pub(crate) fn goes_on(&self, more: usize) {
         let wanted = self.acked.lock().unwrap().len() + more;
-        crate::nats_server::until("the load goes on", || self.acked.lock().unwrap().len() >= wanted);
+        until_or(
+            || self.acked.lock().unwrap().len() >= wanted,
+            || {
+                let (acked, refused) = (self.acked.lock().unwrap().len(), self.refused.lock().unwrap());
+                let failed = self.failed.lock().unwrap();
+                format!("{wanted} sends acknowledged; {acked} are, the last refusal {refused:?}, failed {failed:#?}")
+            },
+        );
     }
 
     /// Returns the longest time without an acknowledged send around this moment and up to now.
@@ -106,7 +118,9 @@ impl Worker {
     /// Notes a call that failed, and waits before the next.
     async fn failed<T>(&self, result: Result<Result<T, ClientError>, tokio::time::error::Elapsed>) {
         match result {
-            Ok(Err(ClientError::Refused(problem))) if problem.retry_after_ms.is_some() => {}
+            Ok(Err(ClientError::Refused(problem))) if problem.retry_after_ms.is_some() => {
+                *self.refused.lock().unwrap() = Some(problem);
+            }
             Ok(Err(error)) => self.failed.lock().unwrap().push(error.to_string()),
             Ok(Ok(_)) => return,
             Err(late) => self.failed.lock().unwrap().push(late.to_string()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lastword_client::{Client, Endpoint, Token};
+use lastword_client::{Client, Endpoint, Token, plain_http};
 use lastword_proto::wire::NewAgent;
 use lastword_store::Registry;
 use serde_json::{Value, json};
@@ -94,6 +94,15 @@ impl Node {
 
     pub(crate) fn client(&self, token: &str) -> Client {
         Client::new(&Endpoint::new(&self.url), Some(Token::new(token).unwrap())).unwrap()
+    }
+
+    /// Returns the last position of a workspace that it knows.
+    pub(crate) fn position(&self, workspace: &str) -> u64 {
+        let url = format!("{}/cluster/metrics", self.url);
+        let read = async { plain_http().unwrap().get(url).send().await.unwrap().text().await.unwrap() };
+        let text = runtime().block_on(read);
+        let name = format!("lastword_workspace_position{{workspace=\"{workspace}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
     }
 
     /// Returns what it logged.

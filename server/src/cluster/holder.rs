@@ -197,7 +197,7 @@ impl Holder {
         let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
         let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
         let Followed { mirror, core, index, heard, let_go } = followed;
-        let reader = mirror.reader();
+        let (reader, mut fault) = (mirror.reader(), None);
         loop {
             let archived = self.shared.view(|view, _| view.archived(&self.workspace));
             if archived > *let_go {
@@ -208,9 +208,10 @@ impl Holder {
             }
             let (last, lag) = (mirror.last(), mirror.lag());
             self.shared.note(&self.workspace, |standing| {
-                (standing.last, standing.lag, standing.follows, standing.fault) = (last, lag, true, None);
+                (standing.last, standing.lag) = (last, lag);
+                (standing.follows, standing.fault) = (fault.is_none(), fault.clone());
             });
-            let entries = {
+            let followed = {
                 // Kept over the looks: a reader that begins anew after each of them would never get anywhere.
                 let mut following = pin!(mirror.follow());
                 loop {
@@ -221,7 +222,7 @@ impl Holder {
                         return Ok(None);
                     }
                     if self.shared.view(|view, _| view.archived(&self.workspace)) > *let_go {
-                        break Vec::new();
+                        break Ok(Vec::new());
                     }
                     if catching_up.is_due(last) {
                         if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
@@ -234,13 +235,26 @@ impl Holder {
                     }
                     let pause = if synced && catching_up.at == last { LOOK_EVERY } else { INDEX_EVERY };
                     tokio::select! {
-                        entries = &mut following => break entries?,
+                        followed = &mut following => break followed,
                         _ = looks.changed() => {}
                         () = tokio::time::sleep(pause) => {}
                         () = ended(&mut ending) => return Ok(None),
                     }
                 }
             };
+            let entries = match followed {
+                Ok(entries) => entries,
+                // What it has read stays good, so it is ready as soon as it hears again.
+                Err(MirrorError::Nats(error)) => {
+                    if fault.is_none() {
+                        tracing::warn!(workspace = self.workspace, %error, "this node doesn't hear the workspace; it tries again");
+                    }
+                    fault = Some(error.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            fault = None;
             fold_all(core, &entries);
             // What it reads late was written earlier.
             if !entries.is_empty() && lag == 0 && mirror.lag() == 0 && self.shared.hears() {

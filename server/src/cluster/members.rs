@@ -80,6 +80,8 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     me: String,
+    /// When this node's own record came back last.
+    heard_itself: Option<Duration>,
     nodes: BTreeMap<String, Seen>,
     leases: BTreeMap<String, Held>,
     workspaces: BTreeMap<String, WorkspaceRecord>,
@@ -145,7 +147,8 @@ impl View {
         let me = me.to_owned();
         let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());
         let (workspaces, archives, configs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { me, nodes, leases, workspaces, archives, configs, steady: (Vec::new(), Duration::ZERO) }
+        let steady = (Vec::new(), Duration::ZERO);
+        Self { me, heard_itself: None, nodes, leases, workspaces, archives, configs, steady }
     }
 
     /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
@@ -157,6 +160,9 @@ impl View {
                 // Seen again, not heard of again.
                 Some(_) if known => return false,
                 Some(info) => {
+                    if node == self.me {
+                        self.heard_itself = Some(now);
+                    }
                     let same = self.nodes.get(node).is_some_and(|seen| seen.info == info);
                     self.nodes.insert(node.to_owned(), Seen { info, at: now, revision });
                     return !same;
@@ -221,7 +227,7 @@ impl View {
 
     /// Returns whether this node's own record came back from the registry just now: it hears what the others say.
     pub(crate) fn hears(&self, now: Duration) -> bool {
-        self.nodes.get(&self.me).is_some_and(|seen| now.saturating_sub(seen.at) < SERVE_MAX)
+        self.heard_itself.is_some_and(|at| now.saturating_sub(at) < SERVE_MAX)
     }
 
     /// Returns the workspaces.

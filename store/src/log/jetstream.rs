@@ -21,6 +21,7 @@ mod leader;
 mod mirror;
 mod moves;
 mod nats;
+mod news;
 mod opening;
 mod record;
 mod tail;

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lastword_proto::Seq;
+use async_nats::connection::State;
+use lastword_proto::{Entry, Seq};
 use lastword_store::{AppendError, Lease, Mirror, MirrorError, Nats};
 
 use crate::jetstream::{follow, held, lead, open};
-use crate::nats_server::{One, Three, connect, create_stream, program, runtime, until};
+use crate::nats_server::{
+    One, Three, connect, create_stream, delete_consumers, program, runtime, spoil_consumers, until,
+};
 use crate::sample::{long, note, notes};
 
 /// Returns how often the stream's leader is killed; `LASTWORD_NATS_KILLS=20` for the long run.
@@ -77,7 +80,7 @@ fn the_streams_leader_is_killed_under_load_and_nothing_is_lost_or_there_twice() 
             let dir = tempfile::tempdir().unwrap();
             let (mut mirror, mut got) = (open(&nats, "ws", dir.path()), Vec::new());
             while mirror.last().0 < finished.load(Ordering::Relaxed) {
-                let followed = async { tokio::time::timeout(Duration::from_millis(100), mirror.follow()).await };
+                let followed = async { tokio::time::timeout(Duration::from_secs(3), mirror.follow()).await };
                 match runtime().block_on(followed) {
                     Ok(Ok(entries)) => got.extend(entries.into_iter().map(|(seq, _)| seq.0)),
                     Ok(Err(error)) => assert!(matches!(error, MirrorError::Nats(_)), "{error}"),
@@ -355,4 +358,71 @@ fn without_its_lease_an_append_is_ambiguous_and_the_log_takes_no_more() {
     let last = log.reader().last().unwrap();
     assert!(last == Seq(3) || last == Seq(4));
     assert_eq!(log.append(2, last, &notes(last.0 + 1..=last.0 + 1)), Ok(Seq(last.0 + 1)));
+}
+
+#[test]
+fn a_follower_whose_consumer_cannot_begin_again_goes_on_with_another_one() {
+    let Some(program) = program("consumers that can't begin again") else { return };
+    let mut one = One::start(&program);
+    let nats = one.connect();
+    create_stream(&nats, "ws", 1);
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, _) = lead(open(&nats, "ws", dir.path()), 1);
+    assert_eq!(log.append(1, Seq(0), &notes(1..=1)), Ok(Seq(1)));
+    let follower = one.connect();
+    let following = hears_of_one(&follower);
+    spoil_consumers(&nats, "LASTWORD_ws");
+    let following = following.wait();
+    one.server.kill();
+    until("the follower's connection is lost", || follower.client().connection_state() == State::Disconnected);
+    one.server.resume();
+    assert_eq!(log.append(1, Seq(1), &notes(2..=2)), Ok(Seq(2)));
+    assert_eq!(following.join().unwrap(), [(Seq(2), note(2))]);
+}
+
+#[test]
+fn a_follower_whose_consumer_is_gone_goes_on_with_another_one() {
+    let Some(program) = program("consumers that are gone") else { return };
+    let one = One::start(&program);
+    let nats = one.connect();
+    create_stream(&nats, "ws", 1);
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, _) = lead(open(&nats, "ws", dir.path()), 1);
+    assert_eq!(log.append(1, Seq(0), &notes(1..=1)), Ok(Seq(1)));
+    let following = hears_of_one(&one.connect()).wait();
+    delete_consumers(&nats, "LASTWORD_ws");
+    assert_eq!(log.append(1, Seq(1), &notes(2..=2)), Ok(Seq(2)));
+    assert_eq!(following.join().unwrap(), [(Seq(2), note(2))]);
+}
+
+/// A follower that has the first entry.
+struct Hearing(Mirror, tempfile::TempDir);
+
+/// Returns a follower that has heard of the first entry, through its consumer.
+fn hears_of_one(nats: &Nats) -> Hearing {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mirror = open(nats, "ws", dir.path());
+    while mirror.last() < Seq(1) {
+        follow(&mut mirror);
+    }
+    Hearing(mirror, dir)
+}
+
+impl Hearing {
+    /// Follows on a thread, without a pause, up to the next entries.
+    fn wait(self) -> std::thread::JoinHandle<Vec<(Seq, Entry)>> {
+        std::thread::spawn(move || {
+            let Self(mut mirror, _dir) = self;
+            let heard = async {
+                loop {
+                    let followed = mirror.follow().await.unwrap();
+                    if !followed.is_empty() {
+                        return followed;
+                    }
+                }
+            };
+            let heard = async { tokio::time::timeout(Duration::from_secs(60), heard).await };
+            runtime().block_on(heard).expect("the follower hears nothing")
+        })
+    }
 }

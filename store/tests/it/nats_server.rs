@@ -38,14 +38,19 @@ pub(crate) fn runtime() -> &'static Runtime {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_or(condition, || what.to_owned());
+}
+
+/// Waits until `condition` holds; `describe` says what it waited for.
+pub(crate) fn until_or(mut condition: impl FnMut() -> bool, describe: impl FnOnce() -> String) {
     for _ in 0..6000 {
         if condition() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("it never came to this: {what}");
+    panic!("it never came to this: {}", describe());
 }
 
 /// Returns a port that nobody listens on. The system gives none of this range to outgoing connections, which could take it
@@ -234,4 +239,39 @@ pub(crate) fn connect<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> 
 /// Creates a workspace's stream once enough servers have found each other.
 pub(crate) fn create_stream(nats: &Nats, workspace: &str, replicas: usize) {
     until("the stream is created", || runtime().block_on(nats.create_stream(workspace, replicas)).is_ok());
+}
+
+/// Takes the name under which the client library would begin each consumer of a stream again that somebody reads. What it
+/// begins under that name is refused, as if the servers had placed it on one that is away.
+pub(crate) fn spoil_consumers(nats: &Nats, stream: &str) {
+    let ask = |subject: String, payload: String| -> serde_json::Value {
+        let answer = runtime().block_on(nats.client().request(subject, payload.into())).unwrap();
+        serde_json::from_slice(&answer.payload).unwrap()
+    };
+    let consumers = ask(format!("$JS.API.CONSUMER.LIST.{stream}"), String::new());
+    let read = consumers["consumers"].as_array().unwrap().iter().filter(|consumer| consumer["push_bound"] == true);
+    let names: Vec<String> = read.map(|consumer| format!("{}_1", consumer["name"].as_str().unwrap())).collect();
+    assert!(!names.is_empty(), "{consumers}");
+    for name in names {
+        let config = serde_json::json!({
+            "durable_name": name, "ack_policy": "explicit", "num_replicas": 1, "mem_storage": true,
+        });
+        let other = serde_json::json!({ "stream_name": stream, "config": config }).to_string();
+        until("the name is taken", || {
+            ask(format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{name}"), other.clone())["name"] == name.as_str()
+        });
+    }
+}
+
+/// Deletes each consumer of a stream.
+#[allow(dead_code, reason = "for tests of the store")]
+pub(crate) fn delete_consumers(nats: &Nats, stream: &str) {
+    runtime().block_on(async {
+        let ask = async |subject: String| nats.client().request(subject, "".into()).await.unwrap();
+        let names = ask(format!("$JS.API.CONSUMER.NAMES.{stream}")).await;
+        let names: serde_json::Value = serde_json::from_slice(&names.payload).unwrap();
+        for name in names["consumers"].as_array().unwrap() {
+            ask(format!("$JS.API.CONSUMER.DELETE.{stream}.{}", name.as_str().unwrap())).await;
+        }
+    });
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::push::Ordered;
-use futures_util::{FutureExt as _, StreamExt as _};
 use lastword_proto::{Entry, Seq};
+use tokio::time::Instant;
 
 use super::archive::{Bucket, SharedArchive};
 use super::file::{Applied, End, Mark, MirrorFile};
 use super::leader::{JetStreamLog, Lease};
 use super::nats::{Expect, Nats, NatsError, Place, Refused, Stored};
+use super::news::News;
 use super::opening::{catch_up, compare, fetch, lost, supersedes, unwritten};
 use super::record::{EpochStart, StoredRow};
 use super::tail::{Damaged, Step, Tail};
@@ -19,6 +19,8 @@ use crate::log::{AppendError, Archive, Log, LogReader, OpenError, Snapshots};
 
 /// The wait for the next message of a gap.
 const NEWS_MAX: Duration = Duration::from_secs(2);
+/// The time without a consumer after which a mirror says that it can't follow.
+const DEAF_MAX: Duration = Duration::from_secs(5);
 /// Messages that are applied in one transaction, and returned at once.
 const MESSAGES_PER_TURN: usize = 256;
 /// Bytes of messages after which a transaction ends early.
@@ -96,7 +98,9 @@ pub(super) struct Inner {
     row_at: u64,
     /// Messages of the stream that aren't in the file, as far as the last message told.
     lag: u64,
-    news: Option<Ordered>,
+    news: Option<News>,
+    /// Since when a consumer is waited for.
+    deaf_since: Option<Instant>,
     /// Entries that an attempt to lead applied, and then failed: the next call returns them.
     unreturned: Vec<(Seq, Entry)>,
     /// The failure after which the file and what was read of the stream differ.
@@ -161,8 +165,19 @@ impl Mirror {
         let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };
         let (stream_id, lag) = (extent.created, extent.last - at);
         let nats = nats.clone();
-        let mut inner =
-            Inner { nats, place, file, tail, stream_id, row_at, lag, news: None, unreturned: Vec::new(), failed: None };
+        let mut inner = Inner {
+            nats,
+            place,
+            file,
+            tail,
+            stream_id,
+            row_at,
+            lag,
+            news: None,
+            deaf_since: None,
+            unreturned: Vec::new(),
+            failed: None,
+        };
         // The base that it began with is of a later position: a replay needs what is before that, too.
         let base_at = inner.file.base_at();
         inner.read_to(base_at, &mut Vec::new()).await?;
@@ -194,7 +209,8 @@ impl Mirror {
     }
 
     /// Waits for messages of the stream, applies them, and returns the entries that they brought, in order; none if they
-    /// only began an epoch, or don't count. Dropping the future loses nothing.
+    /// only began an epoch, or don't count, or if a consumer was created and [`Mirror::lag`] is news. Dropping the future loses
+    /// nothing.
     ///
     /// # Errors
     /// [`MirrorError::Nats`], after which a later call goes on, and [`MirrorError::Damaged`], [`MirrorError::File`].
@@ -282,37 +298,46 @@ impl Inner {
     async fn advance(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
         loop {
             self.usable()?;
-            let news = match &mut self.news {
-                Some(news) => news,
-                none @ None => none.insert(self.nats.messages(&self.place, self.tail.at).await?),
+            let Some(news) = &mut self.news else {
+                self.listen().await?;
+                return Ok(Vec::new());
             };
-            let Some(Ok(first)) = news.next().await else {
-                // It gave up: the connection or the stream is gone for now.
+            let Some(first) = news.next().await else {
                 self.news = None;
                 tokio::time::sleep(RETRY).await;
                 continue;
             };
             // No await from here to the return, so that a dropped future takes nothing along.
-            let mut bytes = first.payload.len();
-            let mut messages = vec![first];
-            while messages.len() < MESSAGES_PER_TURN && bytes < BYTES_PER_TURN {
-                let Some(Some(Ok(next))) = news.next().now_or_never() else { break };
-                bytes += next.payload.len();
-                messages.push(next);
-            }
-            let mut read = Vec::with_capacity(messages.len());
-            for message in messages {
-                let Ok(info) = message.info() else { continue };
-                let (at, pending) = (info.stream_sequence, info.pending);
-                read.push((
-                    Stored { at, subject: message.subject.to_string(), payload: message.payload.to_vec() },
-                    pending,
-                ));
+            let mut bytes = first.0.payload.len();
+            let mut read = vec![first];
+            while read.len() < MESSAGES_PER_TURN && bytes < BYTES_PER_TURN {
+                let Some(next) = news.ready() else { break };
+                bytes += next.0.payload.len();
+                read.push(next);
             }
             match self.apply(read)? {
                 Took::Some(entries) => return Ok(entries),
                 Took::Nothing => {}
                 Took::Gap { next } => self.fill(next).await?,
+            }
+        }
+    }
+
+    /// Creates a consumer. Repeats it while the servers elect, which takes them a few seconds.
+    async fn listen(&mut self) -> Result<(), MirrorError> {
+        let since = *self.deaf_since.get_or_insert_with(Instant::now);
+        loop {
+            match self.nats.messages(&self.place, self.tail.at).await {
+                Ok((news, pending)) => {
+                    (self.news, self.lag, self.deaf_since) = (Some(news), pending, None);
+                    return Ok(());
+                }
+                Err(error) => {
+                    tokio::time::sleep(RETRY).await;
+                    if since.elapsed() >= DEAF_MAX {
+                        return Err(error.into());
+                    }
+                }
             }
         }
     }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use futures_util::StreamExt as _;
 use lastword_proto::Seq;
 use rusqlite::Connection;
 
@@ -274,15 +273,15 @@ async fn read(
     let lease = patience.lease();
     while tail.at < last {
         let mut messages = match nats.messages(place, tail.at).await {
-            Ok(messages) => messages,
+            Ok((messages, _)) => messages,
             Err(error) => {
                 retry(&lease, &error.to_string()).await?;
                 continue;
             }
         };
         while tail.at < last {
-            let Some(Ok(message)) = messages.next().await else { break };
-            let Ok(at) = message.info().map(|info| info.stream_sequence) else { break };
+            let Some((message, _)) = messages.next().await else { break };
+            let at = message.at;
             if at <= tail.at {
                 continue;
             }

@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
+use async_nats::jetstream::consumer::push::OrderedConfig;
 use async_nats::jetstream::context::{DeleteStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageError, RetentionPolicy, StorageType,
 };
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ConnectOptions, HeaderMap, Request, RequestErrorKind, header};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, header};
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
+use super::news::News;
 use super::record::MESSAGE_BYTES_MAX;
 use super::tail::Subject;
 
@@ -130,6 +133,8 @@ impl NatsOptions {
 pub struct Nats {
     client: Client,
     jetstream: jetstream::Context,
+    /// Grows with each connection to a server.
+    connects: watch::Receiver<u64>,
     /// Where the connection's tasks run, for callers on other threads.
     pub(crate) runtime: Handle,
 }
@@ -241,8 +246,15 @@ impl Nats {
             place: place.display().to_string(),
             reason: error.to_string(),
         };
+        let (connected, connects) = watch::channel(0);
         let mut connecting = ConnectOptions::new()
             .name("lastword")
+            .event_callback(move |event| {
+                if matches!(event, Event::Connected) {
+                    connected.send_modify(|connects| *connects += 1);
+                }
+                std::future::ready(())
+            })
             .connection_timeout(CONNECT)
             .ping_interval(PING)
             .request_timeout(Some(REQUEST))
@@ -272,7 +284,7 @@ impl Nats {
         }
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(REQUEST);
-        Ok(Self { client, jetstream, runtime: Handle::current() })
+        Ok(Self { client, jetstream, connects, runtime: Handle::current() })
     }
 
     /// Returns the connection, for what isn't a log.
@@ -410,18 +422,36 @@ impl Nats {
         found(stream.get_last_raw_message_by_subject(&place.epoch).await)
     }
 
-    /// Returns the messages behind `at`, in order; the stream goes on with those that are yet to come.
-    pub(crate) async fn messages(&self, place: &Place, at: u64) -> Result<Ordered, NatsError> {
+    /// Returns the messages behind `at`, in order, and how many there are; the stream goes on with those that are yet to
+    /// come.
+    pub(super) async fn messages(&self, place: &Place, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
+        // What is sent without a connection would be sent with the next one, when nobody waits for it.
+        if self.client.connection_state() != State::Connected {
+            return Err(unavailable("no connection to a server".to_owned()));
+        }
+        let created = tokio::time::timeout(REQUEST, self.consumer(place, at)).await;
+        created.map_err(|_| unavailable("no server creates a consumer".to_owned()))?
+    }
+
+    async fn consumer(&self, place: &Place, at: u64) -> Result<(News, u64), NatsError> {
+        let unavailable = |reason: String| NatsError::Unavailable { reason };
+        let mut connects = self.connects.clone();
+        connects.mark_unchanged();
         let stream = self.jetstream.get_stream_no_info(&place.stream).await;
         let stream = stream.map_err(|error| unavailable(error.to_string()))?;
+        let deliver_subject = self.client.new_inbox();
+        let subscriber = self.client.subscribe(deliver_subject.clone()).await;
+        let subscriber = subscriber.map_err(|error| unavailable(error.to_string()))?;
+        // Without a name it gets one that no earlier consumer has.
         let config = OrderedConfig {
-            deliver_subject: self.client.new_inbox(),
+            deliver_subject,
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: at + 1 },
             ..OrderedConfig::default()
         };
         let consumer = stream.create_consumer(config).await.map_err(|error| unavailable(error.to_string()))?;
-        consumer.messages().await.map_err(|error| unavailable(error.to_string()))
+        let pending = consumer.cached_info().num_pending;
+        Ok((News::new(subscriber, self.jetstream.clone(), connects), pending))
     }
 
     /// Publishes a message and waits for the acknowledgement; returns its sequence.
