@@ -96,7 +96,7 @@ pub(super) struct Inner {
     stream_id: String,
     /// The sequence of the last message that brought a row.
     row_at: u64,
-    /// Messages of the stream that aren't in the file, as far as the last message told.
+    /// Messages of the stream that aren't in the file, as far as the last message or the new consumer told.
     lag: u64,
     news: Option<News>,
     /// Since when a consumer is waited for.
