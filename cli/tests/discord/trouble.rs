@@ -43,8 +43,7 @@ fn whatever_code_a_session_is_closed_with_what_is_said_then_is_heard_once() {
         town.heard(&format!("after {code}"));
         said.push(format!("after {code}"));
     }
-    town.world.cut(town.broker);
-    town.world.forget_sessions(town.broker);
+    town.world.cut_for_good(town.broker);
     town.heard("after all");
     said.push("after all".to_owned());
     assert_eq!(town.words(), said);

@@ -151,7 +151,7 @@ async fn what_a_dropped_line_missed_is_replayed_and_a_lost_session_is_not() {
     line.event("MESSAGE_CREATE").await;
     world.close(bot, 4000);
     assert_eq!(line.next().await, Err(4000));
-    world.forget_sessions(bot);
+    world.cut_for_good(bot);
     let mut line = GatewayClient::open(&world).await;
     line.send(&resume).await;
     let invalid = line.next().await.unwrap();

@@ -35,15 +35,30 @@ impl TestDiscord {
 
     /// Op 9: the session is invalid; `resumable` says whether the bot may resume it.
     pub(crate) fn invalidate(&self, bot: Id, resumable: bool) {
-        self.send(bot, &json!({"op": 9, "d": resumable, "s": null, "t": null}).to_string());
-        if !resumable {
-            self.forget_sessions(bot);
+        let invalid = || Out::Text(json!({"op": 9, "d": resumable, "s": null, "t": null}).to_string());
+        if resumable {
+            self.to_sessions(bot, |session| session.send(invalid()));
+        } else {
+            self.lose_sessions(bot, invalid);
         }
     }
 
-    /// Forgets a bot's sessions, so that none can be resumed; the connections stay.
-    pub(crate) fn forget_sessions(&self, bot: Id) {
-        self.with(|discord| discord.sessions.retain(|_, session| session.bot != bot));
+    /// Cuts a bot's connections and forgets its sessions, so that none can be resumed.
+    pub(crate) fn cut_for_good(&self, bot: Id) {
+        self.lose_sessions(bot, || Out::Cut);
+    }
+
+    /// Sends the last thing to a bot's sessions and forgets them. In one step: a session that begins in between would be
+    /// forgotten too, and its connection would stay and bring nothing.
+    fn lose_sessions(&self, bot: Id, last: impl Fn() -> Out) {
+        self.with(|discord| {
+            discord.sessions.retain(|_, session| {
+                if session.bot == bot {
+                    session.send(last());
+                }
+                session.bot != bot
+            });
+        });
     }
 
     /// Sends invalid frames: broken JSON, an unknown event, an unknown opcode, a message without its members.
