@@ -157,10 +157,20 @@ pub(crate) fn comes(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// Returns the text of a file, once a process has written it.
+pub(crate) fn text_in(path: &Path) -> String {
+    let mut text = String::new();
+    // The file is there before its text is.
+    wait_for(&path.display().to_string(), || {
+        text = std::fs::read_to_string(path).unwrap_or_default();
+        !text.is_empty()
+    });
+    text
+}
+
 /// Returns the process id in this file, once it was written.
 pub(crate) fn process_in(path: &Path) -> String {
-    wait_for("a process", || path.exists());
-    std::fs::read_to_string(path).unwrap().trim().to_owned()
+    text_in(path).trim().to_owned()
 }
 
 /// Returns whether the process runs; a zombie doesn't.
