@@ -22,6 +22,7 @@ mod members;
 mod metrics;
 mod placement;
 mod status;
+mod watching;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
+use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
@@ -61,12 +63,8 @@ pub const WORKSPACE_MAIN: &str = "main";
 const KEY_SECRET: &str = "secret";
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often a node looks at what time alone changes.
-const LOOK_AT_TIME: Duration = Duration::from_millis(50);
 /// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
 const LAG_MAX: u64 = 1_000;
-/// The pause before the registry is watched anew.
-const WATCH_AGAIN: Duration = Duration::from_millis(200);
 /// How long a start waits for NATS to be ready, and the pause between two attempts.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(300);
@@ -544,63 +542,4 @@ async fn beat(shared: Arc<Shared>, info: NodeInfo, revision: Option<u64>, report
     let error = beating.await;
     report.send_replace(Some(format!("{error}: another program is this node")));
     std::future::pending::<()>().await;
-}
-
-/// Tells of what no record tells: that the node may no longer serve, and while leadership may pass to another by time
-/// alone. One task for all workspaces, which cost nothing while nothing happens.
-async fn watch_time(shared: Arc<Shared>) {
-    let mut valid = false;
-    loop {
-        let before = std::mem::replace(&mut valid, shared.heartbeat.is_valid());
-        if before && !valid {
-            shared.lapses.send_modify(|lapses| *lapses += 1);
-        }
-        let settled = shared.view(|view, now| {
-            view.look(now);
-            view.is_settled(now)
-        });
-        // A node that has only just been heard again still has to judge the others.
-        if before != valid || !settled || shared.heartbeat.healthy_for() < 2 * members::SERVE_MAX {
-            shared.looks.send_modify(|looks| *looks += 1);
-        }
-        tokio::time::sleep(LOOK_AT_TIME).await;
-    }
-}
-
-/// Keeps the view up to date, and starts following each workspace that appears.
-async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>) {
-    let shared = Arc::clone(&starter.shared);
-    loop {
-        match shared.registry.watch().await {
-            Ok(mut watched) => {
-                shared.view(View::hear_anew);
-                let mut heard = Stopwatch::start();
-                loop {
-                    let record = match tokio::time::timeout(members::RENEW_EVERY, watched.next()).await {
-                        Ok(Some(record)) => record,
-                        Ok(None) => break,
-                        // This node's own renewals are written and not heard.
-                        Err(_) if heard.elapsed() >= members::DEAD_AFTER && shared.heartbeat.is_valid() => {
-                            tracing::warn!("the registry isn't heard; this node watches it anew");
-                            break;
-                        }
-                        Err(_) => continue,
-                    };
-                    heard = Stopwatch::start();
-                    let news = shared.view(|view, now| {
-                        let news = view.apply(&record, now);
-                        view.look(now);
-                        news
-                    });
-                    starter.start_new(&holders);
-                    if news {
-                        shared.looks.send_modify(|looks| *looks += 1);
-                    }
-                    shared.changed.send_modify(|changed| *changed += 1);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "the registry isn't watched"),
-        }
-        tokio::time::sleep(WATCH_AGAIN).await;
-    }
 }

@@ -415,9 +415,13 @@ impl Hearing {
             let Self(mut mirror, _dir) = self;
             let heard = async {
                 loop {
-                    let followed = mirror.follow().await.unwrap();
-                    if !followed.is_empty() {
-                        return followed;
+                    match mirror.follow().await {
+                        // It goes on later.
+                        Err(MirrorError::Nats(_)) => {}
+                        followed => match followed.unwrap() {
+                            none if none.is_empty() => {}
+                            entries => return entries,
+                        },
                     }
                 }
             };

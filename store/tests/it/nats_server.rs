@@ -241,24 +241,29 @@ pub(crate) fn create_stream(nats: &Nats, workspace: &str, replicas: usize) {
     until("the stream is created", || runtime().block_on(nats.create_stream(workspace, replicas)).is_ok());
 }
 
-/// Takes the name under which the client library would begin each consumer of a stream again that somebody reads. What it
-/// begins under that name is refused, as if the servers had placed it on one that is away.
+/// Occupies the name under which the client library recreates each consumer of a stream that has a reader. The servers refuse
+/// the recreated consumer, as they do while they place it on a dead server.
 pub(crate) fn spoil_consumers(nats: &Nats, stream: &str) {
-    let ask = |subject: String, payload: String| -> serde_json::Value {
-        let answer = runtime().block_on(nats.client().request(subject, payload.into())).unwrap();
-        serde_json::from_slice(&answer.payload).unwrap()
+    let ask = |subject: String, payload: String| -> Option<serde_json::Value> {
+        let answer = runtime().block_on(nats.client().request(subject, payload.into())).ok()?;
+        serde_json::from_slice(&answer.payload).ok()
     };
-    let consumers = ask(format!("$JS.API.CONSUMER.LIST.{stream}"), String::new());
-    let read = consumers["consumers"].as_array().unwrap().iter().filter(|consumer| consumer["push_bound"] == true);
-    let names: Vec<String> = read.map(|consumer| format!("{}_1", consumer["name"].as_str().unwrap())).collect();
-    assert!(!names.is_empty(), "{consumers}");
+    let mut names = Vec::new();
+    until("the consumers have readers", || {
+        let consumers = ask(format!("$JS.API.CONSUMER.LIST.{stream}"), String::new());
+        let consumers = consumers.as_ref().and_then(|found| found["consumers"].as_array()).into_iter().flatten();
+        let read = consumers.filter(|consumer| consumer["push_bound"] == true);
+        names = read.map(|consumer| format!("{}_1", consumer["name"].as_str().unwrap())).collect();
+        !names.is_empty()
+    });
     for name in names {
         let config = serde_json::json!({
             "durable_name": name, "ack_policy": "explicit", "num_replicas": 1, "mem_storage": true,
         });
         let other = serde_json::json!({ "stream_name": stream, "config": config }).to_string();
-        until("the name is taken", || {
-            ask(format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{name}"), other.clone())["name"] == name.as_str()
+        until("the name is occupied", || {
+            let made = ask(format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{name}"), other.clone());
+            made.is_some_and(|made| made["name"] == name.as_str())
         });
     }
 }

@@ -96,10 +96,10 @@ pub(super) struct Inner {
     stream_id: String,
     /// The sequence of the last message that brought a row.
     row_at: u64,
-    /// Messages of the stream that aren't in the file, as far as the last message or the new consumer told.
+    /// The messages of the stream that aren't in the file. Each message and each new consumer brings the number.
     lag: u64,
     news: Option<News>,
-    /// Since when a consumer is waited for.
+    /// When it began to try to create the consumer that it lacks.
     deaf_since: Option<Instant>,
     /// Entries that an attempt to lead applied, and then failed: the next call returns them.
     unreturned: Vec<(Seq, Entry)>,
@@ -208,9 +208,9 @@ impl Mirror {
         Ok(Seq(inner.file.behind().0 + 1))
     }
 
-    /// Waits for messages of the stream, applies them, and returns the entries that they brought, in order; none if they
-    /// only began an epoch, or don't count, or if a consumer was created and [`Mirror::lag`] is news. Dropping the future loses
-    /// nothing.
+    /// Waits for messages of the stream, applies them, and returns the entries that they brought, in order. Returns none if
+    /// they only began an epoch or don't count, and after a new consumer, when [`Mirror::lag`] is current. Dropping the future
+    /// loses nothing.
     ///
     /// # Errors
     /// [`MirrorError::Nats`], after which a later call goes on, and [`MirrorError::Damaged`], [`MirrorError::File`].

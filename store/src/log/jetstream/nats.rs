@@ -426,7 +426,7 @@ impl Nats {
     /// come.
     pub(super) async fn messages(&self, place: &Place, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
-        // What is sent without a connection would be sent with the next one, when nobody waits for it.
+        // The client queues requests while it is disconnected; the servers would get them after their timeout.
         if self.client.connection_state() != State::Connected {
             return Err(unavailable("no connection to a server".to_owned()));
         }

@@ -1,8 +1,7 @@
-//! The messages of a stream as they come: an ordered consumer that ends at the first irregularity, for its reader to begin
-//! another one.
+//! An ordered consumer of a stream. It ends at the first irregularity, and its reader creates another one.
 //!
-//! The client library's own ordered consumer begins again under a name that it keeps. If the servers put that consumer on one
-//! that has just died, each of its attempts is refused until that server is back, and its reader waits without an error.
+//! The client library's ordered consumer recreates itself under a fixed name instead. If the servers place that consumer on a
+//! server that has just died, they refuse each attempt until that server is back, and the reader gets no error.
 
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ impl News {
         Self { subscriber, context, connects, delivered: 0, heard: Instant::now(), owed: None, ended: false }
     }
 
-    /// Waits for the next message; returns it, and how many are still to come. `None`: begin another consumer. Dropping the
+    /// Waits for the next message; returns it, and how many are still to come. `None`: create another consumer. Dropping the
     /// future loses nothing.
     pub(super) async fn next(&mut self) -> Option<(Stored, u64)> {
         while !self.ended {
