@@ -257,9 +257,8 @@ pub(crate) fn spoil_consumers(nats: &Nats, stream: &str) {
         !names.is_empty()
     });
     for name in names {
-        let config = serde_json::json!({
-            "durable_name": name, "ack_policy": "explicit", "num_replicas": 1, "mem_storage": true,
-        });
+        // On disk: it outlives a restart of its server.
+        let config = serde_json::json!({ "durable_name": name, "ack_policy": "explicit", "num_replicas": 1 });
         let other = serde_json::json!({ "stream_name": stream, "config": config }).to_string();
         until("the name is occupied", || {
             let made = ask(format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{name}"), other.clone());
