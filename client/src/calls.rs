@@ -260,7 +260,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn escalations(&self) -> Result<Page<EscalationView>, ClientError> {
-        self.get("/v1/escalations").await
+        self.pages("/v1/escalations").await
     }
 
     /// Returns an escalation by its id.
@@ -292,7 +292,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn approvals(&self) -> Result<Page<ApprovalView>, ClientError> {
-        self.get("/v1/approvals").await
+        self.pages("/v1/approvals").await
     }
 
     /// Returns an approval; waits for its decision up to `wait`.

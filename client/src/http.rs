@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lastword_proto::wire::Problem;
+use lastword_proto::wire::{Page, Problem};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
@@ -13,6 +13,8 @@ use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
 use crate::session::{Link, Messages, Pushes, Session};
 
+/// The most pages of a list that are read at once; each has at most 1 MiB of texts.
+const PAGES_MAX: usize = 16;
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
 
@@ -173,6 +175,18 @@ impl Client {
             return Ok(None);
         }
         self.parse(response).await.map(Some)
+    }
+
+    /// Reads a list, page by page; a very long one ends with the cursor of its rest.
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str) -> Result<Page<T>, ClientError> {
+        let mut page: Page<T> = self.get(path).await?;
+        for _ in 1..PAGES_MAX {
+            let Some(cursor) = page.next.take() else { break };
+            let next: Page<T> = self.json(self.request(Method::GET, path).query(&[("cursor", cursor)])).await?;
+            page.items.extend(next.items);
+            page.next = next.next;
+        }
+        Ok(page)
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {

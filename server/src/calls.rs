@@ -34,7 +34,7 @@ pub(crate) mod open_requests;
 pub(crate) mod permission;
 pub(crate) mod places;
 pub(crate) mod policy;
-mod read_model;
+pub(crate) mod read_model;
 pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;

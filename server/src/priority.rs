@@ -5,6 +5,9 @@ pub(crate) const NEVER_URGENT: i32 = 19;
 /// For work that a caller sometimes waits for: about a tenth of a processor when others want it.
 pub(crate) const AFTER_OTHERS: i32 = 10;
 
+/// For reads of agents, which may be many: about a third of a processor when others want it.
+pub(crate) const FOR_AGENTS: i32 = 5;
+
 /// Sets the calling thread's niceness.
 pub(crate) fn lower(niceness: i32) {
     // Elsewhere this would set the priority of the whole process.

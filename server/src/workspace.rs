@@ -448,9 +448,9 @@ fn follow(
                     false
                 }
                 Err(error) => {
-                    // The log is intact. Audits report that the read model is behind, and the next start catches up.
-                    tracing::error!(%error, "the read model no longer follows the log");
-                    return;
+                    // The log is intact. Audits say that the read model is behind, until a later step succeeds.
+                    tracing::error!(%error, "the read model is behind the log, and tries again");
+                    false
                 }
             };
             // The broker has ended, and the step above indexed its last facts.

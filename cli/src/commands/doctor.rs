@@ -245,6 +245,9 @@ async fn discord(cx: &Context) -> Vec<Check> {
     checks
 }
 
+/// The facts by which the read model of a busy server may be behind.
+const BEHIND_USUAL: u64 = 10_000;
+
 /// Checks whether a server answers, and then its clock.
 async fn server(cx: &Context) -> Vec<Check> {
     let endpoint = cx.endpoint();
@@ -255,7 +258,8 @@ async fn server(cx: &Context) -> Vec<Check> {
     };
     let (grade, finding) = match ready {
         Ok(ready) => {
-            return vec![check("server", Grade::Ok, format!("{url} is ready")), clock(ready.clock), disk(ready.disk)];
+            let server = check("server", Grade::Ok, format!("{url} is ready"));
+            return vec![server, clock(ready.clock), disk(ready.disk), read_model(ready.read_model_behind)];
         }
         Err(ClientError::Unreachable { .. }) => {
             (Grade::Warning, format!("no server at {url}; `lastword serve` starts one"))
@@ -283,6 +287,15 @@ fn disk(space: DiskSpace) -> Check {
         }
     };
     check("disk", grade, finding.to_owned())
+}
+
+fn read_model(behind: u64) -> Check {
+    // A server that works is a moment behind.
+    let (grade, finding) = match behind {
+        0..=BEHIND_USUAL => (Grade::Ok, "searches cover the whole log".to_owned()),
+        facts => (Grade::Warning, format!("searches lack the last {facts} facts; the server tries again by itself")),
+    };
+    check("read model", grade, finding)
 }
 
 /// Checks an agent program: whether it is installed, is configured for Lastword here, and has a valid token.

@@ -52,7 +52,7 @@ struct Scale {
 }
 
 /// Returns whether the attacks are those whose figures are in docs/security.md; `LASTWORD_ATTACK=1`.
-fn is_campaign() -> bool {
+pub(crate) fn is_campaign() -> bool {
     std::env::var_os("LASTWORD_ATTACK").is_some()
 }
 
@@ -101,7 +101,7 @@ fn start(descriptors: u32) -> Server {
 }
 
 /// A connection that an attacker holds, and what it began with.
-struct Held<'a> {
+pub(crate) struct Held<'a> {
     stream: Option<TcpStream>,
     text: &'a [u8],
 }
@@ -126,14 +126,18 @@ impl<'a> Held<'a> {
     }
 }
 
-struct Attack<'a> {
+pub(crate) struct Attack<'a> {
     address: String,
     held: Vec<Held<'a>>,
 }
 
 impl<'a> Attack<'a> {
+    pub(crate) fn on(address: &str) -> Self {
+        Self { address: address.to_owned(), held: Vec::new() }
+    }
+
     /// Opens connections and sends this text on each.
-    fn hold(&mut self, connections: usize, text: &'a [u8]) {
+    pub(crate) fn hold(&mut self, connections: usize, text: &'a [u8]) {
         self.held.extend((0..connections).map(|_| Held::open(&self.address, text)));
     }
 
@@ -153,7 +157,7 @@ impl<'a> Attack<'a> {
 
 /// Sends one request on a connection of its own; returns the status and the body, which may be empty. `None` if the
 /// connection is closed before an answer.
-fn ask(address: &str, text: &str) -> Option<(String, Value)> {
+pub(crate) fn ask(address: &str, text: &str) -> Option<(String, Value)> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut response = String::new();
@@ -181,14 +185,14 @@ fn flood(address: &str, text: &str, ended: &AtomicBool, answered: &AtomicUsize) 
 }
 
 /// Returns the server's resident memory, in MiB.
-fn resident(server: &Server) -> u64 {
+pub(crate) fn resident(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or_default() / 1024
 }
 
 /// The request's end with this JSON.
-fn json_body(text: &str) -> String {
+pub(crate) fn json_body(text: &str) -> String {
     format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}", text.len())
 }
 
@@ -215,7 +219,7 @@ fn call_frame(text: &str) -> Vec<u8> {
 }
 
 /// Returns the headers with the token in this file.
-fn headers(file: impl AsRef<std::path::Path>) -> String {
+pub(crate) fn headers(file: impl AsRef<std::path::Path>) -> String {
     let token = fs::read_to_string(file).unwrap();
     format!("Host: localhost\r\nAuthorization: Bearer {}\r\n", token.trim())
 }
@@ -268,7 +272,7 @@ async fn in_session(server: &Server) -> Session {
 }
 
 /// Holds a call for each round; returns the ids and digests.
-fn held_calls(server: &Server, address: &str, rounds: usize) -> Vec<(String, String)> {
+pub(crate) fn held_calls(server: &Server, address: &str, rounds: usize) -> Vec<(String, String)> {
     let held = (0..rounds).map(|n| {
         let name = format!("caller-{}", n / APPROVALS);
         if n % APPROVALS == 0 {
@@ -287,7 +291,7 @@ fn held_calls(server: &Server, address: &str, rounds: usize) -> Vec<(String, Str
 
 /// The durations of a human's calls.
 #[derive(Default)]
-struct Times {
+pub(crate) struct Times {
     each: Vec<Duration>,
     /// Calls whose connection made room for another before the call was read. They are made again, as a client does,
     /// and that time counts.
@@ -296,7 +300,7 @@ struct Times {
 
 impl Times {
     /// Makes a call that has to have this status.
-    fn call(&mut self, address: &str, text: &str, status: &str) {
+    pub(crate) fn call(&mut self, address: &str, text: &str, status: &str) {
         let begin = Instant::now();
         let (found, body) = loop {
             if let Some(answer) = ask(address, text) {
@@ -344,7 +348,7 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
     let no_hello = [self::upgrade("Host: localhost\r\n").as_bytes(), &frame(3_000)[..100]].concat();
     let no_frame = self::upgrade("Host: localhost\r\n");
     let strangers = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600000\r\n";
-    let mut attack = Attack { address: address.clone(), held: Vec::new() };
+    let mut attack = Attack::on(&address);
     let mut person = Person::of(&server, &address);
     let before = resident(&server);
     for (connections, text) in [
@@ -395,7 +399,7 @@ fn a_human_stops_and_decides_while_others_hold_all_that_they_can() {
 }
 
 /// Ends the attack, also when the test fails.
-struct EndOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct EndOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {

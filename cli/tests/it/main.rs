@@ -49,6 +49,8 @@ mod program;
 #[allow(dead_code, reason = "the server's tests use the rest of it")]
 mod provider;
 #[cfg(test)]
+mod reads;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod runner;

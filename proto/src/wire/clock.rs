@@ -45,6 +45,9 @@ pub struct ReadyView {
     /// The free space on the disk of the data directory.
     #[serde(default)]
     pub disk: DiskSpace,
+    /// The facts by which the read model is behind the log: searches and lists don't cover them yet.
+    #[serde(default)]
+    pub read_model_behind: u64,
 }
 
 /// The free space on a disk.

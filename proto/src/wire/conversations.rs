@@ -125,6 +125,12 @@ pub struct ConversationView {
     pub grants: Vec<GrantView>,
     /// Its messages, each under its cause; includes child conversations.
     pub tree: Vec<TreeNode>,
+    /// The messages behind the last one of the tree: `GET /v1/messages?ref=REF` lists all, page by page.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+    /// The facts that the tree doesn't cover yet, because the read model is behind the log.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub behind: u64,
     /// Refused messages that were sent here outside every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,

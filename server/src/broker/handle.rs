@@ -14,7 +14,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::faults::{Fault, injected};
 use super::queue::{Full, Lane, Queue};
-use super::recent::Recent;
+use super::reads::off_thread;
+use super::recent::{Recent, weight};
 use super::wakes::Wakes;
 use super::{Command, Live, Release};
 use crate::clock::{Clock, ClockStatus};
@@ -27,6 +28,9 @@ use crate::sync::{Mutex, MutexGuard};
 const SATURATED_RETRY_MS: u64 = 250;
 /// The same when the disk is low, in ms. Longer, because a human has to make room.
 const DISK_RETRY_MS: u64 = 10_000;
+
+/// The bytes of entries after which a read of several returns early.
+const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The state shared by the broker's threads and its handles.
 pub(super) struct BrokerShared {
@@ -50,6 +54,9 @@ pub(super) struct BrokerShared {
     pub(super) milestones: watch::Receiver<Seq>,
     pub(super) failed: watch::Sender<Option<BrokerFailure>>,
 }
+
+/// Entries with their positions, and whether more are left.
+type Within = (Vec<(Seq, Arc<Entry>)>, bool);
 
 /// Deliveries that were not handed over, per agent, in the order of their messages.
 pub(super) type Unread = BTreeMap<AgentId, VecDeque<Delivery>>;
@@ -356,27 +363,63 @@ impl Handle {
     /// # Errors
     /// The log can't be read.
     pub async fn entries(&self, seqs: Vec<Seq>) -> Result<Vec<(Seq, Arc<Entry>)>, ReadError> {
-        let found: Option<Vec<_>> = {
+        self.entries_within(seqs, usize::MAX).await.map(|(entries, _)| entries)
+    }
+
+    /// Reads entries as [`Handle::entries`] does, until they have this many bytes, at least one. Returns whether any are
+    /// left.
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub(crate) async fn entries_within(&self, seqs: Vec<Seq>, bytes_max: usize) -> Result<Within, ReadError> {
+        let known: Option<Vec<_>> = {
             let recent = self.0.recent();
             seqs.iter().map(|&seq| recent.get(seq).map(|entry| (seq, entry))).collect()
         };
-        if let Some(found) = found {
-            return Ok(found);
+        if let Some(known) = known {
+            return within(known.into_iter().map(Ok), bytes_max);
         }
         let reader = Arc::clone(&self.0.reader);
-        let read = move || seqs.into_iter().filter_map(|seq| read_one(reader.as_ref(), seq)).collect();
-        off_thread(read).await
+        off_thread(move || within(seqs.into_iter().filter_map(|seq| read_one(reader.as_ref(), seq)), bytes_max)).await
     }
 
-    /// Reads up to `max` entries from position `from` on, from memory if all of them are there, otherwise from the log.
+    /// Shows entries by position, of which only some are in memory at a time.
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub(crate) async fn visit(
+        &self,
+        mut seqs: Vec<Seq>,
+        mut visit: impl FnMut(Seq, &Arc<Entry>) + Send,
+    ) -> Result<(), ReadError> {
+        loop {
+            let (entries, more) = self.entries_within(seqs.clone(), READ_BYTES_MAX).await?;
+            for (seq, entry) in &entries {
+                visit(*seq, entry);
+            }
+            let Some((last, _)) = entries.last().filter(|_| more) else { return Ok(()) };
+            let read = seqs.iter().position(|seq| seq == last).map_or(seqs.len(), |at| at + 1);
+            seqs.drain(..read);
+        }
+    }
+
+    /// Reads up to `max` entries from position `from` on, from memory if all of them are there, otherwise from the log:
+    /// fewer if they are long.
     ///
     /// # Errors
     /// The log can't be read.
     pub async fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Arc<Entry>)>, ReadError> {
-        let found: Option<Vec<_>> = {
+        let found = {
             let recent = self.0.recent();
             let upto = recent.last().0.min(from.0.saturating_add(max as u64).saturating_sub(1));
-            (from.0..=upto).map(|n| recent.get(Seq(n)).map(|entry| (Seq(n), entry))).collect()
+            let mut bytes = 0;
+            let short = |found: &Option<(Seq, Arc<Entry>)>| {
+                let fits = bytes < READ_BYTES_MAX;
+                bytes += found.as_ref().map_or(0, |(_, entry)| weight(entry));
+                fits
+            };
+            let known = (from.0..=upto).map(|n| recent.get(Seq(n)).map(|entry| (Seq(n), entry)));
+            known.take_while(short).collect::<Option<Vec<_>>>()
         };
         if let Some(found) = found {
             return Ok(found);
@@ -472,18 +515,25 @@ pub(super) fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) ->
     Box::new(move || drop(send.send(answer)))
 }
 
-fn read_one(reader: &dyn LogReader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {
-    reader.entry(seq).transpose().map(|entry| entry.map(|entry| (seq, Arc::new(entry))))
+/// Takes entries until they have this many bytes, at least one; returns them, and whether any are left.
+fn within(
+    entries: impl Iterator<Item = Result<(Seq, Arc<Entry>), ReadError>>,
+    bytes_max: usize,
+) -> Result<Within, ReadError> {
+    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    for entry in entries {
+        let (seq, entry) = entry?;
+        bytes = bytes.saturating_add(if bytes_max == usize::MAX { 0 } else { weight(&entry) });
+        if bytes > bytes_max && !found.is_empty() {
+            return Ok((found, true));
+        }
+        found.push((seq, entry));
+    }
+    Ok((found, false))
 }
 
-/// Runs a blocking read on the runtime's blocking pool.
-pub(crate) async fn off_thread<T, F>(read: F) -> Result<T, ReadError>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, ReadError> + Send + 'static,
-{
-    let gone = |error: tokio::task::JoinError| ReadError::Unavailable { reason: error.to_string() };
-    tokio::task::spawn_blocking(read).await.map_err(gone)?
+fn read_one(reader: &dyn LogReader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {
+    reader.entry(seq).transpose().map(|entry| entry.map(|entry| (seq, Arc::new(entry))))
 }
 
 #[cfg(test)]

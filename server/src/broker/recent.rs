@@ -44,6 +44,12 @@ impl Recent {
     }
 }
 
+/// Returns the bytes that an entry has in the log: about those of its texts.
+pub(crate) fn weight(entry: &Entry) -> usize {
+    // What can't be encoded was never written.
+    postcard::experimental::serialized_size(entry).unwrap_or_default()
+}
+
 fn body_bytes(entry: &Entry) -> usize {
     if let Fact::Accepted { message } = &entry.fact {
         message.body.len() + message.payload.as_ref().map_or(0, |p| p.len())

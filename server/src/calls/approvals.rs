@@ -9,6 +9,7 @@ use lastword_proto::wire::{ApprovalView, DecideApproval, FieldError, HeldCall, P
 use lastword_proto::{Code, Input, Principal, Reply, input};
 use serde_json::Value;
 
+use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
 use super::canonical::{canonical, digest, subjects};
 use super::{Caller, Context, admitted, check_sizes, epochs, wait_for};
 use crate::broker::Live;
@@ -95,14 +96,32 @@ fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
     task.is_some_and(|t| live.state.conversations.get(&t.conv).is_some_and(|c| c.has_part(who.agent())))
 }
 
-/// Lists the approvals that `caller` may see, newest first.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
+/// Lists the approvals that `caller` may see, newest first, behind the one that the cursor names.
+pub(crate) async fn list(ctx: &Context, caller: Caller, params: &PageParams) -> Result<Page<ApprovalView>, ApiError> {
     let who = caller.principal;
+    let before = params.behind(ApprovalId::parse)?;
+    let limit = params.limit();
     let all = move |live: &Live<'_>| {
-        let mine = live.state.approvals.iter().rev().filter(|(_, a)| sees(live, a, who));
-        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+        let known = live.state.approvals.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        let mine = known.filter(|(_, a)| sees(live, a, who));
+        page(limit, mine.filter_map(|(id, known)| Some((known.arguments.len(), views::approval(live.state, *id)?))))
     };
-    Ok(Page::whole(ctx.handle.query(all).await?))
+    let (items, more) = ctx.handle.query(all).await?;
+    let next = items.last().map(|last| last.id.clone()).filter(|_| more);
+    Ok(Page { items, next, behind: 0 })
+}
+
+/// Takes views, each with the bytes of its arguments, until they fill a page; returns whether there are more.
+fn page(limit: usize, views: impl Iterator<Item = (usize, ApprovalView)>) -> (Vec<ApprovalView>, bool) {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for (length, view) in views {
+        bytes += length;
+        if items.len() == limit || (bytes > PAGE_BYTES_MAX && !items.is_empty()) {
+            return (items, true);
+        }
+        items.push(view);
+    }
+    (items, false)
 }
 
 /// Returns those of these approvals that `caller` may see.
@@ -124,7 +143,8 @@ pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<Appro
             known.state == ApprovalState::Pending && may
         };
         let mine = live.state.approvals.iter().filter(|(_, known)| waits(known));
-        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+        page(PAGE_MAX, mine.filter_map(|(id, known)| Some((known.arguments.len(), views::approval(live.state, *id)?))))
+            .0
     };
     Ok(ctx.handle.query(all).await?)
 }

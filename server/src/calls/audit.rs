@@ -7,7 +7,7 @@ use lastword_proto::{MessageType, Principal, Seq, Time};
 use lastword_store::{Cursor, Filter};
 use serde::Deserialize;
 
-use super::read_model::{ask, ask_fresh};
+use super::read_model::{ask, ask_fresh, fresh};
 use super::{Caller, Context, epochs};
 use crate::broker::Live;
 use crate::error::ApiError;
@@ -19,6 +19,9 @@ pub(super) const PAGE_DEFAULT: usize = 50;
 
 /// The most items per page.
 pub(super) const PAGE_MAX: usize = 500;
+
+/// The most bytes of texts per page; a longer item is on a page alone.
+pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The parameters of `GET /v1/messages`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,6 +41,27 @@ pub(crate) struct AuditParams {
     pub(crate) cursor: Option<String>,
 }
 
+/// The parameters of a list of decisions.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageParams {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+impl PageParams {
+    /// Returns the most items of the page.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX)
+    }
+
+    /// Returns the id behind which the page begins.
+    pub(super) fn behind<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, FieldError> {
+        let parse = |text| parse(text).ok_or_else(|| FieldError::new("cursor", "is not one of ours"));
+        self.cursor.as_deref().map(parse).transpose()
+    }
+}
+
 /// Returns the messages that pass every filter and that `caller` may read, newest first.
 pub(crate) async fn messages(
     ctx: &Context,
@@ -45,19 +69,22 @@ pub(crate) async fn messages(
     params: AuditParams,
 ) -> Result<Page<StoredMessage>, ApiError> {
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+    let behind = fresh(ctx).await;
     let mut seqs = Vec::new();
     for filter in filters(ctx, caller.principal, &params, limit).await? {
-        seqs.extend(search(ctx, filter).await?);
+        seqs.extend(ask(ctx, move |index| index.messages(&filter)).await?);
     }
     seqs.sort_unstable_by(|a, b| b.cmp(a));
     seqs.dedup();
     seqs.truncate(limit);
     // Before hiding what the caller may not read, or a page of hidden messages would end the list.
-    let next = if seqs.len() == limit { seqs.last().map(|seq| seq.0.to_string()) } else { None };
-    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
+    let end = if seqs.len() == limit { seqs.last().copied() } else { None };
+    let (shown, cut) = views::show_within(&ctx.handle, seqs, PAGE_BYTES_MAX).await?;
+    let next = cut.or(end).map(|seq| seq.0.to_string());
+    let shown = readable(ctx, caller.principal, shown).await?;
     let mut items: Vec<StoredMessage> = shown.into_iter().filter_map(Shown::stored).collect();
     name_forgotten(ctx, &mut items).await?;
-    Ok(Page { items, next })
+    Ok(Page { items, next, behind })
 }
 
 /// Fills in the REFs of conversations that the state has forgotten; the read model keeps them.

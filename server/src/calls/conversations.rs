@@ -55,7 +55,7 @@ pub(crate) async fn list(
         let subject = subjects.remove(&id).unwrap_or_default();
         ConversationSummary { subject, tokens: spent.tokens, cost_microusd: spent.cost_microusd, ..summary }
     };
-    Ok(Page { items: page.into_iter().map(filled).collect(), next })
+    Ok(Page { items: page.into_iter().map(filled).collect(), next, behind: 0 })
 }
 
 /// Returns the number of a conversation that `caller` may see.

@@ -9,6 +9,7 @@ use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident
 use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice};
 use lastword_proto::{Priority, Seq, State, Time};
 
+use super::audit::PAGE_BYTES_MAX;
 use super::{Caller, Context, approvals, escalations, subjects};
 use crate::broker::Live;
 use crate::error::ApiError;
@@ -18,6 +19,9 @@ use crate::views::{self, Shown};
 const SETTLED_MAX: usize = 20;
 /// The most requests that are shown of those that a tripped limit holds.
 const HELD_MAX: usize = 12;
+/// The most pending decisions in a list, and the most bytes of their held calls.
+const WAITING_MAX: usize = 50;
+const WAITING_BYTES_MAX: usize = 512 << 10;
 /// The most unread messages in the list.
 const UNREAD_MAX: usize = 50;
 
@@ -92,6 +96,8 @@ pub(crate) struct RequestLink {
 pub(crate) struct Decisions {
     /// The pending decisions: those that expire first, then by priority, and within a priority the newest first.
     pub(crate) waiting: Vec<Decision>,
+    /// The number of all pending decisions.
+    pub(crate) waiting_all: usize,
     /// The decisions settled last, newest first.
     pub(crate) settled: Vec<Decision>,
     /// The newest messages and notices to the caller that it has not taken yet, newest first.
@@ -182,10 +188,11 @@ pub(super) fn holds(incident: &Incident) -> bool {
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
-    let look = move |live: &Live<'_>| (pending(live.state), settled(live.state), unread(live.state, agent));
-    let (waiting, settled, unread) = ctx.handle.query(look).await?;
+    let look = move |live: &Live<'_>| (first_pending(live.state), settled(live.state), unread(live.state, agent));
+    let ((waiting, waiting_all), settled, unread) = ctx.handle.query(look).await?;
     let unread_all = unread.len();
     Ok(Decisions {
+        waiting_all,
         waiting: filled(ctx, caller, waiting).await?,
         settled: filled(ctx, caller, settled).await?,
         unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect()).await?,
@@ -227,11 +234,38 @@ async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> 
     Ok(unread)
 }
 
-/// Lists the pending decisions.
-pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<Vec<Decision>, ApiError> {
+/// Lists the pending decisions that expire first, and counts all.
+pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<Decision>, usize), ApiError> {
     caller.human()?;
-    let waiting = ctx.handle.query(|live| pending(live.state)).await?;
-    filled(ctx, caller, waiting).await
+    let (waiting, all) = ctx.handle.query(|live| first_pending(live.state)).await?;
+    Ok((filled(ctx, caller, waiting).await?, all))
+}
+
+/// Lists the tripped limits that hold work.
+pub(crate) async fn latches(ctx: &Context, caller: Caller) -> Result<Vec<Decision>, ApiError> {
+    caller.human()?;
+    let look = |live: &Live<'_>| {
+        let rows = pending(live.state).into_iter();
+        rows.filter(|row| matches!(row.id, DecisionId::Latch(_))).take(WAITING_MAX).collect()
+    };
+    let rows = ctx.handle.query(look).await?;
+    filled(ctx, caller, rows).await
+}
+
+/// Returns the pending decisions that expire first, as many as a page has, and the number of all.
+fn first_pending(state: &State) -> (Vec<Row>, usize) {
+    let mut rows = pending(state);
+    let (all, mut bytes) = (rows.len(), 0);
+    let fits = |row: &&Row| {
+        if let DecisionId::Call(id) = row.id {
+            bytes += state.approvals.get(&id).map_or(0, |known| known.arguments.len());
+        }
+        bytes <= WAITING_BYTES_MAX
+    };
+    // One is shown however long it is.
+    let fitting = rows.iter().take(WAITING_MAX).take_while(fits).count().max(1);
+    rows.truncate(fitting);
+    (rows, all)
 }
 
 /// Lists the pending decisions that hold up work in any of these conversations.
@@ -242,7 +276,7 @@ pub(super) async fn in_conversations(
 ) -> Result<Vec<Decision>, ApiError> {
     let look = move |live: &Live<'_>| {
         let rows = pending(live.state).into_iter();
-        rows.filter(|row| row.conv.is_some_and(|conv| convs.contains(&conv))).collect()
+        rows.filter(|row| row.conv.is_some_and(|conv| convs.contains(&conv))).take(WAITING_MAX).collect()
     };
     let rows = ctx.handle.query(look).await?;
     filled(ctx, caller, rows).await
@@ -360,7 +394,7 @@ fn link(state: &State, task: &Task) -> RequestLink {
 async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
     let ids: Vec<(DecisionId, Option<TaskId>)> = rows.iter().map(|row| (row.id, row.task)).collect();
     let questions = ids.iter().filter_map(|(id, _)| if let DecisionId::Question(id) = id { Some(*id) } else { None });
-    let questions = escalations::by_ids(ctx, questions.collect()).await?;
+    let (questions, _) = escalations::within(ctx, questions.collect(), PAGE_BYTES_MAX).await?;
     let calls = ids.iter().filter_map(|(id, _)| if let DecisionId::Call(id) = id { Some(*id) } else { None });
     let calls = approvals::by_ids(ctx, caller, calls.collect()).await?;
     let look = move |live: &Live<'_>| {

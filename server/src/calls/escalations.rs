@@ -11,6 +11,7 @@ use lastword_proto::wire::{
 };
 use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, input};
 
+use super::audit::{PAGE_BYTES_MAX, PageParams};
 use super::messages::{self, Sent};
 use super::{Caller, Context, admitted, check_sizes, checked, total};
 use crate::broker::Live;
@@ -131,29 +132,64 @@ pub(crate) async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationVi
     found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
 }
 
-/// Lists the escalations that `caller` may see, newest first.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, ApiError> {
+/// Lists the escalations that `caller` may see, newest first, behind the one that the cursor names.
+pub(crate) async fn list(ctx: &Context, caller: Caller, params: &PageParams) -> Result<Page<EscalationView>, ApiError> {
     let who = caller.principal;
+    let before = params.behind(EscalationId::parse)?;
+    let limit = params.limit();
     let all = move |live: &Live<'_>| -> Vec<EscalationId> {
-        let mine = live.state.escalations.iter().rev().filter(|(_, e)| who.is_human() || e.agent == who.agent());
-        mine.map(|(id, _)| *id).collect()
+        let known = live.state.escalations.iter().rev().filter(|(id, _)| before.is_none_or(|before| **id < before));
+        let mine = known.filter(|(_, e)| who.is_human() || e.agent == who.agent());
+        mine.map(|(id, _)| *id).take(limit + 1).collect()
     };
-    let ids = ctx.handle.query(all).await?;
-    Ok(Page::whole(by_ids(ctx, ids).await?))
+    let mut ids = ctx.handle.query(all).await?;
+    let more = ids.len() > limit;
+    ids.truncate(limit);
+    let (items, cut) = within(ctx, ids, PAGE_BYTES_MAX).await?;
+    let next = items.last().map(|last| last.id.clone()).filter(|_| more || cut);
+    Ok(Page { items, next, behind: 0 })
+}
+
+/// Returns one escalation that `caller` may see: another agent's is as good as unknown.
+pub(crate) async fn seen(ctx: &Context, caller: Caller, id: EscalationId) -> Result<Option<EscalationView>, ApiError> {
+    let who = caller.principal;
+    let look = move |live: &Live<'_>| {
+        live.state.escalations.get(&id).is_some_and(|known| who.is_human() || known.agent == who.agent())
+    };
+    let ids = if ctx.handle.query(look).await? { vec![id] } else { Vec::new() };
+    Ok(by_ids(ctx, ids).await?.pop())
 }
 
 /// Returns these escalations with the texts of their questions and answers.
 pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, ApiError> {
+    within(ctx, ids, usize::MAX).await.map(|(views, _)| views)
+}
+
+/// Returns the first of these escalations, until they have this many bytes, and whether any are left.
+pub(super) async fn within(
+    ctx: &Context,
+    mut ids: Vec<EscalationId>,
+    bytes_max: usize,
+) -> Result<(Vec<EscalationView>, bool), ApiError> {
     let wanted = ids.clone();
-    let positions = move |live: &Live<'_>| -> Vec<Seq> {
-        let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
-        known.flat_map(|e| [Some(e.asked), e.answer]).flatten().collect()
+    let positions = move |live: &Live<'_>| -> Vec<Vec<Seq>> {
+        let known = wanted.iter().map(|id| live.state.escalations.get(id));
+        known.map(|e| e.map_or_else(Vec::new, |e| [Some(e.asked), e.answer].into_iter().flatten().collect())).collect()
     };
     // Two reads of the state, because the log can only be read off the broker's thread.
-    let mut positions = ctx.handle.query(positions).await?;
-    positions.sort_unstable();
-    positions.dedup();
-    let entries: std::collections::BTreeMap<_, _> = ctx.handle.entries(positions).await?.into_iter().collect();
+    let positions = ctx.handle.query(positions).await?;
+    let (entries, cut) = ctx.handle.entries_within(positions.concat(), bytes_max).await?;
+    if cut {
+        // Whole escalations only, at least one.
+        let mut read = entries.len();
+        let whole = positions.iter().take_while(|each| {
+            let fits = each.len() <= read;
+            read = read.saturating_sub(each.len());
+            fits
+        });
+        ids.truncate(whole.count().max(1));
+    }
+    let entries: std::collections::BTreeMap<_, _> = entries.into_iter().collect();
     let view = move |live: &Live<'_>| {
         let one = |id: &EscalationId| {
             let known = live.state.escalations.get(id)?;
@@ -163,5 +199,5 @@ pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<
         };
         ids.iter().filter_map(one).collect()
     };
-    Ok(ctx.handle.query(view).await?)
+    Ok((ctx.handle.query(view).await?, cut))
 }

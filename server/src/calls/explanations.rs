@@ -128,8 +128,7 @@ async fn of_approval(ctx: &Context, caller: Caller, id: ApprovalId) -> Result<Ex
 }
 
 async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Result<Explanation, ApiError> {
-    let mine = escalations::list(ctx, caller).await?.items.into_iter().find(|e| e.id == id.to_string());
-    let escalation = mine.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let escalation = escalations::seen(ctx, caller, id).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
     let look = move |live: &Live<'_>| {
         let known = live.state.escalations.get(&id)?;
         let task = ExplainContext::in_task(live.state, known.task, known.agent);

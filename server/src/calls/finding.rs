@@ -109,18 +109,21 @@ async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText
     }
     let filter = Filter { text: Some(words), cursor: Cursor { limit: max, ..Cursor::default() }, ..Filter::default() };
     let seqs = ask(ctx, move |index| index.messages(&filter)).await?;
-    let entries = ctx.handle.entries(seqs).await?;
+    let mut found = Vec::new();
+    let text = |seq, entry: &std::sync::Arc<lastword_proto::Entry>| {
+        if let Fact::Accepted { message } = &entry.fact {
+            found.push((seq, message.from, message.conv, subjects::first_line(&message.body)));
+        }
+    };
+    ctx.handle.visit(seqs, text).await?;
     let look = move |live: &Live<'_>| {
-        let found = |(seq, entry): (Seq, std::sync::Arc<lastword_proto::Entry>)| {
-            let Fact::Accepted { message } = &entry.fact else { return None };
-            Some(FoundText {
-                seq,
-                from: live.state.name_of(message.from).to_owned(),
-                reference: live.state.ref_of(message.conv).map_or_else(String::new, ToString::to_string),
-                text: subjects::first_line(&message.body),
-            })
+        let named = |(seq, from, conv, text)| FoundText {
+            seq,
+            from: live.state.name_of(from).to_owned(),
+            reference: live.state.ref_of(conv).map_or_else(String::new, ToString::to_string),
+            text,
         };
-        entries.into_iter().filter_map(found).collect()
+        found.into_iter().map(named).collect()
     };
     Ok(ctx.handle.query(look).await?)
 }

@@ -27,6 +27,8 @@ const WRONG_MAX: usize = 6;
 pub(crate) struct Now {
     /// The decisions that wait for a human, those that expire first at the top.
     pub(crate) waiting: Vec<Decision>,
+    /// The number of all pending decisions.
+    pub(crate) waiting_all: usize,
     /// The number of messages to the caller that it has not taken yet.
     pub(crate) unread: usize,
     /// The open grants, newest first.
@@ -191,7 +193,8 @@ struct Ended {
 /// Returns the state of the workspace at a glance.
 pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> {
     caller.human()?;
-    let waiting = decisions::pending_list(ctx, caller).await?;
+    let (waiting, waiting_all) = decisions::pending_list(ctx, caller).await?;
+    let latches = decisions::latches(ctx, caller).await?;
     let human = caller.principal.agent();
     let look = ctx.handle.query(move |live| look(live, human)).await?;
     let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
@@ -202,7 +205,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
-    let mut wrong: Vec<Wrong> = waiting.iter().filter_map(held).collect();
+    let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).collect();
     wrong.extend(look.people);
     wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
         subject: line(Some(ended.request)).unwrap_or_default(),
@@ -217,7 +220,17 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
     let (running_more, tally) = (look.more, look.tally);
-    Ok(Now { waiting, unread: look.unread, running, running_more, tally, wrong, refused, today: look.today })
+    Ok(Now {
+        waiting,
+        waiting_all,
+        unread: look.unread,
+        running,
+        running_more,
+        tally,
+        wrong,
+        refused,
+        today: look.today,
+    })
 }
 
 /// Returns a limit that holds work; nothing else that waits for a human went wrong.

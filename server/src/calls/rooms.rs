@@ -10,6 +10,7 @@ use lastword_proto::wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
 use lastword_proto::{Code, Fact, Input, Reply, Time};
 use lastword_store::{Cursor, PostFilter};
 
+use super::audit::PAGE_BYTES_MAX;
 use super::read_model::ask_fresh;
 use super::{Caller, Context, admitted, checked};
 use crate::broker::Live;
@@ -66,7 +67,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(R
     let cursor = Cursor { limit: POSTS_MAX, ..Cursor::default() };
     let filter = PostFilter { room: Some(id), cursor, ..PostFilter::default() };
     let seqs = ask_fresh(ctx, move |index| index.posts(&filter)).await?;
-    let entries = ctx.handle.entries(seqs).await?;
+    let (entries, _) = ctx.handle.entries_within(seqs, PAGE_BYTES_MAX).await?;
     let look = move |live: &Live<'_>| {
         let post = |(_, entry): (_, std::sync::Arc<lastword_proto::Entry>)| {
             let Fact::Posted { from, body, .. } = &entry.fact else { return None };

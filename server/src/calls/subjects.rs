@@ -12,6 +12,9 @@ use crate::error::ApiError;
 /// The most characters of a subject.
 const CHARS_MAX: usize = 120;
 
+/// The most bytes of a text that a page quotes.
+const TEXT_BYTES_MAX: usize = 8 << 10;
+
 /// Returns the first line of a text that isn't blank, shortened.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -19,15 +22,24 @@ pub(crate) fn first_line(text: &str) -> String {
     if cut.len() < line.len() { format!("{cut}…") } else { cut }
 }
 
-/// Returns the texts of the messages at these positions; what is no message is left out.
+/// Returns the begin of a text, as a page quotes it.
+fn begin(text: &str) -> String {
+    let cut = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+    if cut.len() < text.len() { format!("{cut}…") } else { cut.to_owned() }
+}
+
+/// Returns the texts of the messages at these positions, long ones cut; what is no message is left out.
 pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, String>, ApiError> {
     seqs.sort_unstable();
     seqs.dedup();
-    let entries = ctx.handle.entries(seqs).await?;
-    let text = |(seq, entry): (Seq, std::sync::Arc<lastword_proto::Entry>)| {
-        if let Fact::Accepted { message } = &entry.fact { Some((seq, message.body.to_string())) } else { None }
+    let mut texts = BTreeMap::new();
+    let text = |seq, entry: &std::sync::Arc<lastword_proto::Entry>| {
+        if let Fact::Accepted { message } = &entry.fact {
+            texts.insert(seq, begin(&message.body));
+        }
     };
-    Ok(entries.into_iter().filter_map(text).collect())
+    ctx.handle.visit(seqs, text).await?;
+    Ok(texts)
 }
 
 /// Returns the subjects of these conversations. One whose first message is gone from the log has none.

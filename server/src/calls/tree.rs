@@ -8,9 +8,9 @@ use lastword_proto::wire::{ConversationView, EscalationView, RefusedSend, TreeNo
 use lastword_proto::{Message, Seq, Time};
 use lastword_store::{Cursor, Filter, TurnTokens};
 
-use super::audit::{readable, search};
+use super::audit::{PAGE_BYTES_MAX, readable};
 use super::conversations::find;
-use super::read_model::ask;
+use super::read_model::{ask, fresh};
 use super::{Caller, Context, escalations, history};
 use crate::broker::Live;
 use crate::error::ApiError;
@@ -18,8 +18,16 @@ use crate::views::{self, Shown};
 
 /// The most messages in one tree.
 const TREE_MAX: usize = 2_000;
-/// Returns a conversation as a tree, including its children.
-pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, ApiError> {
+/// The most bytes of texts in the tree for a model, which reads all of it.
+pub(crate) const MODEL_BYTES_MAX: usize = 64 << 10;
+
+/// Returns a conversation as a tree, including its children: its first messages, with at most this many bytes.
+pub(crate) async fn conversation(
+    ctx: &Context,
+    caller: Caller,
+    reference: &str,
+    bytes_max: usize,
+) -> Result<ConversationView, ApiError> {
     let conv = find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
@@ -28,8 +36,13 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     let found = ctx.handle.query(look).await?;
     let (mut view, convs) = found.ok_or_else(|| ApiError::unknown(reference))?;
     let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
-    let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
-    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
+    view.behind = fresh(ctx).await;
+    let filter = Filter { convs: Some(convs.clone()), cursor, ..Filter::default() };
+    let seqs = ask(ctx, move |index| index.messages(&filter)).await?;
+    let all = seqs.len();
+    let (shown, cut) = views::show_within(&ctx.handle, seqs, bytes_max).await?;
+    view.left_out = if cut.is_some() { (all - shown.len()) as u64 } else { 0 };
+    let shown = readable(ctx, caller.principal, shown).await?;
     let mut served = served(ctx, &shown).await?;
     let refused = history::refusals(ctx, caller.principal, convs.clone()).await?;
     view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
@@ -77,7 +90,7 @@ async fn questions(
     };
     let (ids, tasks): (Vec<_>, Vec<_>) = ctx.handle.query(look).await?.into_iter().unzip();
     let known: BTreeMap<String, Option<TaskId>> = ids.iter().map(ToString::to_string).zip(tasks).collect();
-    let views = escalations::by_ids(ctx, ids).await?;
+    let (views, _) = escalations::within(ctx, ids, PAGE_BYTES_MAX).await?;
     Ok(views.into_iter().map(|view| (known.get(&view.id).copied().flatten(), view)).collect())
 }
 

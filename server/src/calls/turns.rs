@@ -116,10 +116,17 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     let mut unread = ctx.handle.query(unread).await?;
     // Taken by an earlier call that didn't hand them over, so the state no longer lists them.
     unread.extend(ctx.handle.kept(human));
-    let entries = ctx.handle.entries(unread).await?;
-    let twice = told_twice(ctx, human, &entries).await?;
-    let calls = |seq: Seq, fact: &Fact| !twice.contains(&seq) && calls_for_attention(fact);
-    if !entries.iter().any(|(seq, entry)| calls(*seq, &entry.fact)) {
+    let (mut urgent, mut alerts) = (BTreeSet::new(), BTreeMap::new());
+    let look = |seq, entry: &Arc<Entry>| {
+        alerts.extend(views::alert(&entry.fact).map(|message| (message, seq)));
+        if calls_for_attention(&entry.fact) {
+            urgent.insert(seq);
+        }
+    };
+    ctx.handle.visit(unread, look).await?;
+    let twice = told_twice(ctx, human, alerts).await?;
+    let calls = |seq: Seq| urgent.contains(&seq) && !twice.contains(&seq);
+    if !urgent.iter().any(|seq| calls(*seq)) {
         return Ok(None);
     }
     // The parcels of earlier messages are kept until then: if the caller disconnects, its next call gets them again.
@@ -127,7 +134,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     while let Some((parcel, mut delivery)) = take_now(ctx, caller).await? {
         parcels.push(parcel);
         let seq = Seq(delivery.message.seq);
-        if entries.iter().any(|(known, entry)| *known == seq && calls(seq, &entry.fact)) {
+        if calls(seq) {
             delivery.notices = fit(ctx, caller, before);
             parcels.into_iter().for_each(Parcel::accept);
             return Ok(Some(delivery));
@@ -140,17 +147,16 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     Ok(None)
 }
 
-/// Returns the ALERTs that `human` gets both as a human and as their recipient; one delivery is enough.
-async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)]) -> Result<BTreeSet<Seq>, ApiError> {
-    let alerts: BTreeMap<Seq, Seq> =
-        unread.iter().filter_map(|(seq, entry)| Some((views::alert(&entry.fact)?, *seq))).collect();
-    let messages = ctx.handle.entries(alerts.keys().copied().collect()).await?;
-    let addressed = |(seq, entry): &(Seq, Arc<Entry>)| {
-        let Fact::Accepted { message } = &entry.fact else { return None };
+/// Returns those raised ALERTs, by message, that `human` gets as their recipient, too; one delivery is enough.
+async fn told_twice(ctx: &Context, human: AgentId, alerts: BTreeMap<Seq, Seq>) -> Result<BTreeSet<Seq>, ApiError> {
+    let mut twice = BTreeSet::new();
+    let addressed = |seq, entry: &Arc<Entry>| {
+        let Fact::Accepted { message } = &entry.fact else { return };
         let own = matches!(message.to, Recipient::All) || message.to == Recipient::One(human);
-        alerts.get(seq).copied().filter(|_| own)
+        twice.extend(alerts.get(&seq).copied().filter(|_| own));
     };
-    Ok(messages.iter().filter_map(addressed).collect())
+    ctx.handle.visit(alerts.keys().copied().collect(), addressed).await?;
+    Ok(twice)
 }
 
 /// Fits the notices of a delivery into their size limit (L3). A held call that they show in full counts as shown to the

@@ -1,6 +1,7 @@
 //! The HTTP API: `/v1`, and the routes beside it.
 
 mod agents;
+pub(crate) mod answers;
 mod approvals;
 mod archives;
 mod backup;
@@ -109,7 +110,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
     let described = super::mcp::METADATA_PATHS.into_iter();
     let described = described.fold(Router::new(), |all, path| all.route(path, get(super::mcp::metadata)));
     Router::new()
-        .nest("/v1", calls().merge(system).route("/session", session))
+        .nest("/v1", calls().layer(middleware::from_fn(answers::count)).merge(system).route("/session", session))
         .merge(outside)
         .merge(described)
         .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))
@@ -119,6 +120,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(not_that_way)
         .layer(middleware::from_fn_with_state(ctx.clone(), origins::check))
+        .layer(middleware::from_fn(answers::in_lane))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .with_state(ctx)
 }

@@ -43,7 +43,10 @@ use self::catalog::Form;
 use self::inbox::Listener;
 use self::sessions::Sessions;
 use self::trace::Trace;
+use super::http::answers::AnswerPermit;
 use super::http::caller;
+use super::http::connections::Peer;
+use crate::broker::ReadLane;
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
@@ -221,7 +224,9 @@ impl ServerHandler for Surface {
             Backend::Local(ctx, _) => {
                 let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
                 caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
-                let read = resources::read(ctx, caller, uri).await.map_err(|fault| unread(uri, &fault))?;
+                let _permit = permit(&context.extensions).await;
+                let read = lane(caller).scope(resources::read(ctx, caller, uri)).await;
+                let read = read.map_err(|fault| unread(uri, &fault))?;
                 read.map(Into::into).ok_or_else(|| resources::unknown(uri))
             }
             Backend::Remote(remote) => remote.read(uri).await.map(Into::into),
@@ -389,6 +394,17 @@ fn who(ctx: &Context, extensions: &Extensions) -> Result<Caller, ApiError> {
     caller(ctx, headers(extensions).unwrap_or(&empty))
 }
 
+/// Waits for room to build a long answer to the caller.
+async fn permit(extensions: &Extensions) -> Option<AnswerPermit> {
+    let peer = extensions.get::<axum::http::request::Parts>()?.extensions.get::<Peer>()?.clone();
+    peer.answer().await
+}
+
+/// Returns the lane of the caller's reads: a session's calls run on tasks of their own.
+const fn lane(caller: Caller) -> ReadLane {
+    ReadLane::of(caller.principal.is_human())
+}
+
 /// Returns the tools that a client asks for in the address.
 fn selection(extensions: &Extensions) -> Result<Selection, ErrorData> {
     let query = extensions.get::<axum::http::request::Parts>().and_then(|parts| parts.uri.query());
@@ -423,7 +439,9 @@ async fn call(
             return elicit::escalate(ctx, caller, human, request).await;
         }
         let arguments = request.arguments.unwrap_or_default();
-        Ok(tools::call(ctx, caller, &name, arguments, trace).await?.result().into())
+        let _permit = if name == "get_conversation" { permit(&context.extensions).await } else { None };
+        let called = lane(caller).scope(tools::call(ctx, caller, &name, arguments, trace)).await;
+        Ok(called?.result().into())
     };
     result.await.unwrap_or_else(|mut fault: ApiError| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");

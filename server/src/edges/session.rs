@@ -385,10 +385,11 @@ impl Session {
 
     /// Writes what a call says, and what all others say that are ready.
     async fn answer(&mut self, said: Said) -> Result<(), End> {
-        let mut bytes = 0;
+        let (mut bytes, mut permits) = (0, Vec::new());
         let mut next = Some(said);
         while let Some(said) = next.take() {
             self.calls.extend(said.more);
+            permits.extend(said.permit);
             if let Some(text) = said.text {
                 bytes += text.len();
                 self.feed(text).await?;

@@ -16,9 +16,9 @@ pub(crate) fn clock(standing: ClockStatus) -> ClockView {
     }
 }
 
-/// Returns the readiness report: whether the server accepts calls, its clock and its disk.
-pub(crate) fn ready(ready: bool, standing: ClockStatus, disk: DiskSpace) -> ReadyView {
-    ReadyView { ready, clock: clock(standing), disk }
+/// Returns the readiness report: whether the server accepts calls, its clock, its disk and its read model.
+pub(crate) fn ready(ready: bool, standing: ClockStatus, disk: DiskSpace, read_model_behind: u64) -> ReadyView {
+    ReadyView { ready, clock: clock(standing), disk, read_model_behind }
 }
 
 /// Explains a difference of more than a minute, and what to do about it; `None` for a smaller one.

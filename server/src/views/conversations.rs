@@ -93,6 +93,8 @@ pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
         limits: own_limits(state, conv),
         grants: Vec::new(),
         tree: Vec::new(),
+        left_out: 0,
+        behind: 0,
         refusals: Vec::new(),
         questions: Vec::new(),
         held_by: Vec::new(),

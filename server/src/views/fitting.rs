@@ -75,7 +75,7 @@ fn bytes(notice: &Notice) -> usize {
 }
 
 /// Shortens a notice to at most `max` bytes of text. A shortened call doesn't count as shown (H2).
-fn cut(worded: Worded, max: usize) -> Worded {
+pub(super) fn cut(worded: Worded, max: usize) -> Worded {
     let Worded { mut notice, call } = worded;
     let payload = notice.payload.as_ref().map_or(0, |payload| payload.to_string().len());
     let whole = notice.body.len() + payload;

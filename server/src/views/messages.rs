@@ -39,7 +39,23 @@ pub(crate) struct Labels {
 
 /// Returns messages by position, with texts from memory or from the log. Positions of other facts are left out.
 pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
-    let entries = handle.entries(seqs).await?;
+    named(handle, handle.entries(seqs).await?).await
+}
+
+/// Returns messages as [`show`] does, until they have this many bytes, and the position after which it stopped if there
+/// are more.
+pub(crate) async fn show_within(
+    handle: &Handle,
+    seqs: Vec<Seq>,
+    bytes_max: usize,
+) -> Result<(Vec<Shown>, Option<Seq>), ApiError> {
+    let (entries, more) = handle.entries_within(seqs, bytes_max).await?;
+    let last = entries.last().map(|(seq, _)| *seq).filter(|_| more);
+    Ok((named(handle, entries).await?, last))
+}
+
+/// Adds the names that the state knows to entries.
+async fn named(handle: &Handle, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<Shown>, ApiError> {
     let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| entry.fact.earlier()).collect();
     let earlier: BTreeMap<Seq, Arc<Entry>> = handle.entries(earlier).await?.into_iter().collect();
     let shown = move |live: &Live<'_>| {

@@ -10,10 +10,14 @@ use lastword_proto::wire::quote::quoted;
 use lastword_proto::wire::{Notice, NoticeKind, rfc3339};
 use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State, visible};
 
+use super::fitting;
 use super::messages::{label, stored};
 use super::words;
 use crate::broker::{Handle, Live};
 use crate::error::ApiError;
+
+/// The most bytes of entries that are read at once.
+const STEP_BYTES_MAX: usize = 1 << 20;
 
 /// A notice with its text, before it is fitted into a delivery with others.
 pub(crate) struct Worded {
@@ -28,13 +32,23 @@ pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worde
     if seqs.is_empty() {
         return Ok(Vec::new());
     }
-    let entries = handle.entries(seqs).await?;
-    let alerts: Vec<Seq> = entries.iter().filter_map(|(_, entry)| alert(&entry.fact)).collect();
-    let alerts: BTreeMap<Seq, Arc<Entry>> = handle.entries(alerts).await?.into_iter().collect();
-    let worded = move |live: &Live<'_>| -> Vec<Worded> {
-        entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry, &alerts)).collect()
-    };
-    Ok(handle.query(worded).await?)
+    let (mut all, mut left) = (Vec::with_capacity(seqs.len()), seqs);
+    let each = usize::try_from(handle.limits().notice_bytes_max).unwrap_or(usize::MAX);
+    // In steps, each cut before the next is read: many long messages don't fill the memory.
+    loop {
+        let (entries, more) = handle.entries_within(left.clone(), STEP_BYTES_MAX).await?;
+        let last = entries.last().map(|(seq, _)| *seq);
+        let alerts: Vec<Seq> = entries.iter().filter_map(|(_, entry)| alert(&entry.fact)).collect();
+        let alerts: BTreeMap<Seq, Arc<Entry>> = handle.entries(alerts).await?.into_iter().collect();
+        let worded = move |live: &Live<'_>| -> Vec<Worded> {
+            let worded = entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry, &alerts));
+            worded.map(|worded| fitting::cut(worded, each)).collect()
+        };
+        all.extend(handle.query(worded).await?);
+        let Some(last) = last.filter(|_| more) else { return Ok(all) };
+        let read = left.iter().position(|seq| *seq == last).map_or(left.len(), |at| at + 1);
+        left.drain(..read);
+    }
 }
 
 /// Returns the message of an ALERT that is shown to the humans; `None` for other facts.

@@ -7,6 +7,7 @@ mod archive;
 mod attendance;
 mod audit;
 mod broker;
+mod byte_pages;
 mod clock;
 mod console;
 mod console_counts;

@@ -12,7 +12,7 @@ use crate::log::{LogReader, OpenError, ReadError, frame, sqlite, sqlite_archive}
 use crate::pool::Pool;
 
 /// Bytes after which a read returns early, so that many long entries don't fill the memory.
-const READ_BYTES_MAX: usize = 16 << 20;
+const READ_BYTES_MAX: usize = 1 << 20;
 
 /// A reader of the log in a data directory. Clones share its connections.
 #[derive(Clone)]
@@ -132,11 +132,11 @@ fn read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, Rea
         let first: i64 = row.get(0)?;
         let mut at = first.cast_unsigned();
         let mut batch = blob(row, 1, Seq(at))?;
-        bytes_read += batch.len();
-        while out.len() < max {
+        while out.len() < max && (bytes_read < READ_BYTES_MAX || out.is_empty()) {
             let Some(bytes) = frame::split(&mut batch) else { break };
             let bytes = bytes.map_err(|error| damaged(Seq(at), &error))?;
             if at >= from.0 {
+                bytes_read += bytes.len();
                 out.push((Seq(at), frame::decode(bytes).map_err(|error| damaged(Seq(at), &error))?));
             }
             at += 1;

@@ -212,20 +212,19 @@ impl Index {
     /// # Errors
     /// The log can't be read or the file can't be written.
     pub fn catch_up(&mut self, log: &dyn LogReader, progress: &mut dyn FnMut(Seq, Seq)) -> Result<(), IndexError> {
-        let mut end = log.last()?;
+        let end = log.last()?;
         if self.last > end {
             self.clear()?;
         }
         loop {
             let behind = self.last;
             self.step(log)?;
-            end = end.max(self.last);
             if self.last > behind {
-                progress(self.last, end);
+                progress(self.last, end.max(self.last));
             }
-            // A step that isn't full reached the end. Entries that came meanwhile are left for the next call: following
-            // a busy log to its very end would mean many tiny commits.
-            if self.last.0 - behind.0 < ENTRIES_PER_COMMIT as u64 {
+            // Entries that came meanwhile are left for the next call: following a busy log to its very end would mean
+            // many tiny commits.
+            if self.last >= end || self.last == behind {
                 return Ok(());
             }
         }
@@ -241,7 +240,8 @@ impl Index {
                     writing.entry(*seq, entry).map_err(IndexFailure::Sqlite)?;
                     last = *seq;
                 }
-                if entries.len() < ENTRIES_PER_READ {
+                // Long entries come in short reads: only an empty one is the end.
+                if entries.is_empty() {
                     break;
                 }
             }

@@ -28,7 +28,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let lists = decisions::list(&ctx, viewer.caller).await?;
     let limits = limits::in_force(&ctx).await?;
-    let waiting = lists.waiting.len() as u64;
+    let waiting = lists.waiting_all as u64;
+    let more = lists.waiting_all - lists.waiting.len();
     let main = html! {
         (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", the next to expire first" } }))
         @if lists.waiting.is_empty() {
@@ -43,6 +44,9 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             div.cards {
                 @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
             }
+        }
+        @if more > 0 {
+            p.faint { (plural(more as u64, "more decision waits", "more decisions wait")) ", behind these: they move up as you decide." }
         }
         @if !lists.unread.is_empty() {
             details #unread.fold {

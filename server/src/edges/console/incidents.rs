@@ -37,7 +37,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let incidents = incidents::list(&ctx, viewer.caller).await?.items;
     let limits = limits::in_force(&ctx).await?;
-    let pending = decisions::pending_list(&ctx, viewer.caller).await?;
+    let pending = decisions::latches(&ctx, viewer.caller).await?;
     let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
     let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {

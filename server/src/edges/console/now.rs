@@ -61,8 +61,8 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
     html! {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
-                span { "Waiting for you" } b { (number(now.waiting.len() as u64)) }
-                span.faint { @if now.waiting.len() == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
+                span { "Waiting for you" } b { (number(now.waiting_all as u64)) }
+                span.faint { @if now.waiting_all == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
                 span { "Open work" } b { (number(now.tally.open.grants)) }
@@ -117,7 +117,7 @@ fn does(tally: &Tally) -> String {
 }
 
 fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
-    let more = now.waiting.len().saturating_sub(WAITING_MAX);
+    let more = now.waiting_all.saturating_sub(WAITING_MAX);
     html! {
         section.card #waits aria-labelledby="waits-title" {
             header { h2 #waits-title { "Waiting for you" } span.grow {} a href="/inbox" { "Inbox" } }

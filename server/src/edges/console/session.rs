@@ -9,6 +9,7 @@ use lastword_proto::fact::Role;
 
 use super::frame::{self, ErrorPage};
 use super::packed::masked;
+use crate::broker::ReadLane;
 use crate::calls::{Caller, Context};
 use crate::edges::http::prove;
 use crate::identity::SESSION_MS;
@@ -46,6 +47,7 @@ impl FromRequestParts<Context> for Viewer {
         let (name, role) =
             known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
         let caller = Caller::of(&session);
+        ReadLane::Humans.enter();
         prove(&parts.extensions, caller).map_err(|full| ErrorPage(full).into_response())?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {

@@ -7,11 +7,16 @@ use lastword_proto::ids::ApprovalId;
 use lastword_proto::wire::{ApprovalView, DecideApproval, HeldCall, Page, UseApproval};
 
 use super::extract::{Json, Key, Params, WaitParams, id};
+use crate::calls::audit::PageParams;
 use crate::calls::{Caller, Context, approvals};
 use crate::error::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, ApiError> {
-    let page = approvals::list(&ctx, caller).await?;
+pub(super) async fn list(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Params(params): Params<PageParams>,
+) -> Result<Out<Page<ApprovalView>>, ApiError> {
+    let page = approvals::list(&ctx, caller, &params).await?;
     // The list shows each call in full, so its reader may decide without the digest (H2).
     ctx.shown.remember_views(caller.principal.agent(), &page.items);
     Ok(Out(page))

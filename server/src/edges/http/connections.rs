@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::answers::AnswerWindow;
 use crate::broker::QUEUE_MAX;
 use crate::calls::places::PLACES_MAX;
 use crate::error::ApiError;
@@ -49,6 +50,8 @@ pub(super) struct Connections(Arc<Shared>);
 struct Shared {
     table: Mutex<Table>,
     shares: Shares,
+    /// The unread answers of all agents.
+    answers: AnswerWindow,
     /// The tasks of the sessions.
     sessions: Mutex<JoinSet<()>>,
 }
@@ -88,11 +91,18 @@ struct Table {
 }
 
 /// What one agent or human holds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Usage {
     connections: usize,
     streams: usize,
     body_bytes: usize,
+    answers: AnswerWindow,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self { connections: 0, streams: 0, body_bytes: 0, answers: AnswerWindow::of_caller() }
+    }
 }
 
 /// One connection, for the requests on it in one workspace.
@@ -153,7 +163,12 @@ impl Connections {
     }
 
     fn sharing(shares: Shares) -> Self {
-        Self(Arc::new(Shared { table: Mutex::default(), shares, sessions: Mutex::default() }))
+        Self(Arc::new(Shared {
+            table: Mutex::default(),
+            shares,
+            answers: AnswerWindow::of_agents(),
+            sessions: Mutex::default(),
+        }))
     }
 
     /// Waits until every session has ended.
@@ -234,7 +249,7 @@ impl Peer {
         let shares = self.connection.all.shares;
         let mut table = self.connection.all.lock();
         let Table { owners, agents, sessions, humans, .. } = &mut *table;
-        let mut usage = owners.get(&key).copied().unwrap_or_default();
+        let mut usage = owners.get(&key).cloned().unwrap_or_default();
         let of_workspace = humans.get(&key.0).copied().unwrap_or_default();
         let full = if human && of_workspace >= shares.humans_of(key.0) {
             Some(("connections of all humans of this workspace", shares.humans_of(key.0)))
@@ -376,6 +391,13 @@ impl Peer {
         Ok(BodyPermit(self.clone(), bytes))
     }
 
+    /// Returns the windows of answers to this caller: its own, and for an agent that of all agents.
+    pub(super) fn answers(&self) -> Option<Vec<AnswerWindow>> {
+        let own = self.usage(&mut self.connection.all.lock())?.answers.clone();
+        let agent = self.connection.owner.get().is_some_and(|owner| owner.is_agent());
+        Some(std::iter::once(own).chain(agent.then(|| self.connection.all.answers.clone())).collect())
+    }
+
     fn usage<'a>(&self, table: &'a mut Table) -> Option<&'a mut Usage> {
         table.owners.get_mut(&self.connection.owner.get()?.key()?)
     }
@@ -448,7 +470,7 @@ impl Drop for Connection {
     }
 }
 
-fn saturated(what: &str, max: usize) -> ApiError {
+pub(super) fn saturated(what: &str, max: usize) -> ApiError {
     let max = max as u64;
     Refusal::new(Code::Saturated).about(what).numbers(max, max + 1).retry_after(RETRY_MS).into()
 }

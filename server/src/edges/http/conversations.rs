@@ -7,6 +7,7 @@ use lastword_proto::fact::{Control, Scope};
 use lastword_proto::wire::{ConversationSummary, ConversationView, Extend, Page};
 
 use super::extract::{Json, Params};
+use crate::calls::audit::PAGE_BYTES_MAX;
 use crate::calls::conversations::{self, ListParams};
 use crate::calls::{Caller, Context, control, grants, tree};
 use crate::error::ApiError;
@@ -24,7 +25,7 @@ pub(super) async fn show(
     caller: Caller,
     Path(reference): Path<String>,
 ) -> Result<Out<ConversationView>, ApiError> {
-    tree::conversation(&ctx, caller, &reference).await.map(Out)
+    tree::conversation(&ctx, caller, &reference, PAGE_BYTES_MAX).await.map(Out)
 }
 
 pub(super) async fn control(

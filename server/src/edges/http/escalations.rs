@@ -6,12 +6,17 @@ use axum::http::StatusCode;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
 
-use super::extract::{Json, Key, id};
+use super::extract::{Json, Key, Params, id};
+use crate::calls::audit::PageParams;
 use crate::calls::{Caller, Context, epochs, escalations};
 use crate::error::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<EscalationView>>, ApiError> {
-    escalations::list(&ctx, caller).await.map(Out)
+pub(super) async fn list(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Params(params): Params<PageParams>,
+) -> Result<Out<Page<EscalationView>>, ApiError> {
+    escalations::list(&ctx, caller, &params).await.map(Out)
 }
 
 pub(super) async fn escalate(
@@ -30,9 +35,8 @@ pub(super) async fn show(
     Path(text): Path<String>,
 ) -> Result<Out<EscalationView>, ApiError> {
     let id = id(&text, EscalationId::parse)?;
-    // Searches the list that the caller may see, so another agent's escalation looks unknown.
-    let all = escalations::list(&ctx, caller).await?.items;
-    epochs::found(&ctx, &text, all.into_iter().find(|e| e.id == id.to_string())).await.map(Out)
+    let found = escalations::seen(&ctx, caller, id).await?;
+    epochs::found(&ctx, &text, found).await.map(Out)
 }
 
 pub(super) async fn answer(

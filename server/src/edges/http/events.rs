@@ -14,16 +14,19 @@ use lastword_proto::wire::{Event, FieldError, Scope};
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
 
+use super::answers::AnswerPermit;
 use super::connections::{Peer, StreamPermit};
 use super::extract::Params;
-use crate::broker::{Live, Subscription};
-use crate::calls::{Caller, Context, archives, epochs};
+use crate::broker::{Live, ReadLane, Subscription, weight};
+use crate::calls::{Caller, Context, archives, ended, epochs};
 use crate::edges::tail::LogTail;
 use crate::error::ApiError;
 use crate::views::{self, EventDraft};
 
 /// The most entries turned into events in one step.
 const BATCH_MAX: usize = 128;
+/// What an event takes for each byte of its entry: itself, and its text.
+const EVENT_BYTES: usize = 2;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,7 +48,8 @@ pub(super) async fn events(
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let permit = peer.map(|Extension(peer)| peer.stream()).transpose()?;
+    let peer = peer.map(|Extension(peer)| peer);
+    let permit = peer.as_ref().map(Peer::stream).transpose()?;
     let after = match headers.get("last-event-id") {
         Some(value) => {
             let wrong = || FieldError::new("Last-Event-ID", "is no position");
@@ -55,7 +59,7 @@ pub(super) async fn events(
     };
     let position = *ctx.handle.committed().borrow();
     let from = (after.map(Seq), params.until.map(Seq));
-    let feed = Feed { permit, ..Feed::open(ctx, caller, position, from).await? };
+    let feed = Feed { permit, ..Feed::open((ctx, peer), caller, position, from).await? };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
@@ -67,6 +71,10 @@ pub(crate) struct Feed {
     tail: LogTail,
     until: Option<Seq>,
     ready: VecDeque<Event>,
+    /// Whose it is, for the bytes of its events; `None` without a socket.
+    peer: Option<Peer>,
+    /// The bytes of the events that are ready.
+    unread: Option<AnswerPermit>,
     /// Counts as a connection of the agent while it is open (Q2).
     _subscription: Subscription,
     /// Its place among the caller's streams, if it is a stream of its own.
@@ -77,7 +85,7 @@ pub(crate) struct Feed {
 impl Feed {
     /// Watches the events after a position, or after the current one, up to another position.
     pub(crate) async fn open(
-        ctx: Context,
+        (ctx, peer): (Context, Option<Peer>),
         caller: Caller,
         position: Seq,
         (after, until): (Option<Seq>, Option<Seq>),
@@ -92,7 +100,7 @@ impl Feed {
             subscription.attach();
         }
         let tail = LogTail::new(ctx, caller, Some(after.unwrap_or(position)));
-        Ok(Self { tail, until, ready: VecDeque::new(), _subscription: subscription, permit: None })
+        Ok(Self { tail, until, ready: VecDeque::new(), peer, unread: None, _subscription: subscription, permit: None })
     }
 
     fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
@@ -115,13 +123,29 @@ impl Feed {
             if end.is_some_and(|end| self.tail.last() >= end) {
                 return None;
             }
+            self.unread = None;
             self.tail.grown().await?;
-            self.fill().await?;
+            self.unread = self.room().await?;
+            let lane = ReadLane::of(self.tail.caller().principal.is_human());
+            lane.scope(self.fill()).await?;
+        }
+    }
+
+    /// Waits until the caller has room for more events; `None` when the server shuts down.
+    async fn room(&self) -> Option<Option<AnswerPermit>> {
+        let Some(peer) = &self.peer else { return Some(None) };
+        let mut stopping = self.tail.ctx().stopping.clone();
+        tokio::select! {
+            permit = peer.answer() => Some(permit),
+            () = ended(&mut stopping) => None,
         }
     }
 
     async fn fill(&mut self) -> Option<()> {
         let entries = self.tail.read(BATCH_MAX).await?;
+        if let Some(unread) = &mut self.unread {
+            unread.keep(EVENT_BYTES * entries.iter().map(|(_, entry)| weight(entry)).sum::<usize>());
+        }
         let who = self.tail.caller().principal;
         let seen = move |live: &Live<'_>| -> Vec<EventDraft> {
             let one = |(seq, entry): &(Seq, Arc<Entry>)| views::event(live.state, who, *seq, entry);

@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::Peer;
-use super::{REQUEST_BYTES_MAX, call_table};
+use super::{REQUEST_BYTES_MAX, answers, call_table};
+use crate::broker::ReadLane;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -31,15 +32,16 @@ impl FromRequestParts<Context> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, ApiError> {
         let caller = authenticate(ctx, &parts.headers, &parts.extensions)?;
+        ReadLane::of(caller.principal.is_human()).enter();
         if !caller.is_narrowed() {
-            return Ok(caller);
+            return answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller);
         }
         let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
         let row = call_table::row(method.as_str(), parts.uri.path()).ok_or_else(|| {
             ApiError::new(Code::Forbidden, "A narrowed token may make the calls of the OpenAPI document alone")
         })?;
         caller.may(call_table::scope(row.0, row.1)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
-        Ok(caller)
+        answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller)
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use crate::calls::Context;
+use crate::calls::read_model::behind;
 use crate::error::ApiError;
 use crate::views;
 
@@ -19,7 +20,7 @@ pub(super) async fn healthz() -> &'static str {
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
         Ok(_) if !*ctx.stopping.borrow() => {
-            Out(views::ready(true, ctx.handle.clock(), ctx.handle.disk().space())).into_response()
+            Out(views::ready(true, ctx.handle.clock(), ctx.handle.disk().space(), behind(&ctx))).into_response()
         }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => ApiError::from(unserved).into_response(),

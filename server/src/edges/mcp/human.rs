@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::args;
 use super::catalog::{Presence, Row};
 use super::tools;
+use crate::calls::audit::PageParams;
 use crate::calls::{Caller, Context, escalations};
 use crate::error::ApiError;
 
@@ -71,7 +72,7 @@ pub(super) async fn call(
 
 async fn list(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<Value, ApiError> {
     let args::Nothing {} = tools::read(arguments)?;
-    tools::value(&escalations::list(ctx, caller).await?)
+    tools::value(&escalations::list(ctx, caller, &PageParams::default()).await?)
 }
 
 async fn answer(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<Value, ApiError> {

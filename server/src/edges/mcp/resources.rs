@@ -40,7 +40,7 @@ pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Opt
         _ => {
             let Some(named) = uri.strip_prefix(CONVERSATIONS) else { return Ok(None) };
             let reference = decoded(named).ok_or_else(|| FieldError::new("uri", "has a wrong percent-encoding"))?;
-            text(&tree::conversation(ctx, caller, &reference).await?)?
+            text(&tree::conversation(ctx, caller, &reference, tree::MODEL_BYTES_MAX).await?)?
         }
     };
     Ok(Some(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)])))

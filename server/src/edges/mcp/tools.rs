@@ -76,7 +76,7 @@ async fn call_agents(
         }
         "get_conversation" => {
             let args::ByRef { reference } = read(arguments)?;
-            value(&tree::conversation(ctx, caller, &reference).await?)
+            value(&tree::conversation(ctx, caller, &reference, tree::MODEL_BYTES_MAX).await?)
         }
         "claim_resource" => claim(ctx, caller, read(arguments)?).await,
         "release_resource" => {

@@ -26,8 +26,10 @@ use serde_json::Value;
 
 use super::deliveries::Window;
 use super::mcp::{self, Carried};
+use crate::broker::ReadLane;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
+use crate::edges::http::answers::{AnswerPermit, Slot};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::{PROBLEM, Representation, keyed, parse, parse_wait, scope, sent, text_draft};
 use crate::error::ApiError;
@@ -151,6 +153,8 @@ pub(super) fn own(text: &str) -> Option<Result<(u64, Own), Fault>> {
 pub(super) struct Said {
     /// A frame: the reply, or a push before it.
     pub(super) text: Option<String>,
+    /// The permit of a long reply, until it is written.
+    pub(super) permit: Option<AnswerPermit>,
     /// What follows it; `None` after the reply.
     pub(super) more: Option<BoxFuture<'static, Self>>,
 }
@@ -158,7 +162,7 @@ pub(super) struct Said {
 impl Said {
     /// The reply to a call.
     pub(super) const fn last(reply: String) -> Self {
-        Self { text: Some(reply), more: None }
+        Self { text: Some(reply), permit: None, more: None }
     }
 }
 
@@ -191,6 +195,11 @@ pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault>
 
 /// Carries out a call of the broker, once it has its place. Returns its reply.
 pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> Said {
+    let lane = ReadLane::of(desk.caller.principal.is_human());
+    lane.scope(carried_out(desk, id, prepared, waiting)).await
+}
+
+async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> Said {
     let _place = match &desk.ctx.places {
         Some(places) => Some(places.enter().await),
         None => None,
@@ -223,9 +232,18 @@ pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: 
         Prepared::Progress(caller, turn, body) => {
             turns::progress(ctx, caller, Some(turn), *body).await.map(|renewed| reply(id, 200, &renewed))
         }
-        Prepared::Routed(request) => replied(id, routed(&desk, *request).await).await,
+        Prepared::Routed(request) => {
+            let slot = Slot::default();
+            let answered = routed(&desk, *request, &slot).await;
+            let mut said = Said::last(replied(id, answered).await.unwrap_or_else(|fault| refused(id, &fault)));
+            said.permit = slot.take();
+            if let (Some(permit), Some(text)) = (&mut said.permit, &said.text) {
+                permit.keep(text.len());
+            }
+            return said;
+        }
         Prepared::Mcp(carried) => {
-            let answered = async { mcp::answered(id, routed(&desk, carried.request).await).await };
+            let answered = async { mcp::answered(id, routed(&desk, carried.request, &Slot::default()).await).await };
             return Box::pin(answered).await.unwrap_or_else(|fault| Said::last(refused(id, &fault)));
         }
     };
@@ -357,7 +375,8 @@ fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
 }
 
 /// Makes a call through the routes of HTTP.
-async fn routed(desk: &Desk, request: Request<Body>) -> Response {
+async fn routed(desk: &Desk, mut request: Request<Body>, slot: &Slot) -> Response {
+    request.extensions_mut().insert(slot.clone());
     let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
     response
 }

@@ -139,7 +139,7 @@ pub(super) async fn answered(id: u64, response: Response) -> Result<Said, ApiErr
     if kind.starts_with(STREAM) {
         let events = Events { body: response.into_body().into_data_stream(), read: Vec::new() };
         // The call has its place in the broker's queue only until here: a subscription lasts for days.
-        return Ok(Said { text: None, more: Some(next(id, events)) });
+        return Ok(Said { text: None, permit: None, more: Some(next(id, events)) });
     }
     dispatch::replied(id, response).await.map(Said::last)
 }
@@ -151,7 +151,11 @@ fn next(id: u64, mut events: Events) -> BoxFuture<'static, Said> {
         if serde_json::from_str::<Peek<'_>>(&message).is_ok_and(|peek| peek.method.is_none()) {
             return Said::last(dispatch::assembled(id, 200, "body", &message));
         }
-        Said { text: Some(format!("{{\"mcp\":{id},\"message\":{message}}}")), more: Some(next(id, events)) }
+        Said {
+            text: Some(format!("{{\"mcp\":{id},\"message\":{message}}}")),
+            permit: None,
+            more: Some(next(id, events)),
+        }
     })
 }
 
