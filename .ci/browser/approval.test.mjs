@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
-import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, signedIn, steadied, until } from './world.mjs';
 
 let browser, broker, page;
 
@@ -62,7 +62,7 @@ test('an argument has the colours of what it is, and what was escaped stands out
   const box = async (name) => page.locator(`#${id}`).getByRole('button', { name, exact: true }).boundingBox();
   for (const width of [375, 1200]) {
     await page.setViewportSize({ width, height: 900 });
-    const [yes, no] = [await box('Approve'), await box('Reject')];
+    const [yes, no] = [await box(`Approve ${id}`), await box(`Reject ${id}`)];
     assert.ok(Math.abs(yes.y - no.y) < 2 && no.x - yes.x - yes.width < 20, JSON.stringify({ yes, no }));
   }
   assert.ok(!(await page.locator(`#${id}-digest code`).isVisible()));
@@ -74,26 +74,27 @@ test('a call with a fold says how many lines are unseen, and no key approves bef
   const { id } = await hold('Bash', { ...noise, command: 'rm -rf /' });
   await page.locator(`#${id}`).getByText('rm -rf /').first().waitFor();
   // Forty-two lines of JSON, of which twenty-four are shown.
-  const folded = 'Approve, 18 lines unseen';
+  const folded = `Approve ${id}, 18 lines unseen`;
   await until(() => approve(id).textContent(), folded);
   await page.keyboard.press('a');
   await page.keyboard.press('Enter');
-  await until(() => approve(id).textContent(), 'Approve');
+  await until(() => approve(id).textContent(), `Approve ${id}`);
   assert.ok(await page.getByText('"a39": 39').first().isVisible());
   assert.ok(await page.evaluate(() => Boolean(document.activeElement.closest('.rest'))), 'what was folded has the focus');
   // A second question makes the page anew: what was unfolded stays so, and the button says the same.
   const other = await broker.call('coder', 'POST', '/escalations', { message: 'Meanwhile?', options: [] });
   await page.locator(`#${other.id}`).waitFor();
-  assert.equal(await approve(id).textContent(), 'Approve');
+  assert.equal(await approve(id).textContent(), `Approve ${id}`);
   const summary = page.locator(`#${id} .call summary`);
   await summary.click();
   await until(() => approve(id).textContent(), folded);
   await summary.click();
-  await until(() => approve(id).textContent(), 'Approve');
+  await until(() => approve(id).textContent(), `Approve ${id}`);
   assert.equal(await state(id), 'pending');
   await page.locator(`#${id}`).focus();
   await page.keyboard.press('a');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Approve');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), `Approve ${id}`);
+  await steadied(page);
   await page.keyboard.press('Enter');
   await page.locator(`#${id}`).waitFor({ state: 'detached' });
   assert.equal(await state(id), 'approved');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
-import { Broker, accessible, connected, fits, launch, signedIn, until, watch } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, signedIn, steadied, until, watch } from './world.mjs';
 
 let browser, broker, page, turn;
 
@@ -110,7 +110,7 @@ test('an approval on one page updates another one', async () => {
   const { id } = await hold('deploy', { to: 'eu' });
   await card(id).getByText('"to": "eu"').first().waitFor();
   await card(id, other).waitFor();
-  await card(id).getByRole('button', { name: 'Approve', exact: true }).click();
+  await card(id).getByRole('button', { name: `Approve ${id}`, exact: true }).click();
   await card(id, other).waitFor({ state: 'detached' });
   assert.equal((await broker.call('coder', 'GET', `/approvals/${id}`)).state, 'approved');
   assert.deepEqual(other.errors, []);
@@ -301,7 +301,8 @@ test('everything can be done with the keyboard alone', async () => {
   await page.keyboard.press('j');
   await until(focused, call.id);
   await page.keyboard.press('a');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Approve');
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /^Approve apr-\d+$/);
+  await steadied(page);
   await page.keyboard.press('Enter');
   await card(call.id).waitFor({ state: 'detached' });
   assert.equal((await broker.call('operator', 'GET', `/approvals/${call.id}`)).state, 'approved');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Broker, connected, launch, signedIn } from './world.mjs';
+import { Broker, connected, launch, signedIn, steadied } from './world.mjs';
 
 let browser, broker, page;
 
@@ -45,6 +45,7 @@ test('a lift is chosen by keyboard, and the task goes on with more', async () =>
   await page.locator('#main').focus();
   await page.keyboard.press('l');
   assert.equal(await page.evaluate(() => document.activeElement.textContent), '4 more requests');
+  await steadied(page);
   await page.keyboard.press('Enter');
   await card.waitFor({ state: 'detached' });
   await page.locator('#flash').getByText('coder continues').waitFor();

@@ -109,11 +109,46 @@ export async function signedIn(browser, broker, options = {}, who = 'operator') 
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
   const page = await context.newPage();
   watch(page);
+  unhurried(page);
   await page.goto(`${broker.url}/sign-in`);
   await page.getByLabel('Your token').fill(broker.tokens[who]);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.waitForURL(`${broker.url}/`);
   return page;
+}
+
+/** Waits until the button that has the focus decides, as a person who reads does. */
+export const steadied = (page) => until(() => page.evaluate(() => {
+  const button = document.activeElement;
+  return steady.isLive(button) && steady.unseen(button.closest('.card')).length === 0;
+}), true);
+
+/** Lets tests press the buttons of a card as a person does: once they have stood there, and with a way off afterwards. */
+function unhurried(page) {
+  const locators = Object.getPrototypeOf(page.locator('body'));
+  if (locators.unhurried) return;
+  locators.unhurried = true;
+  for (const name of ['click', 'dblclick']) {
+    const press = locators[name];
+    locators[name] = async function (options) { await unhurriedly(this, name, press, options); };
+  }
+}
+
+async function unhurriedly(locator, press, instead, options) {
+  const where = await locator.evaluate(async (element) => {
+    if (!element.closest('.card') || typeof steady === 'undefined') return 'elsewhere';
+    const button = element.closest('.card form[hx-post] button[type=submit]');
+    if (!button) return 'on a card';
+    button.scrollIntoView({ block: 'center' });
+    while (button.isConnected && !button.disabled && !steady.isLive(button)) await new Promise((done) => setTimeout(done, 20));
+    return button.isConnected ? 'on its button' : 'elsewhere';
+  }, undefined, options);
+  const { mouse } = locator.page();
+  const box = where === 'on its button' && await locator.boundingBox();
+  // The library would scroll once more, and what moved decides nothing.
+  if (box) await mouse[press](box.x + box.width / 2, box.y + box.height / 2);
+  else await instead.call(locator, options);
+  if (where !== 'elsewhere') await mouse.move(0, 0);
 }
 
 /** Keeps what the page's scripts fail at, a breach of the policy of contents included. */

@@ -37,7 +37,7 @@ pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenT
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
 pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use claims::{ClaimView, NewClaim};
-pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
+pub use clock::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, ScrubFault};
 pub use conversation_status::ConversationStatus;
 pub use conversations::{ConversationSummary, ConversationView, Counters, Distance, TreeNode};
 pub use envelope::{Envelope, FieldError, Metadata, To};

@@ -156,7 +156,8 @@
       if (part) {
         reloads.last.set(first, now);
         reloads.begun = now;
-        htmx.trigger(part, 'lw-changed');
+        if (first === 'main' && steady.engaged()) steady.hold(part, () => decided?.id);
+        else htmx.trigger(part, 'lw-changed');
       }
       plan();
     }, Math.max(0, Math.ceil(reloadAt(first) - performance.now())));
@@ -374,7 +375,7 @@
   const count = () => {
     for (const button of $$('[data-approve]')) {
       const lines = folds(button.closest('.card')).reduce((sum, fold) => sum + Number(fold.dataset.lines), 0);
-      const words = lines ? `Approve, ${lines} ${lines === 1 ? 'line' : 'lines'} unseen` : 'Approve';
+      const words = `Approve ${button.dataset.approve}${lines ? `, ${lines} ${lines === 1 ? 'line' : 'lines'} unseen` : ''}`;
       if (button.textContent !== words) button.textContent = words;
     }
   };
@@ -392,6 +393,8 @@
     count();
     return Boolean(first);
   };
+  // What is approved is shown first, by a press of its own.
+  steady.onApprove(unfold);
 
   // --- A call that is edited: what differs is shown, and what is no JSON can't be sent.
   const differs = (before, after) => {

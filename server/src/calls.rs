@@ -70,6 +70,7 @@ use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
 use crate::origins::Origins;
+use crate::scrub::LastScrub;
 use crate::tls::Transport;
 use crate::views::{Nodes, NotifyChannel};
 
@@ -104,6 +105,8 @@ pub struct Resources {
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.
     pub(crate) shown: Arc<shown::ShownCalls>,
+    /// What the last reading of the whole log found.
+    pub(crate) scrub: LastScrub,
     /// The data directory.
     pub(crate) data_dir: Arc<Path>,
     /// Signs checkpoints of the log.

@@ -27,6 +27,7 @@ mod files;
 mod oidc;
 mod origins;
 mod priority;
+mod scrub;
 mod server;
 mod sync;
 mod tls;

@@ -35,6 +35,7 @@ use crate::notify::{Channel, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
 use crate::origins::Origins;
 use crate::priority;
+use crate::scrub;
 use crate::sync::thread;
 use crate::tls::{TlsError, Transport};
 use crate::views::Nodes;
@@ -218,8 +219,11 @@ impl Workspace {
         let hurry = Arc::new(Notify::new());
         let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
         let (archives, mover) = archive::start(log, handle.clone(), settings.archive).map_err(StartError::Thread)?;
+        let scrubbing = scrub::start(Arc::clone(&reader), handle.clone(), files.dir(), stopping.clone());
+        let (scrub, scrubber) = scrubbing.map_err(StartError::Thread)?;
         let mut resources = Resources {
             handle: handle.clone(),
+            scrub,
             index: index.reader(),
             indexed,
             hurry: Arc::clone(&hurry),
@@ -248,7 +252,7 @@ impl Workspace {
             broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
             .map_err(StartError::Thread)?;
-        threads.extend([keeper, mover, follower, checkpoints.map_err(StartError::Thread)?]);
+        threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
         let mut tasks = JoinSet::new();
         tasks.spawn(schedules::tick(ctx.clone()));
         if !settings.notify.is_empty() {

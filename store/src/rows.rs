@@ -109,6 +109,11 @@ impl<W: Write> RowWriter<W> {
             let [first, count, epoch] = [row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?].map(i64::cast_unsigned);
             let blob = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let hash: Hash = row.get(4)?;
+            // A gap is told of below. A copy of what has changed on the disk would replace the good one.
+            let follows = first == self.reached.end.at.0 + 1;
+            if follows && (Row { first: Seq(first), count, epoch, blob }).hash(&self.reached.end.hash) != hash {
+                return Err(RowsError::Damaged(format!("the hash of the log's row at {first} doesn't match")));
+            }
             let bytes = u32::try_from(blob.len()).map_err(io::Error::other)?;
             put(&mut self.out, &RowHead { first, count, epoch, hash, bytes })?;
             self.out.write_all(blob)?;

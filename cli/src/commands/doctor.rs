@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lastword_client::wire::{ClockView, DiskSpace};
+use lastword_client::wire::{ClockView, DiskSpace, Scrub};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
 use lastword_server::FILE_CERTIFICATE;
@@ -259,7 +259,13 @@ async fn server(cx: &Context) -> Vec<Check> {
     let (grade, finding) = match ready {
         Ok(ready) => {
             let server = check("server", Grade::Ok, format!("{url} is ready"));
-            return vec![server, clock(ready.clock), disk(ready.disk), read_model(ready.read_model_behind)];
+            return vec![
+                server,
+                clock(ready.clock),
+                disk(ready.disk),
+                read_model(ready.read_model_behind),
+                scrubbed(ready.scrub),
+            ];
         }
         Err(ClientError::Unreachable { .. }) => {
             (Grade::Warning, format!("no server at {url}; `lastword serve` starts one"))
@@ -296,6 +302,18 @@ fn read_model(behind: u64) -> Check {
         facts => (Grade::Warning, format!("searches lack the last {facts} facts; the server tries again by itself")),
     };
     check("read model", grade, finding)
+}
+
+fn scrubbed(scrub: Option<Scrub>) -> Check {
+    let (grade, finding) = match scrub {
+        None => (Grade::Ok, "no reading of the whole log has ended yet; the server makes one a week".to_owned()),
+        Some(Scrub { at, upto, fault: None }) => (Grade::Ok, format!("read whole and sound up to {upto} at {at}")),
+        Some(Scrub { at, fault: Some(fault), .. }) => {
+            let way = "restore a backup (`lastword restore`), or run `lastword verify` for the rest";
+            (Grade::Failed, format!("changed on the disk, found at {at}: {}; {way}", fault.problem))
+        }
+    };
+    check("log", grade, finding)
 }
 
 /// Checks an agent program: whether it is installed, is configured for Lastword here, and has a valid token.

@@ -48,6 +48,32 @@ pub struct ReadyView {
     /// The facts by which the read model is behind the log: searches and lists don't cover them yet.
     #[serde(default)]
     pub read_model_behind: u64,
+    /// What the last reading of the whole log found; absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<Scrub>,
+}
+
+/// A reading of the whole log that checked the hash of each row (L5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Scrub {
+    /// The time at which it ended.
+    pub at: String,
+    /// The last position that was read.
+    pub upto: u64,
+    /// What it found wrong; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<ScrubFault>,
+}
+
+/// A part of the log that has changed on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ScrubFault {
+    /// The position of its first entry.
+    pub at: u64,
+    /// The fault, as a sentence.
+    pub problem: String,
 }
 
 /// The free space on a disk.

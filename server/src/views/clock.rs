@@ -1,6 +1,6 @@
 //! The broker's clock as humans see it (L6).
 
-use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, rfc3339};
+use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, rfc3339};
 
 use crate::clock::ClockStatus;
 
@@ -16,9 +16,14 @@ pub(crate) fn clock(standing: ClockStatus) -> ClockView {
     }
 }
 
-/// Returns the readiness report: whether the server accepts calls, its clock, its disk and its read model.
-pub(crate) fn ready(ready: bool, standing: ClockStatus, disk: DiskSpace, read_model_behind: u64) -> ReadyView {
-    ReadyView { ready, clock: clock(standing), disk, read_model_behind }
+/// Returns the readiness report: whether the server accepts calls, its clock, its disk, its read model and its log.
+pub(crate) fn ready(
+    ready: bool,
+    standing: ClockStatus,
+    disk: DiskSpace,
+    (read_model_behind, scrub): (u64, Option<Scrub>),
+) -> ReadyView {
+    ReadyView { ready, clock: clock(standing), disk, read_model_behind, scrub }
 }
 
 /// Explains a difference of more than a minute, and what to do about it; `None` for a smaller one.

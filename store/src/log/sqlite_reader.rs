@@ -6,6 +6,7 @@ use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::FILE_DATABASE;
+use crate::log::chain::{Hash, Row};
 use crate::log::sqlite_archive::SqliteArchive;
 use crate::log::verify::Anchor;
 use crate::log::{LogReader, OpenError, ReadError, frame, sqlite, sqlite_archive};
@@ -101,13 +102,15 @@ fn anchor(db: &Connection, seq: Option<Seq>) -> Result<Option<Anchor>, ReadError
 }
 
 fn entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
-    let mut statement =
-        db.prepare_cached("SELECT first_seq, blob FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1")?;
+    // One state of the file: a segment may leave the log meanwhile.
+    let db = db.unchecked_transaction()?;
+    let mut statement = db.prepare_cached(
+        "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1",
+    )?;
     let mut rows = statement.query([seq.0.cast_signed()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let first: i64 = row.get(0)?;
-    let mut batch = blob(row, 1, seq)?;
-    let mut at = first.cast_unsigned();
+    let mut chain = Chain { db: &db, previous: None };
+    let (mut at, mut batch) = chain.checked(row)?;
     while let Some(bytes) = frame::split(&mut batch) {
         let bytes = bytes.map_err(|error| damaged(Seq(at), &error))?;
         if at == seq.0 {
@@ -119,19 +122,19 @@ fn entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
 }
 
 fn read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+    let db = db.unchecked_transaction()?;
     let mut statement = db.prepare_cached(
-        "SELECT first_seq, blob FROM log WHERE first_seq >=
+        "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq >=
          ifnull((SELECT first_seq FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1), 0)
          ORDER BY first_seq",
     )?;
     let mut rows = statement.query([from.0.cast_signed()])?;
+    let mut chain = Chain { db: &db, previous: None };
     let mut out = Vec::new();
     let mut bytes_read = 0;
     while out.len() < max && (bytes_read < READ_BYTES_MAX || out.is_empty()) {
         let Some(row) = rows.next()? else { break };
-        let first: i64 = row.get(0)?;
-        let mut at = first.cast_unsigned();
-        let mut batch = blob(row, 1, Seq(at))?;
+        let (mut at, mut batch) = chain.checked(row)?;
         while out.len() < max && (bytes_read < READ_BYTES_MAX || out.is_empty()) {
             let Some(bytes) = frame::split(&mut batch) else { break };
             let bytes = bytes.map_err(|error| damaged(Seq(at), &error))?;
@@ -145,8 +148,42 @@ fn read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, Rea
     Ok(out)
 }
 
-fn blob<'a>(row: &'a rusqlite::Row<'_>, column: usize, at: Seq) -> Result<&'a [u8], ReadError> {
-    row.get_ref(column)?.as_blob().map_err(|error| damaged(at, &error))
+/// Checks the hashes of consecutive rows, so that what has changed on the disk is never delivered (L5).
+struct Chain<'a> {
+    db: &'a Connection,
+    /// The hash of the row before; `None` before the first row.
+    previous: Option<Hash>,
+}
+
+impl Chain<'_> {
+    /// Returns the position of a row's first entry and its framed entries.
+    fn checked<'r>(&mut self, row: &'r rusqlite::Row<'_>) -> Result<(u64, &'r [u8]), ReadError> {
+        let [first, count, epoch] = [row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?].map(i64::cast_unsigned);
+        let at = Seq(first);
+        let blob = row.get_ref(3)?.as_blob().map_err(|error| damaged(at, &error))?;
+        let stored: Hash = row.get(4).map_err(|error| damaged(at, &error))?;
+        let previous = match self.previous {
+            Some(previous) => previous,
+            None => hash_before(self.db, at)?,
+        };
+        if (Row { first: at, count, epoch, blob }).hash(&previous) != stored {
+            let problem = "the hash of the row doesn't match: the disk changed it".to_owned();
+            return Err(ReadError::Damaged { at, problem });
+        }
+        self.previous = Some(stored);
+        Ok((first, blob))
+    }
+}
+
+/// Returns the hash of the row before the one that begins at `first`, which may be in the archive.
+fn hash_before(db: &Connection, first: Seq) -> Result<Hash, ReadError> {
+    let mut statement =
+        db.prepare_cached("SELECT hash FROM log WHERE first_seq < ?1 ORDER BY first_seq DESC LIMIT 1")?;
+    let found = statement.query_row([first.0.cast_signed()], |row| row.get(0)).optional()?;
+    Ok(match found {
+        Some(hash) => hash,
+        None => sqlite_archive::behind(db)?.hash,
+    })
 }
 
 fn damaged(at: Seq, problem: &dyn std::error::Error) -> ReadError {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use lastword_proto::Seq;
-use lastword_store::Store;
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD};
+use lastword_store::{ReadError, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::Connection;
@@ -133,5 +133,36 @@ fn every_bit_that_flips_in_the_note_of_the_end_is_noticed() {
     let file = log.files.iter().position(|(name, _)| name == FILE_HEAD).unwrap();
     for bit in 0..log.files[file].1.len() * 8 {
         assert!(log.noticed(file, bit), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_row_that_changed_on_the_disk_is_neither_read_nor_backed_up() {
+    let mut rng = StdRng::seed_from_u64(seed());
+    let log = Files::written(false);
+    for row in 0..log.rows.len() {
+        let dir = tempfile::tempdir().unwrap();
+        copy_into(&log, dir.path());
+        let (first, count, mut blob) = (log.rows[row].0, log.rows[row].1, log.rows[row].3.clone());
+        let bit = rng.random_range(0..blob.len() * 8);
+        blob[bit / 8] ^= 1 << (bit % 8);
+        let db = Connection::open(dir.path().join(FILE_DATABASE)).unwrap();
+        db.execute("UPDATE log SET blob = ?1 WHERE first_seq = ?2", rusqlite::params![blob, first]).unwrap();
+        drop(db);
+        let reader = Store::sqlite(dir.path()).open_reader().unwrap();
+        let (first, last) = (first.cast_unsigned(), (first + count - 1).cast_unsigned());
+        for seq in 1..=reader.last().unwrap().0 {
+            let read = reader.entry(Seq(seq));
+            assert_eq!(read.is_err(), (first..=last).contains(&seq), "row {row}, bit {bit}: entry {seq}: {read:?}");
+        }
+        assert!(matches!(reader.read(Seq(1), 10_000), Err(ReadError::Damaged { at, .. }) if at == Seq(first)));
+        let made = Store::sqlite(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| {});
+        assert!(made.is_err(), "row {row}, bit {bit} is in the backup");
+    }
+}
+
+fn copy_into(log: &Files, dir: &Path) {
+    for (name, bytes) in &log.files {
+        fs::write(dir.join(name), bytes).unwrap();
     }
 }

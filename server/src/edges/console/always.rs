@@ -10,7 +10,7 @@ use lastword_proto::wire::ApprovalView;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::call::{allowed, allows, arguments_of, rule};
+use super::call::{Extent, allowed, allows, arguments_of, rule};
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
@@ -38,7 +38,7 @@ pub(super) async fn page(
         p { (words(matched)) }
         (confirm(&ctx, &viewer, &held))
         h2 { "The call of " code { (id) } }
-        (arguments_of(&held))
+        (arguments_of(&held, Extent::Whole))
         p { a href={ "/approvals/" (id) } { "Back to " (id) } }
     };
     viewer.page(&ctx, &moment, Page { title: "Always allow", place: Place::Inbox, topics: &[], main }).await

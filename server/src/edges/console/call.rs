@@ -19,14 +19,26 @@ use crate::calls::policy::written;
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
 
+/// How much of a call is shown at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Long parts are folded.
+    Folded,
+    /// All of it, on its own page.
+    Whole,
+}
+
 /// Shows a held call, the requests that led to it, and the forms that decide it.
 pub(super) fn card(
     viewer: &Viewer,
     moment: &Moment,
     limits: &LimitsView,
     (decision, held): (&Decision, &ApprovalView),
+    extent: Extent,
 ) -> Markup {
     let id = &held.id;
+    let parts = arguments(&held.arguments);
+    let unseen = |part: &Argument| fold(part, extent).lines_unseen(&part.text);
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
@@ -39,8 +51,7 @@ pub(super) fn card(
                 a.faint href={ "/approvals/" (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
-            @let parts = arguments(&held.arguments);
-            (arguments_of(held))
+            (arguments_of(held, extent))
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
             div.facts {
                 span { "Denied if nobody decides in time." }
@@ -49,7 +60,7 @@ pub(super) fn card(
                 (digest(held))
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
-                (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
+                (decide(viewer, held, parts.iter().map(unseen).sum()))
                 (otherwise(viewer, held))
             }))
         }
@@ -73,16 +84,20 @@ pub(super) fn digest(held: &ApprovalView) -> Markup {
 }
 
 /// Shows the whole call.
-pub(super) fn arguments_of(held: &ApprovalView) -> Markup {
-    html! { div.call { @for part in &arguments(&held.arguments) { (argument(part)) } } }
+pub(super) fn arguments_of(held: &ApprovalView, extent: Extent) -> Markup {
+    html! { div.call { @for part in &arguments(&held.arguments) { (argument(part, extent)) } } }
 }
 
-const fn fold(part: &Argument) -> Fold {
-    if part.is_subject() { SUBJECT_FOLD } else { Fold::USUAL }
+const fn fold(part: &Argument, extent: Extent) -> Fold {
+    match extent {
+        Extent::Whole => Fold::NONE,
+        Extent::Folded if part.is_subject() => SUBJECT_FOLD,
+        Extent::Folded => Fold::USUAL,
+    }
 }
 
 /// Shows one part of the arguments according to its kind.
-fn argument(part: &Argument) -> Markup {
+fn argument(part: &Argument, extent: Extent) -> Markup {
     let class = match part.kind {
         ArgumentKind::Command => "foreign code command",
         ArgumentKind::Address => "foreign code address",
@@ -91,25 +106,27 @@ fn argument(part: &Argument) -> Markup {
     html! {
         div.argument {
             p.name { (part.name) }
-            (fold(part).coloured(&part.text, class, &tones(part)))
+            (fold(part, extent).coloured(&part.text, class, &tones(part)))
         }
     }
 }
 
 /// Shows the two most frequent decisions. The script removes the number of unseen lines from the button once they are
-/// unfolded.
+/// unfolded; without it, the first press leads to the call's own page, which folds nothing.
 fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
     let id = &held.id;
     html! {
         div.decide {
             (viewer.form(&format!("{id}-approve"), &format!("/approvals/{id}/approve"), &html! {
                 input type="hidden" name="digest" value=(held.digest);
-                button.main type="submit" data-key="a" data-approve {
-                    "Approve" @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
+                // The script clears it once the call was seen to its end.
+                input type="hidden" name="unseen" value=(unseen);
+                button.main type="submit" data-key="a" data-approve=(id) {
+                    "Approve " (id) @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
                 }
             }))
             (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
-                button.danger type="submit" { "Reject" }
+                button.danger type="submit" aria-label={ "Reject " (id) } { "Reject" }
                 label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
                 input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent, if you reject" data-key="r" autocomplete="off";
             }))

@@ -9,6 +9,7 @@ use lastword_proto::visible::escape;
 use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
 use maud::{Markup, html};
 
+use super::call::Extent;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
@@ -59,7 +60,12 @@ pub(super) async fn page(
     let main = html! {
         (heading(&title, &badge(state_word(&decision.asked))))
         @if is_open(&decision.asked) {
-            div.cards.one { (card(&viewer, &moment, &limits, &decision)) }
+            div.cards.one {
+                @match &decision.asked {
+                    Asked::Call(held) => (call::card(&viewer, &moment, &limits, (&decision, held), Extent::Whole)),
+                    Asked::Question(_) | Asked::Latch(_) => (card(&viewer, &moment, &limits, &decision)),
+                }
+            }
         } @else {
             (record(&viewer, &moment, &decision))
         }
@@ -129,7 +135,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decisi
     match (&decision.asked, &decision.timed_out) {
         (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, (asked, request)),
         (Asked::Question(asked), None) => question(viewer, moment, decision, asked),
-        (Asked::Call(held), _) => call::card(viewer, moment, limits, (decision, held)),
+        (Asked::Call(held), _) => call::card(viewer, moment, limits, (decision, held), Extent::Folded),
         (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, (incident, Some(decision))),
     }
 }
@@ -232,7 +238,7 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
         article.card {
             h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
-            (call::arguments_of(held))
+            (call::arguments_of(held, Extent::Whole))
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
                 @match (held.state, &held.by) {
@@ -287,7 +293,7 @@ fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
                 p.faint { "Press an answer to send it, or write one." }
                 div.buttons role="group" aria-label="Offered answers" {
                     @for option in &asked.options {
-                        button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
+                        button.whole type="submit" name="option" value=(option) data-key="a" { (foreign_line(option)) }
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use lastword_proto::Code;
 use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
@@ -211,6 +211,9 @@ pub(super) struct Decide {
     #[serde(default)]
     comment: String,
     input: Option<String>,
+    /// The lines of the call that its reader has not seen.
+    #[serde(default)]
+    unseen: usize,
 }
 
 /// `POST /approvals/{id}/{verb}`: decides a held call.
@@ -222,6 +225,9 @@ pub(super) async fn decide(
     let Form { viewer, fields } = form;
     let wanted = ApprovalId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
     let decision = Verdict::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+    if decision == Verdict::Approve && fields.unseen > 0 {
+        return Ok(Redirect::to(&format!("/approvals/{wanted}")).into_response());
+    }
     let input = match fields.input.as_deref() {
         Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
         Some(_) | None => None,

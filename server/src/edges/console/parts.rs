@@ -61,6 +61,8 @@ pub(super) struct Fold {
 impl Fold {
     /// The fold for most texts.
     pub(super) const USUAL: Self = Self { bytes_max: 1_200, lines_max: 24 };
+    /// No fold.
+    pub(super) const NONE: Self = Self { bytes_max: usize::MAX, lines_max: usize::MAX };
 
     /// Returns the number of lines behind the fold.
     pub(super) fn lines_unseen(self, text: &str) -> usize {

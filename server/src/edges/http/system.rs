@@ -20,7 +20,8 @@ pub(super) async fn healthz() -> &'static str {
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
         Ok(_) if !*ctx.stopping.borrow() => {
-            Out(views::ready(true, ctx.handle.clock(), ctx.handle.disk().space(), behind(&ctx))).into_response()
+            let (clock, space) = (ctx.handle.clock(), ctx.handle.disk().space());
+            Out(views::ready(true, clock, space, (behind(&ctx), ctx.scrub.found()))).into_response()
         }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => ApiError::from(unserved).into_response(),

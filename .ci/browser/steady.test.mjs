@@ -1,0 +1,236 @@
+// What is decided is what was seen: nothing moves under the pointer, a button that appeared or moved does nothing for a
+// second, and no click or key decides a call that was not whole on the screen before.
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { Broker, accessible, connected, launch, signedIn, until } from './world.mjs';
+
+/** Random acts of the campaign; LASTWORD_CLICKS=10000 is the long one. */
+const ACTS = Number(process.env.LASTWORD_CLICKS ?? 250);
+const SEED = Number(process.env.LASTWORD_SEED ?? 1);
+
+let browser, broker, page;
+
+before(async () => {
+  browser = await launch();
+  broker = await Broker.start(`[limits]\ntask_questions_max = 20000\napprovals_open_max = 100\nsender_messages_max = 100000
+[[approval]]\ntool = 'Soon'\nwho = ['human']\ntimeout = '10m'\n[[approval]]\ntool = 'Late'\nwho = ['human']\ntimeout = '1h'\n`);
+  await broker.agent('coder');
+  await broker.ask('coder', 'CALL-1', 'Make calls');
+  await broker.take('coder');
+  page = await signedIn(browser, broker);
+  page.setDefaultTimeout(10_000);
+  await page.addInitScript(model);
+});
+
+beforeEach(async () => {
+  for (const id of await open()) await ignore(id);
+  await page.mouse.move(0, 0);
+  await page.goto(`${broker.url}/inbox`);
+  await connected(page);
+  await page.evaluate(() => window.decisions());
+});
+
+after(async () => {
+  await browser.close();
+  await broker?.end();
+  assert.deepEqual(page?.errors, []);
+});
+
+const hold = async (tool, command) => (await broker.call('coder', 'POST', '/approvals', { tool, arguments: { command } })).id;
+const state = async (id) => (await broker.call('coder', 'GET', `/approvals/${id}`)).state;
+const ignore = (id) => broker.call('operator', 'POST', `/approvals/${id}/decision`, { decision: 'ignore' }).catch(() => {});
+const open = async () => (await broker.call('operator', 'GET', '/approvals')).items.filter(({ state: is }) => is === 'pending').map(({ id }) => id);
+const approve = (id) => page.locator(`#${id}-approve button`);
+const live = (id) => until(() => approve(id).evaluate((button) => steady.isLive(button)), true);
+const middle = async (locator) => {
+  const { x, y, width, height } = await locator.boundingBox();
+  return [x + width / 2, y + height / 2];
+};
+
+/**
+ * The model, which shares nothing with the page's script: it looks at the page ten times a second, and at each decision that
+ * is sent, says how long the call's texts had been seen and how long the button had stood still.
+ */
+function model() {
+  const seen = {};
+  const stood = {};
+  // Kept over a navigation.
+  const told = () => JSON.parse(sessionStorage.getItem('decisions') ?? '[]');
+  window.decisions = () => { const all = told(); sessionStorage.removeItem('decisions'); return all; };
+  const look = () => {
+    const now = performance.now();
+    const bar = document.querySelector('#top')?.getBoundingClientRect().bottom ?? 0;
+    for (const card of document.querySelectorAll('.card[id^=apr-]')) {
+      const digest = card.querySelector('[name=digest]')?.value;
+      if (!seen[card.id] || seen[card.id].digest !== digest) seen[card.id] = { digest, parts: {}, whole: Infinity };
+      const texts = [...card.querySelectorAll('.call pre')];
+      texts.forEach((text, at) => {
+        const { top, bottom, height } = text.getBoundingClientRect();
+        const part = (seen[card.id].parts[at] ??= {});
+        if (height > 0 && top >= bar - 3 && top <= innerHeight + 3) part.begin = true;
+        if (height > 0 && bottom >= bar - 3 && bottom <= innerHeight + 3) part.end = true;
+      });
+      const whole = texts.every((_, at) => seen[card.id].parts[at]?.begin && seen[card.id].parts[at]?.end);
+      if (whole) seen[card.id].whole = Math.min(seen[card.id].whole, now);
+      const button = card.querySelector('[data-approve]');
+      if (!button) continue;
+      const { x, y } = button.getBoundingClientRect();
+      const before = stood[card.id];
+      if (!before || Math.abs(before.x - x) > 3 || Math.abs(before.y - y) > 3) stood[card.id] = { x, y, since: now };
+    }
+  };
+  setInterval(look, 50);
+  const { fetch } = window;
+  window.fetch = (target, options) => {
+    const [, id, verb] = /\/approvals\/(apr-\d+)\/(\w+)$/.exec(String(target?.url ?? target)) ?? [];
+    const now = performance.now();
+    const decision = { id, verb, seen: now - (seen[id]?.whole ?? now), stood: now - (stood[id]?.since ?? now) };
+    if (id) sessionStorage.setItem('decisions', JSON.stringify([...told(), decision]));
+    return fetch(target, options);
+  };
+}
+
+test('a call that expires sooner is not inserted under the pointer, and is told of', async () => {
+  const late = await hold('Late', 'make late');
+  await approve(late).waitFor();
+  await live(late);
+  await page.mouse.move(...await middle(approve(late)));
+  const soon = await hold('Soon', 'rm -rf soon');
+  const note = page.locator('#newer');
+  await note.getByText('1 new, expires sooner: show').waitFor();
+  assert.equal(await page.locator(`#${soon}`).count(), 0);
+  await page.mouse.down();
+  await page.mouse.up();
+  await until(() => state(late), 'approved');
+  assert.equal(await state(soon), 'pending');
+  // The settled card stays while the pointer is there: a second click decides nothing.
+  await page.locator(`#${late}.settled`).waitFor();
+  await page.mouse.down();
+  await page.mouse.up();
+  await accessible(page, 'a settled card');
+  await page.mouse.move(0, 0);
+  await page.locator(`#${soon}`).waitFor();
+  assert.equal(await page.locator(`#${late}`).count(), 0);
+  assert.equal(await state(soon), 'pending');
+});
+
+test('what is new is shown by a press of its note', async () => {
+  const late = await hold('Late', 'make late');
+  await approve(late).waitFor();
+  await live(late);
+  await page.mouse.move(...await middle(approve(late)));
+  const soon = await hold('Soon', 'make soon');
+  await page.locator('#newer').click();
+  await page.locator(`#${soon}`).waitFor();
+  assert.ok(await page.locator('#newer').isHidden());
+});
+
+test('a button that appeared a moment ago decides nothing, by pointer or by key', async () => {
+  const id = await hold('Late', 'make it');
+  await approve(id).waitFor();
+  await approve(id).evaluate((button) => button.click());
+  await approve(id).focus();
+  await page.keyboard.press('Enter');
+  assert.deepEqual(await page.evaluate(() => window.decisions()), []);
+  await live(id);
+  await page.keyboard.press('Enter');
+  await until(() => state(id), 'approved');
+});
+
+test('a button names its call', async () => {
+  const id = await hold('Late', 'make it');
+  await until(() => approve(id).textContent(), `Approve ${id}`);
+});
+
+test('the first press on a long call goes to the first line that was not seen, and it approves once its end was', async () => {
+  const id = await hold('Late', Array.from({ length: 300 }, (_, n) => `echo ${n}`).join('\n'));
+  await approve(id).waitFor();
+  assert.match(await approve(id).textContent(), /unseen$/);
+  await approve(id).click();
+  assert.equal(await state(id), 'pending');
+  await until(() => page.locator(`#${id} .call details[open]`).count(), 1);
+  // Unfolded, and not read to its end.
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await live(id).catch(() => {});
+  await approve(id).evaluate((button) => button.click());
+  assert.equal(await state(id), 'pending');
+  await page.locator(`#${id} .call pre`).last().evaluate((text) => text.scrollIntoView({ block: 'end' }));
+  await until(() => page.locator(`#${id}`).evaluate((card) => steady.unseen(card).length), 0);
+  await approve(id).click();
+  await until(() => state(id), 'approved');
+});
+
+test('without scripts a long call is approved on a page of its own, below all of it', async () => {
+  const id = await hold('Late', Array.from({ length: 300 }, (_, n) => `echo ${n}`).join('\n'));
+  const context = await browser.newContext({ javaScriptEnabled: false, storageState: await page.context().storageState() });
+  const plain = await context.newPage();
+  await plain.goto(`${broker.url}/inbox`);
+  await plain.locator(`#${id}-approve button`).click();
+  await plain.waitForURL(`${broker.url}/approvals/${id}`);
+  assert.equal(await state(id), 'pending');
+  assert.ok(await plain.locator('.call').getByText('echo 299').isVisible());
+  assert.equal(await plain.locator('.call details').count(), 0);
+  await plain.locator(`#${id}-approve button`).click();
+  await until(() => state(id), 'approved');
+  await context.close();
+});
+
+test('an option is shown whole on its button', async () => {
+  const option = `${'deploy to the region '.repeat(6)}and then delete the old one`;
+  const { id } = await broker.call('coder', 'POST', '/escalations', { message: 'Which?', options: [option, 'no'] });
+  const button = page.locator(`#${id}`).getByRole('button', { name: option });
+  await button.waitFor();
+  assert.equal(await button.textContent(), option);
+  await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'no' });
+});
+
+test(`${ACTS} random inserts, moves, clicks and keys decide no call that was not seen`, { timeout: 3_600_000 }, async () => {
+  let random = SEED;
+  // Mulberry32: the same acts for the same seed.
+  const next = (below) => {
+    random = (random + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(random ^ (random >>> 15), 1 | random);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296) * below);
+  };
+  let made = 0;
+  const acts = [
+    async () => { if ((await open()).length < 8) await hold(next(2) ? 'Soon' : 'Late', `make ${made += 1}\n${'# more\n'.repeat(next(4))}`); },
+    async () => { const all = await open(); if (all.length > 5) await ignore(all[next(all.length)]); },
+    async () => {
+      const buttons = await page.locator('[data-approve]').all();
+      const box = buttons.length && await buttons[next(buttons.length)].boundingBox().catch(() => null);
+      if (box) await page.mouse.move(box.x + 5, box.y + 5);
+    },
+    async () => {
+      const button = page.locator('[data-approve]').first();
+      const box = await button.boundingBox({ timeout: 100 }).catch(() => null);
+      if (!box) return;
+      await page.mouse.move(box.x + 5, box.y + 5);
+      await page.waitForTimeout(1_150);
+      await page.mouse.down();
+      await page.mouse.up();
+    },
+    () => page.mouse.move(next(1_200), next(900)),
+    async () => { await page.mouse.down(); await page.mouse.up(); },
+    async () => { await page.mouse.down(); await page.mouse.up(); },
+    () => page.mouse.wheel(0, next(800) - 400),
+    () => page.keyboard.press(['j', 'k', 'a', 'Enter', 'Tab', 'Escape'][next(6)]),
+    () => page.waitForTimeout(next(1_300)),
+  ];
+  const decisions = [];
+  // A key may have begun to lead elsewhere.
+  const home = () => until(() => page.goto(`${broker.url}/inbox`).then(() => connected(page)).then(() => true, () => false), true);
+  // A key may have led to another page a moment ago.
+  const collect = async () => decisions.push(...await page.evaluate(() => window.decisions()).catch(() => []));
+  for (let n = 0; n < ACTS; n += 1) {
+    await acts[next(acts.length)]();
+    if (new URL(page.url()).pathname !== '/inbox') await home();
+    if (n % 20 === 19) await collect();
+  }
+  await home();
+  await collect();
+  const wrong = decisions.filter(({ verb, seen, stood }) => verb === 'approve' && !(seen > 900 && stood > 900));
+  console.log(`${ACTS} acts, ${decisions.length} decisions (${decisions.filter(({ verb }) => verb === 'approve').length} approvals), seed ${SEED}`);
+  assert.deepEqual(wrong, []);
+});
