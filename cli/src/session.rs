@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::commands::Context;
 use crate::config::{LISTEN, TokenSource};
 use crate::failure::Failure;
+use crate::out::Out;
 
 /// The file in the data directory with the running server's address and process id.
 pub(crate) const FILE_SERVER: &str = "server.json";
@@ -55,8 +56,9 @@ impl Context {
         Ok(Client::new(&endpoint, Some(Token::new(&token)?))?)
     }
 
-    /// Returns the server and this run's token.
+    /// Returns the server and this run's token. From here on this process is closed to others of its user.
     pub(crate) fn access(&self, authority: Authority) -> Result<(Endpoint, String), Failure> {
+        keep_to_itself()?;
         let server = self.server();
         let token = match &self.settings.token {
             TokenSource::Text(text) if text.trim().is_empty() => {
@@ -178,6 +180,16 @@ pub(crate) fn kept_trust(data: &Path, endpoint: &Endpoint) -> Trust {
 
 fn usual() -> String {
     format!("http://{LISTEN}")
+}
+
+/// Closes this process's memory and environment, which may hold a human's token, to programs of the same user: those that
+/// it starts, above all.
+pub(crate) fn keep_to_itself() -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    if rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).is_err() {
+        Out::note("programs of this user can read this process's memory, with its token")?;
+    }
+    Ok(())
 }
 
 const SIGN_IN: &str = "sign in with `lastword sign-in`, or name a token with --token-file FILE or LASTWORD_TOKEN";

@@ -289,6 +289,7 @@ impl From<RunnerError> for Failure {
             RunnerError::Broker(error) => error.into(),
             RunnerError::Human => Self::usage(RunnerError::Human)
                 .hint("pass an agent's token with --token-file, or the agent's name with --as NAME"),
+            RunnerError::Folder(_) => Self::refused(&error).hint("TMPDIR names where it is made"),
             RunnerError::Agent(reason) => {
                 Self::unavailable(reason).hint("run the command after -- by hand to see its error")
             }

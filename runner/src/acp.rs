@@ -7,6 +7,8 @@ mod session;
 mod updates;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use tokio::time::sleep;
 pub(crate) use self::permission::Denial;
 use self::process::Process;
 use crate::event::Event;
+use crate::private::PrivateFolder;
 use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::Restart;
 use crate::watch::stopped;
@@ -33,8 +36,10 @@ const CAUSES_MAX: usize = 64;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The agent's process, restarted when it ends, and its sessions.
-#[derive(Default)]
 pub(crate) struct Host {
+    /// The folder with the agent's token, for `lastword mcp` in a session.
+    _folder: PrivateFolder,
+    token_file: PathBuf,
     /// Locked while the process starts, so that concurrent runs wait for one start instead of each starting one.
     process: Mutex<Current>,
     sessions: StdMutex<Sessions>,
@@ -75,12 +80,19 @@ struct Slot {
 }
 
 impl Host {
+    /// Returns a host whose process isn't started yet.
+    pub(crate) fn new(token: &str) -> io::Result<Self> {
+        let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-run-")?;
+        let token_file = folder.write("token", token)?;
+        Ok(Self { _folder: folder, token_file, process: Mutex::default(), sessions: StdMutex::default() })
+    }
+
     /// Starts the process for the first time, and opens a session: an agent that isn't logged in, or that has no mode in
     /// which it asks, fails now. A failure here is a fault of the settings, so it isn't retried.
     pub(crate) async fn start(&self, shared: &RunnerContext) -> Result<(), String> {
         let mut current = self.process.lock().await;
         current.starts += 1;
-        let process = Process::start(shared, current.starts).await?;
+        let process = Process::start(shared, current.starts, &self.token_file).await?;
         let spare = session::spare(shared, &process).await?;
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).spare = Some(spare);
         current.live = Some(Arc::new(process));
@@ -115,7 +127,7 @@ impl Host {
             shared.report.emit(&Event::AgentEnded { reason, restart_in_ms });
             sleep(pause).await;
             current.starts += 1;
-            match Process::start(shared, current.starts).await {
+            match Process::start(shared, current.starts, &self.token_file).await {
                 Ok(process) => current.live = Some(Arc::new(process)),
                 // Kept as an ended process instead of returned: only `Restart::Never` gives up.
                 Err(reason) => current.live = Some(Arc::new(Process::failed(reason))),

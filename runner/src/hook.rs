@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -424,7 +424,7 @@ impl Kept {
 
     fn beside(&self, extension: &str) -> Result<File, HookError> {
         let open = || {
-            fs::create_dir_all(self.0.parent().unwrap_or(Path::new(".")))?;
+            private_folder(self.0.parent().unwrap_or(Path::new(".")))?;
             OpenOptions::new()
                 .write(true)
                 .create(true)
@@ -452,13 +452,18 @@ impl Kept {
         let bytes = serde_json::to_vec(session).map_err(|error| self.failed(error.into()))?;
         let draft = self.0.with_extension("new");
         let write = || {
-            fs::create_dir_all(self.0.parent().unwrap_or(Path::new(".")))?;
+            private_folder(self.0.parent().unwrap_or(Path::new(".")))?;
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
             file.write_all(&bytes)?;
             fs::rename(&draft, &self.0)
         };
         write().map_err(|error| self.failed(error))
     }
+}
+
+/// Makes the folder for the state of sessions, for its user alone.
+fn private_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]

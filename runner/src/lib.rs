@@ -9,6 +9,7 @@ mod command;
 mod event;
 mod hook;
 mod output;
+mod private;
 mod process;
 mod program;
 mod run;
@@ -20,6 +21,8 @@ mod wording;
 
 pub use crate::event::{Event, EventSink};
 pub use crate::hook::{HookError, Occasion, claude as hook, wait as hook_wait};
+pub use crate::private::PrivateFolder;
+pub use crate::process::scrub;
 pub use crate::program::{CLAUDE_CHANNELS, opencode_config};
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};

@@ -28,10 +28,7 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 /// `LASTWORD_*` variables of the runner's environment are removed, above all a human's token.
 pub(crate) fn command(settings: &Settings) -> Command {
     let mut command = Command::new(&settings.program);
-    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
-    for (name, _) in std::env::vars_os().filter(ours) {
-        command.env_remove(name);
-    }
+    scrub(command.as_std_mut());
     command
         .envs(&settings.env)
         // Hooks of the program stay silent: the runner delivers, and finishes the turn.
@@ -43,6 +40,14 @@ pub(crate) fn command(settings: &Settings) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Removes this process's own variables from the environment of one that it starts: a human's token, above all.
+pub fn scrub(command: &mut std::process::Command) {
+    let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
+    for (name, _) in std::env::vars_os().filter(ours) {
+        command.env_remove(name);
+    }
 }
 
 /// Passes on the agent's own token and the address of its broker, for tools that the agent calls.

@@ -47,6 +47,27 @@ pub(crate) enum AcpUsage {
     LastRequest,
 }
 
+/// How the MCP servers of an ACP session carry the agent's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionToken {
+    /// As it is: the program keeps its session's servers in its memory.
+    Text,
+    /// As `${LASTWORD_TOKEN}`, which the program replaces: it passes the servers on in arguments, which every user of
+    /// the machine can read.
+    Variable,
+    /// By the name of a file: what the program does with its session's servers isn't known.
+    File,
+}
+
+/// Returns how the servers of a session of this program carry the token.
+pub(crate) const fn session_token(program: Option<Program>) -> SessionToken {
+    match program {
+        Some(Program::ClaudeCode | Program::ClaudeAcp) => SessionToken::Variable,
+        Some(Program::Codex | Program::CodexAcp | Program::Opencode | Program::Gemini) => SessionToken::Text,
+        None => SessionToken::File,
+    }
+}
+
 impl Program {
     /// Recognizes a command by its file name, or by the package or script that a launcher such as `npx` gets. Returns
     /// the program, and where its own arguments begin.

@@ -65,6 +65,9 @@ pub enum RunnerError {
     /// The token belongs to a human, whose inbox a runner must not take.
     #[error("this token is a human's, and a runner takes an agent's deliveries")]
     Human,
+    /// The folder for the agent's token can't be made.
+    #[error("no folder for the agent's token: {0}")]
+    Folder(std::io::Error),
     /// The agent's process failed to start, or ended and must not be restarted.
     #[error("{0}")]
     Agent(String),
@@ -119,7 +122,7 @@ impl Runner {
         }
         let host = match settings.driver {
             Driver::Command => DriverHost::Command,
-            Driver::Acp => DriverHost::Acp(acp::Host::default()),
+            Driver::Acp => DriverHost::Acp(acp::Host::new(token).map_err(RunnerError::Folder)?),
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();

@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use lastword_runner::PrivateFolder;
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("codex", args.name.as_deref(), cx).await?;
-    let folder = tempfile::Builder::new().prefix("lastword-").tempdir()?;
+    let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let socket = folder.path().join("codex.sock");
     let mut server = app_server(&place, &socket, &args.args)?;
     let connected = connect(&socket, &mut server).await;

@@ -1,6 +1,8 @@
 //! `lastword demo`: seven scripted agents replay real incidents, without guards and with them.
 
+use std::fs::Permissions;
 use std::io::IsTerminal as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,7 +42,11 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut end = End::listen()?;
         // Dropped last, however the command ends, so that nothing of the demo is left behind.
-        let data = tempfile::Builder::new().prefix("lastword-demo-").tempdir().map_err(Failure::unavailable)?;
+        let data = tempfile::Builder::new()
+            .prefix("lastword-demo-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(Failure::unavailable)?;
         let played = tokio::select! {
             played = demo(args, data.path(), cx) => played?,
             () = end.asked() => return Err(Failure::unavailable("the demo was ended before its end")),

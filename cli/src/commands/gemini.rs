@@ -4,12 +4,12 @@
 //! hook that holds the end of a turn open, which its user sees; so that is an option.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
+use lastword_runner::PrivateFolder;
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -45,10 +45,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("gemini", args.name.as_deref(), cx).await?;
     let parent = private_parent(cx)?;
-    let folder = tempfile::Builder::new().prefix("gemini-").tempdir_in(&parent)?;
-    let file = folder.path().join("settings.json");
-    write(&folder.path().join("token"), place.token())?;
-    write(&file, &settings(&place, folder.path(), args.wake)?.to_string())?;
+    let folder = PrivateFolder::make(&parent, "gemini-")?;
+    folder.write("token", place.token())?;
+    let file = folder.write("settings.json", &settings(&place, folder.path(), args.wake)?.to_string())?;
     let mut command = Command::new("gemini");
     let modes = ["--approval-mode", "--yolo", "-y"];
     let chooses_mode = |arg: &String| modes.contains(&arg.as_str()) || arg.starts_with("--approval-mode=");
@@ -81,10 +80,6 @@ fn private_parent(cx: &Context) -> Result<PathBuf, Failure> {
     }
     Err(Failure::refused("Gemini CLI reads no settings below a folder to which others may write")
         .hint("name a data directory with --data whose folders only you may write to"))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    Ok(fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?.write_all(text.as_bytes())?)
 }
 
 /// Returns the settings of the run, on top of those of the system.

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
+use lastword_runner::scrub;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -85,14 +86,13 @@ impl Place {
 
     /// Gives a process the agent's token, and the address of its broker.
     pub(super) fn equip(&self, command: &mut Command) {
+        scrub(command);
         for (name, value) in self.endpoint.variables() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
+            if let Some(value) = value {
+                command.env(name, value);
+            }
         }
         command.env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
-        command.env_remove("LASTWORD_TOKEN_FILE");
     }
 
     /// Runs the program in the foreground with the agent's token, and exits with its code.
@@ -190,6 +190,8 @@ async fn start_broker(cx: &Context) -> Result<(), Failure> {
     for listen in [None, Some("127.0.0.1:0")] {
         let mut serve = Command::new(std::env::current_exe()?);
         serve.arg("--data").arg(data).arg("serve").args(listen.iter().flat_map(|address| ["--listen", *address]));
+        // It outlives this session, and its environment can be read as long.
+        serve.env_remove("LASTWORD_TOKEN").env_remove("LASTWORD_TOKEN_FILE");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&log)?;
         serve.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let mut child = serve.spawn()?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lastword_client::plain_http;
-use lastword_runner::opencode_config;
+use lastword_runner::{PrivateFolder, opencode_config};
 use lastword_server::edges::mcp::PRIMER;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let before = std::env::var_os(CONFIG).and_then(|text| text.into_string().ok());
     command.env(CONFIG, with_tools(&opencode_config(before.as_deref(), true), &place)?);
     place.greet();
-    let folder = tempfile::Builder::new().prefix("lastword-").tempdir()?;
+    let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let client = place.client()?;
     let (session, attendant) = connection();
     let http = plain_http()?;

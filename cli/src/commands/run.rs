@@ -11,7 +11,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Context;
 use crate::config::TokenSource;
 use crate::failure::Failure;
-use crate::out::Out;
 use crate::quantity::duration;
 use crate::session::Authority;
 use crate::team::{Member, driver, input, report, usage};
@@ -78,21 +77,11 @@ fn variable(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Closes this process's memory and environment, which may hold a human's token, to the agent that it starts.
-fn keep_to_itself() -> std::io::Result<()> {
-    #[cfg(target_os = "linux")]
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    Ok(())
-}
-
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if args.name.is_none() && cx.settings.token == TokenSource::Implicit {
         return Err(Failure::usage("no agent is named").hint(
             "pass the agent's token with --token-file FILE or, with a human's token, the agent's name with --as NAME",
         ));
-    }
-    if keep_to_itself().is_err() {
-        Out::note("programs of this user can read this process's memory, with its token")?;
     }
     let named = args.name.clone();
     let member = member(args)?;

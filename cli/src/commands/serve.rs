@@ -24,7 +24,7 @@ use crate::notify;
 use crate::oidc;
 use crate::out::Out;
 use crate::rule_book::ConfigFile;
-use crate::session::{FILE_SERVER, kept_trust, read_token};
+use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
 
 /// How long threads that are still at work may take to end.
@@ -68,6 +68,9 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             .hint("add [[agent]] with name and command to lastword.toml, or omit --with-agents"));
     }
     let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
+    if args.with_agents {
+        keep_to_itself()?;
+    }
     let (config, node) = config(args, cx)?;
     log_to_stderr(&cx.out);
     warn_of_open_directory(&cx.settings.data);

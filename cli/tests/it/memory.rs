@@ -1,4 +1,4 @@
-//! What the agent that a runner starts can read of the runner's own process.
+//! What an agent can read of the process that started it, a runner or a launcher, and of its files.
 
 #![cfg(target_os = "linux")]
 
@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::program::Server;
-use crate::running::{Running, ask};
+use crate::program::{PATH, Server};
+use crate::running::{Running, ask, wait_for};
 
 /// `nobody`: a user without root's right to read every process.
 const NOBODY: u32 = 65_534;
@@ -49,5 +49,106 @@ fn an_agent_reads_neither_the_memory_nor_the_environment_of_its_runner() {
     for file in ["environ", "mem", "maps"] {
         assert!(lines.contains(&format!("runner {file} is refused").as_str()), "{lines:?}");
         assert!(lines.contains(&format!("shell {file} opens").as_str()), "nothing can be read here anyway: {lines:?}");
+    }
+}
+
+/// A user's folder with a copy of the program, below folders to which only root may write, and the user's commands.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        readable_copy(home.path());
+        if rustix::process::geteuid().is_root() {
+            chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        Self(home)
+    }
+
+    /// Writes a program that says, to the file `said`, what it can read of the processes that started it, the mode of
+    /// the folder that an argument or a variable names, and its environment; then it does `then`.
+    fn program(&self, name: &str, then: &str) {
+        let script = format!(
+            "#!/bin/sh\nlook() {{ {LOOK}\n}}\npid=$$\nexec 4>>\"$HOME/said\"\n\
+             while [ \"$pid\" -gt 1 ]; do\n\
+                 case \"$(tr '\\0' ' ' < /proc/$pid/cmdline)\" in *\"$HOME/lastword {name}\"*) look $pid parent >&4; break;; esac\n\
+                 pid=$(sed 's/.*) . //; s/ .*//' /proc/$pid/stat)\n\
+             done\n\
+             look $$ self >&4\n\
+             for folder in \"$HOME\"/tmp/lastword-* \"$HOME\"/.local/state/lastword/hooks/gemini-*; do\n\
+                 [ -d \"$folder\" ] && echo \"folder $(stat -c %a \"$folder\")\" >&4\n\
+             done\n\
+             env >&4; echo end >&4\n{then}\n"
+        );
+        let bin = self.0.path().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(bin.join(name), script).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn launch(&self, server: &Server, program: &str) -> Command {
+        let mut command = Command::new(self.0.path().join("lastword"));
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let tmp = self.0.path().join("tmp");
+        fs::create_dir_all(&tmp).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&tmp, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        command.current_dir(self.0.path()).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("HOME", self.0.path()).env("TMPDIR", tmp);
+        command.env("PATH", format!("{}:{PATH}", self.0.path().join("bin").display()));
+        command.env("LASTWORD_URL", server.first_line["listening"].as_str().unwrap());
+        let token = fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap();
+        command.env("LASTWORD_TOKEN", token.trim()).env("LASTWORD_CANARY", "canary");
+        command.arg(program);
+        command
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.0.path().join("said")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_program_in_a_session_reads_nothing_of_its_launcher_and_the_launchers_folder_is_the_users_alone() {
+    let server = Server::start();
+    let operator = fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap();
+    for program in ["claude", "codex", "opencode", "gemini"] {
+        let home = Home::new();
+        home.program(program, "exit 0");
+        home.launch(&server, program).status().unwrap();
+        let said = home.said();
+        for file in ["environ", "mem", "maps"] {
+            assert!(said.contains(&format!("parent {file} is refused")), "{program}: {said}");
+            assert!(said.contains(&format!("self {file} opens")), "nothing can be read here anyway: {said}");
+        }
+        assert!(!said.contains(operator.trim()) && !said.contains("canary"), "{program}: {said}");
+        assert_eq!(said.contains("folder 700"), program != "claude", "{program}: {said}");
+        assert!(said.lines().all(|line| !line.starts_with("folder ") || line == "folder 700"), "{program}: {said}");
+    }
+}
+
+#[test]
+fn the_folder_of_a_launcher_that_was_killed_is_removed_at_the_next_start() {
+    let server = Server::start();
+    for (program, parent) in [("opencode", "tmp"), ("gemini", ".local/state/lastword/hooks")] {
+        let home = Home::new();
+        home.program(program, "exec sleep 30");
+        let folders = || {
+            let names = fs::read_dir(home.0.path().join(parent)).into_iter().flatten().flatten();
+            names.filter(|entry| entry.path().join("lock").exists()).map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let mut killed = home.launch(&server, program).spawn().unwrap();
+        wait_for("the program", || home.said().contains("\nend\n"));
+        let left = folders();
+        assert_eq!(left.len(), 1, "{program}: {left:?}");
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(left[0].exists(), "a killed process removes nothing");
+        home.program(program, "exit 0");
+        home.launch(&server, program).args(["--as", "next"]).status().unwrap();
+        assert_eq!(folders(), Vec::<PathBuf>::new(), "{program}");
     }
 }

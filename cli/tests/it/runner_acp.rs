@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
@@ -11,7 +12,10 @@ use crate::running::{Running, answer, ask, fake_acp, process_in, runs, send, wai
 #[test]
 fn what_an_agent_says_is_the_answer_and_its_session_stays() {
     let server = Server::start();
-    let mut agent = Running::acp(&server, "fake", &[], &["--http"]);
+    let program = server.path().join("gemini");
+    std::os::unix::fs::symlink(fake_acp(), &program).unwrap();
+    let program = program.to_str().unwrap();
+    let mut agent = Running::start(&server, "fake", &["--driver", "acp", "--", program, "--http"]);
     let said = ask(&server, "fake", "say I'll look.\ntool look\nsay It is fine.\nusage 900 80");
     assert_eq!(
         (said["body"].as_str(), said["status"].as_str()),
@@ -58,8 +62,32 @@ fn an_agent_without_mcp_over_http_gets_the_tools_over_standard_output() {
     ask(&server, "fake", "say hi");
     let mcp: Value = serde_json::from_str(&fs::read_to_string(server.path().join("mcp.json")).unwrap()).unwrap();
     assert_eq!(mcp[0]["args"][0], "mcp");
-    let token = mcp[0]["env"][0]["value"].as_str().unwrap();
+    assert_eq!(mcp[0]["env"][0]["name"], "LASTWORD_TOKEN_FILE");
+    let file = mcp[0]["env"][0]["value"].as_str().unwrap();
+    let token = fs::read_to_string(file).unwrap();
     assert_ne!(token, fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap().trim());
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_agents_token_is_in_no_argument_of_what_its_program_starts() {
+    let server = Server::start();
+    // `claude-agent-acp` passes its session's servers on in arguments; what another program does isn't known.
+    for (name, flags) in
+        [("claude-agent-acp", ["--http"].as_slice()), ("claude-agent-acp", &[]), ("some-acp", &["--http"])]
+    {
+        let program = server.path().join(name);
+        let _there = std::os::unix::fs::symlink(fake_acp(), &program);
+        let args = [&["--driver", "acp", "--unheld", "--", program.to_str().unwrap()], flags].concat();
+        let agent = Running::start(&server, "fake", &args);
+        let token = ask(&server, "fake", "run printf %s \"$LASTWORD_TOKEN\" > token\nsay done");
+        assert_eq!(token["body"], "done");
+        let token = fs::read_to_string(server.path().join("token")).unwrap();
+        let mcp = fs::read_to_string(server.path().join("mcp.json")).unwrap();
+        assert!(token.len() > 20 && !mcp.contains(&token), "{name} {flags:?}: {mcp}");
+        assert_eq!(mcp.contains("${LASTWORD_TOKEN}"), name == "claude-agent-acp", "{mcp}");
+        agent.terminate();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 use super::updates::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
-use crate::program::Program;
+use crate::program::{Program, SessionToken, session_token};
 use crate::run::RunnerContext;
 
 /// Time limit of the `initialize` call.
@@ -39,6 +40,8 @@ pub(super) struct Process {
     /// The number of this start; sessions of another start have to be loaded again.
     pub(super) start: u64,
     pub(super) routes: Arc<Routes>,
+    /// The file with the agent's token.
+    token_file: PathBuf,
     /// How the process ended; `None` while it runs.
     ended: watch::Receiver<Option<String>>,
     asked_to_end: Arc<Notify>,
@@ -87,7 +90,7 @@ impl Process {
     ///
     /// # Errors
     /// The process can't be started, or isn't an ACP agent of protocol version 1.
-    pub(super) async fn start(shared: &RunnerContext, start: u64) -> Result<Self, String> {
+    pub(super) async fn start(shared: &RunnerContext, start: u64, token_file: &Path) -> Result<Self, String> {
         let settings = &shared.settings;
         let mut command = process::command(settings);
         command.args(&settings.args);
@@ -110,7 +113,9 @@ impl Process {
         let mut tasks = JoinSet::new();
         tasks.spawn(own(child, group, stderr, Arc::clone(&asked_to_end), grace.subscribe(), ended));
         tasks.spawn(connect(outgoing(stdin), incoming(stdout), Arc::clone(&routes), connected));
-        let mut process = Self { link: None, start, routes, ended: ending, asked_to_end, grace, _tasks: tasks };
+        let token_file = token_file.to_owned();
+        let mut process =
+            Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, _tasks: tasks };
         let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
         let capabilities = process.initialize(shared, &connection, pid).await?;
         process.link =
@@ -158,6 +163,7 @@ impl Process {
             link: None,
             start: 0,
             routes: Arc::default(),
+            token_file: PathBuf::new(),
             ended: watch::channel(Some(reason)).1,
             asked_to_end: Arc::default(),
             grace: watch::Sender::default(),
@@ -189,20 +195,28 @@ impl Process {
         self.ended().await;
     }
 
-    /// Returns Lastword's MCP server for a new session: over HTTP if the agent supports that, else `lastword mcp`.
+    /// Returns Lastword's MCP server for a new session: over HTTP if the agent supports that and its program is known,
+    /// else `lastword mcp`.
     pub(super) fn mcp(&self, shared: &RunnerContext) -> McpServer {
         let endpoint = shared.broker.client().endpoint();
-        let token = shared.broker.token().reveal();
         let http = self.link.as_ref().is_some_and(|link| link.capabilities.mcp_capabilities.http);
+        let token = match session_token(self.link.as_ref().and_then(|link| link.program)) {
+            SessionToken::Text => Some(shared.broker.token().reveal()),
+            SessionToken::Variable => Some("${LASTWORD_TOKEN}"),
+            SessionToken::File => None,
+        };
         // The agent's own client knows the system's authorities alone.
-        if http && *endpoint.trust() == Trust::System {
+        if let Some(token) = token.filter(|_| http && *endpoint.trust() == Trust::System) {
             let header = HttpHeader::new("Authorization", format!("Bearer {token}"));
             return McpServer::Http(
                 McpServerHttp::new(MCP_NAME, format!("{}/mcp", endpoint.url())).headers(vec![header]),
             );
         }
         let args = std::iter::once("mcp".to_owned()).chain(endpoint.flags()).collect();
-        let env = vec![EnvVariable::new("LASTWORD_TOKEN", token)];
+        let env = vec![match token {
+            Some(token) => EnvVariable::new("LASTWORD_TOKEN", token),
+            None => EnvVariable::new("LASTWORD_TOKEN_FILE", self.token_file.display().to_string()),
+        }];
         McpServer::Stdio(McpServerStdio::new(MCP_NAME, &shared.settings.lastword).args(args).env(env))
     }
 }
