@@ -223,6 +223,8 @@ pub(crate) enum TokenSource {
 pub(crate) struct Settings {
     /// The data directory.
     pub(crate) data: PathBuf,
+    /// Whether a flag, a variable or the configuration names it.
+    pub(crate) data_is_named: bool,
     /// The address to listen on.
     pub(crate) listen: String,
     /// Host names that clients may use for the server.
@@ -321,6 +323,7 @@ impl Settings {
             None => trust(file.tls_pin.map(pin_in_place), file.tls_ca.map(relative))?,
         };
         Ok(Self {
+            data_is_named: global.data.is_some() || file.data.is_some(),
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,

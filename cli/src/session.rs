@@ -8,6 +8,7 @@ use lastword_client::{Client, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
 use lastword_server::FILE_PIN;
+use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;
 
 use crate::commands::Context;
@@ -59,7 +60,8 @@ impl Context {
     /// Returns the server and this run's token. From here on this process is closed to others of its user.
     pub(crate) fn access(&self, authority: Authority) -> Result<(Endpoint, String), Failure> {
         keep_to_itself()?;
-        let server = self.server();
+        // A token is named first: without one, an agent's program hears of that, and not of the server.
+        let server = self.server().unwrap_or_default();
         let token = match &self.settings.token {
             TokenSource::Text(text) if text.trim().is_empty() => {
                 return Err(Failure::refused("LASTWORD_TOKEN is set but empty").hint(NAME_A_TOKEN));
@@ -68,7 +70,7 @@ impl Context {
             TokenSource::File(path) => read_token(path)?,
             TokenSource::Implicit => self.own_token(authority, server.as_deref())?,
         };
-        Ok((self.endpoint(), token))
+        Ok((self.endpoint()?, token))
     }
 
     /// Returns the file with the token of a sign-in at this server.
@@ -88,14 +90,9 @@ impl Context {
             terminal: stdin().is_terminal() && (stdout().is_terminal() || stderr().is_terminal()),
             piped: stdin().is_terminal() || stderr().is_terminal(),
         };
-        let data = self.settings.data.display();
-        let unserved = || {
-            Failure::unavailable(format!("no server is running on {data}"))
-                .hint("start one with `lastword serve`, or name a running one with --url or its directory with --data")
-        };
         if server.is_none() && presence.agent.is_none() {
             // Without a server a token wouldn't help, so this error comes first.
-            return Err(unserved());
+            return Err(self.unserved());
         }
         // The file is of this very address, so its token goes to no other server, on this machine or elsewhere.
         if let Some(file) = server.and_then(|url| self.sign_in_file(url)).filter(|file| file.exists()) {
@@ -105,7 +102,7 @@ impl Context {
         may_use_operator_token(authority, &presence, server)?;
         if server.is_none() {
             // Any user's program may listen on the default address, so it never gets a token that wasn't named.
-            return Err(unserved());
+            return Err(self.unserved());
         }
         read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
     }
@@ -143,25 +140,44 @@ impl Context {
         ))
     }
 
-    /// Returns the named address, else that of the server running on the data directory, else the default.
+    /// Returns the named address, else that of the server running on the data directory, else the default, to be shown.
     pub(crate) fn server_url(&self) -> String {
-        self.server().unwrap_or_else(usual)
+        match self.server() {
+            Ok(found) => found.unwrap_or_else(usual),
+            Err(_) => self.settings.data.display().to_string(),
+        }
     }
 
     /// Returns the server, and how its certificate is verified: as named, else by the fingerprint in the data directory
     /// if the server runs there, else by the system's authorities.
-    pub(crate) fn endpoint(&self) -> Endpoint {
-        let url = self.server_url();
+    ///
+    /// # Errors
+    /// No server is running on the data directory that is meant.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, Failure> {
+        let url = self.server()?.unwrap_or_else(usual);
         let endpoint = Endpoint::new(&url);
         let trust = match &self.settings.trust {
             Some(named) => named.clone(),
             None => kept_trust(&self.settings.data, &endpoint),
         };
-        endpoint.trusting(trust)
+        Ok(endpoint.trusting(trust))
     }
 
-    fn server(&self) -> Option<String> {
-        self.settings.url.clone().or_else(|| running(&self.settings.data).map(|server| server.url))
+    /// Returns the named address, else that of the server running on the data directory, if there is one.
+    ///
+    /// # Errors
+    /// There is none, and the data directory is a certain one: it is named, or has a log. What is meant for its server goes
+    /// nowhere else: anyone's program may listen on the default address.
+    fn server(&self) -> Result<Option<String>, Failure> {
+        let settings = &self.settings;
+        let found = settings.url.clone().or_else(|| running(&settings.data).map(|server| server.url));
+        let certain = settings.data_is_named || settings.data.join(FILE_DATABASE).exists();
+        if found.is_none() && certain { Err(self.unserved()) } else { Ok(found) }
+    }
+
+    fn unserved(&self) -> Failure {
+        Failure::unavailable(format!("no server is running on {}", self.settings.data.display()))
+            .hint("start one with `lastword serve`, or name a running one with --url or its directory with --data")
     }
 }
 

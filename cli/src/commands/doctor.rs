@@ -250,7 +250,12 @@ const BEHIND_USUAL: u64 = 10_000;
 
 /// Checks whether a server answers, and then its clock.
 async fn server(cx: &Context) -> Vec<Check> {
-    let endpoint = cx.endpoint();
+    let endpoint = match cx.endpoint() {
+        Ok(endpoint) => endpoint,
+        Err(none) => {
+            return vec![check("server", Grade::Warning, format!("{}; `lastword serve` starts one", none.message))];
+        }
+    };
     let url = endpoint.url();
     let ready = match Client::new(&endpoint, None) {
         Ok(client) => client.ready().await,
@@ -334,7 +339,12 @@ async fn client(program: Program, cx: &Context) -> Check {
         return check(name, Grade::Ok, "set up with custom settings".to_owned());
     };
     let again = format!("create a new token with `lastword agent token NAME > {token}`");
-    let endpoint = configured(named("--url"), named("--tls-pin"), named("--tls-ca"), cx);
+    let server = match (named("--url"), cx.endpoint()) {
+        (_, Ok(server)) => server,
+        (Some(url), Err(_)) => Endpoint::new(url),
+        (None, Err(none)) => return check(name, Grade::Warning, format!("set up, but {}", none.message)),
+    };
+    let endpoint = configured(named("--url"), named("--tls-pin"), named("--tls-ca"), server);
     let client = fs::read_to_string(token).map_err(|error| error.to_string()).and_then(|text| {
         let token = Token::new(text.trim()).map_err(|error| error.to_string())?;
         Client::new(&endpoint?, Some(token)).map_err(|error| error.to_string())
@@ -370,9 +380,9 @@ fn configured(
     url: Option<&String>,
     pin: Option<&String>,
     authority: Option<&String>,
-    cx: &Context,
+    server: Endpoint,
 ) -> Result<Endpoint, String> {
-    let Some(url) = url else { return Ok(cx.endpoint()) };
+    let Some(url) = url else { return Ok(server) };
     let trust = match (pin, authority) {
         (Some(pin), _) => Trust::Pinned(Pin::parse(pin).map_err(|error| error.to_string())?),
         (None, Some(path)) => Trust::Authority(path.into()),

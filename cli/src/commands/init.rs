@@ -197,7 +197,7 @@ async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Resul
                 .hint(format!("`lastword init {flag} --replace` puts {owner} in their place")));
         }
         if known != call.identity {
-            let other = known.name(&cx.endpoint()).await;
+            let other = known.name(&cx.endpoint()?).await;
             return Err(Failure::refused(format!("{name} is already set up here as {other}, not as {owner}")).hint(
                 format!(
                     "`lastword init {flag} --replace` puts {owner} in place of {other}; for several agents in one \

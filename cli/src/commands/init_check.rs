@@ -41,7 +41,7 @@ pub(super) async fn check(program: Program, cx: &Context) -> Result<Vec<String>,
         Identity::Session => {
             format!("{}, by the token of this environment", cx.client(Authority::Act)?.agent(OWN_NAME).await?.name)
         }
-        named @ (Identity::Agent(_) | Identity::Human(_)) => named.name(&cx.endpoint()).await,
+        named @ (Identity::Agent(_) | Identity::Human(_)) => named.name(&cx.endpoint()?).await,
     };
     let mut found = vec![format!("{name} starts Lastword as {owner}: {} tools", tools.len())];
     let open = channels::open(program);

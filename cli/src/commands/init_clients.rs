@@ -190,7 +190,7 @@ impl Call {
             Failure::usage(format!("{}: {error}", file.display()))
                 .hint("`lastword agent add NAME > NAME.token` creates one")
         })?;
-        let (name, kind) = owner(&file, &cx.endpoint()).await?;
+        let (name, kind) = owner(&file, &cx.endpoint()?).await?;
         let file = text(&file)?;
         let identity = match (kind, as_human) {
             (Kind::Agent, false) => Identity::Agent(file),
@@ -206,7 +206,7 @@ impl Call {
 
     /// Builds a call with this identity.
     pub(super) fn with(identity: Identity, cx: &Context) -> Result<Self, Failure> {
-        Ok(Self { program: text(&std::env::current_exe()?)?, endpoint: cx.endpoint(), identity, tools: None })
+        Ok(Self { program: text(&std::env::current_exe()?)?, endpoint: cx.endpoint()?, identity, tools: None })
     }
 
     /// Returns the arguments of `lastword mcp`.

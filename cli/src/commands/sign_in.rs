@@ -72,7 +72,7 @@ pub(crate) async fn run(Args {}: Args, cx: &Context) -> Result<(), Failure> {
         return Err(Failure::refused(format!("an agent is running this command ({variable} is set)"))
             .hint("sign in at a terminal of your own; an agent has its own token"));
     }
-    let endpoint = cx.endpoint();
+    let endpoint = cx.endpoint()?;
     let file = cx
         .sign_in_file(endpoint.url())
         .ok_or_else(|| Failure::usage("there is no place for the token: neither XDG_CONFIG_HOME nor HOME is set"))?;

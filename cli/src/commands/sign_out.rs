@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) struct Args {}
 
 pub(crate) async fn run(Args {}: Args, cx: &Context) -> Result<(), Failure> {
-    let endpoint = cx.endpoint();
+    let endpoint = cx.endpoint()?;
     let file = cx.sign_in_file(endpoint.url()).filter(|file| file.exists());
     let file = file.ok_or_else(|| Failure::refused(format!("nobody is signed in at {}", endpoint.url())))?;
     let token = fs::read_to_string(&file)?;

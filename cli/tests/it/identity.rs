@@ -168,3 +168,44 @@ fn a_server_starts_without_the_operators_token_that_was_moved_to_a_safe_place() 
     assert!(added.ok().starts_with("lw_"));
     assert!(!server.path().join(".lastword/operator.token").exists(), "no other token was made");
 }
+
+#[test]
+fn a_data_directory_without_its_server_gets_no_token_sent_elsewhere() {
+    let server = Server::start_with(tempfile::tempdir().unwrap(), &["--listen", "127.0.0.1:0", "--tls", "auto"]);
+    server.agent("kilo");
+    let (_, dir) = server.terminate();
+    let (dir, elsewhere) = (dir.path(), tempfile::tempdir().unwrap());
+    let (data, token) = (dir.join(".lastword"), dir.join("kilo.token"));
+    fs::write(elsewhere.path().join("named.toml"), format!("data = {:?}\n", data.display().to_string())).unwrap();
+    let ways: [(&std::path::Path, Vec<&str>, Option<&str>); 4] = [
+        (elsewhere.path(), vec!["--data", data.to_str().unwrap()], None),
+        (elsewhere.path(), vec!["--config", "named.toml"], None),
+        (elsewhere.path(), vec![], data.to_str()),
+        // The folder's own data directory, which no one names.
+        (dir, vec![], None),
+    ];
+    for (cwd, args, variable) in ways {
+        let calls = [
+            vec!["inbox"],
+            vec!["send", "hive", "hello", "--ref", "A-1"],
+            vec!["mcp"],
+            vec!["init", "--codex"],
+            vec!["sign-in"],
+        ];
+        for call in calls {
+            let mut command = lastword(cwd);
+            command.args(&args).args(["--token-file", token.to_str().unwrap()]).args(&call);
+            command.env("HOME", elsewhere.path());
+            if let Some(variable) = variable {
+                command.env("LASTWORD_DATA", variable);
+            }
+            let ended = finish(&mut command, "");
+            assert_eq!(ended.code, 3, "{args:?} {call:?}: {ended:?}");
+            assert!(ended.stderr.contains("no server is running on"), "{args:?} {call:?}: {ended:?}");
+            assert!(ended.stderr.contains("`lastword serve`") && !ended.stderr.contains("7171"), "{ended:?}");
+        }
+    }
+    let mut doctor = lastword(elsewhere.path());
+    let ended = finish(doctor.args(["--data", data.to_str().unwrap(), "doctor"]), "");
+    assert!(ended.stdout.contains("no server is running on") && !ended.stdout.contains("7171"), "{ended:?}");
+}
