@@ -43,9 +43,13 @@ const fn step(code: Code) -> &'static str {
         Code::RefInUse | Code::RefConflict => "Use another REF, or write in the thread of that conversation.",
         Code::AlreadySettled => "Someone was faster: nothing is left to do.",
         Code::TooLarge => "Post less text, or a link to it.",
-        Code::Saturated | Code::DiskLow | Code::SenderRate | Code::PairRate | Code::FanOut | Code::AuthRate => {
-            "Post it again in a while."
-        }
+        Code::Saturated
+        | Code::DiskLow
+        | Code::LogGone
+        | Code::SenderRate
+        | Code::PairRate
+        | Code::FanOut
+        | Code::AuthRate => "Post it again in a while.",
         Code::TurnsSoft | Code::TurnsHard | Code::Latched => "A human's message here lifts it.",
         Code::UnknownRequest => "It may be settled and forgotten.",
         Code::ApproverNotAllowed => "Another person has to decide this.",

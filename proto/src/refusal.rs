@@ -284,6 +284,8 @@ codes! {
         "Go on after the position that limit names; a human finds what is before in the archive.";
     NoProgress "no_progress" 422 "R5" "Held: your requests to this agent in this task make no progress"
         "Answer with what you have, or ask the human; nothing more can be asked of this agent in this task until a human says so.";
+    LogGone "log_gone" 503 "L1" "The broker's log is no longer at its path"
+        "Retry after retry_after_ms; a human has to put the files of the data directory back, or to restart the server.";
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) struct RunnerContext {
 /// The driver and its state.
 pub(crate) enum DriverHost {
     Command,
-    Acp(acp::Host),
+    Acp(Box<acp::Host>),
 }
 
 /// A run, as a driver sees it.

@@ -122,7 +122,7 @@ impl Runner {
         }
         let host = match settings.driver {
             Driver::Command => DriverHost::Command,
-            Driver::Acp => DriverHost::Acp(acp::Host::new(token).map_err(RunnerError::Folder)?),
+            Driver::Acp => DriverHost::Acp(Box::new(acp::Host::new(token).map_err(RunnerError::Folder)?)),
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();

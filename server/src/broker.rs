@@ -130,9 +130,10 @@ impl Broker {
     fn sleep_time(&self) -> Duration {
         let space = self.shared.disk.space();
         // No tick runs while the disk is full, so a passed deadline would only make the judge spin.
-        let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| space != DiskSpace::Full);
+        let runs = space != DiskSpace::Full && !self.shared.disk.is_gone();
+        let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| runs);
         let idle = self.shared.clock.until(due);
-        if space == DiskSpace::Enough { idle } else { idle.min(LOOK_EVERY) }
+        if space == DiskSpace::Enough && !self.shared.disk.is_gone() { idle } else { idle.min(LOOK_EVERY) }
     }
 
     /// Checks the room on the disk at most once per `LOOK_EVERY`. If a batch found no room, memory is ahead of the
@@ -140,6 +141,12 @@ impl Broker {
     fn check_disk_and_recover(&mut self) -> bool {
         if self.since_disk_check.elapsed() >= LOOK_EVERY {
             self.shared.disk.refresh();
+            let was_gone = self.shared.disk.is_gone();
+            self.writing.look_after_files(&self.shared);
+            if was_gone && !self.shared.disk.is_gone() {
+                // Those that a dropped batch would have woken.
+                self.shared.wakes.wake_all();
+            }
             self.since_disk_check = Stopwatch::start();
         }
         let lost = self.shared.disk.lost();
@@ -164,7 +171,7 @@ impl Broker {
 
     /// Handles commands and adds their facts and replies to the batch.
     fn judge(&mut self, commands: &mut Vec<Command>) {
-        let runs = self.shared.disk.space() != DiskSpace::Full;
+        let runs = self.shared.disk.space() != DiskSpace::Full && !self.shared.disk.is_gone();
         // A read writes nothing, and so must not wait for room.
         if runs || commands.iter().any(|command| !matches!(command, Command::Read(_))) {
             self.record_lost_jumps();
@@ -330,7 +337,11 @@ impl Broker {
 
     /// Saves a snapshot once the queue is closed and everything is written, so that the next start replays nothing.
     fn end(self) {
-        let Some(log) = self.writing.end() else { return };
+        let Some(mut log) = self.writing.end() else { return };
+        if !log.is_in_place() {
+            writer::write_back(log.as_mut());
+            return;
+        }
         if self.shared.disk.lost() > self.dropped_batches {
             // The state is ahead of the log, and a snapshot must never be.
             return;

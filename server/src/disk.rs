@@ -86,6 +86,8 @@ pub(crate) struct Disk {
     warned: AtomicBool,
     /// The free bytes at the last check.
     free: AtomicU64,
+    /// Whether the log's files are no longer at their path.
+    gone: AtomicBool,
     /// The number of batches that found no room, even in the reserve where they may use it.
     lost: AtomicU64,
 }
@@ -152,6 +154,28 @@ impl Disk {
     /// Returns how many batches have found no room so far.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the log's files are no longer at their path: what is appended isn't found by the next start (L1).
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Records whether the log's files are at their path.
+    pub(crate) fn place(&self, in_place: bool) {
+        if self.gone.swap(!in_place, Ordering::AcqRel) != in_place {
+            return;
+        }
+        let dir = self.dir.as_deref().unwrap_or_else(|| Path::new("memory")).display();
+        if in_place {
+            tracing::info!(%dir, "the log's files are at their path again: everything is taken");
+        } else {
+            tracing::error!(
+                %dir,
+                "the log's files are no longer at their path, so that nothing is taken: put back what was moved; if it was \
+                 deleted, the server writes the log anew, and goes on when it is restarted"
+            );
+        }
     }
 
     /// Records that an append found no room.

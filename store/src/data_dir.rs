@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use lastword_proto::Seq;
@@ -22,6 +22,8 @@ pub const FILE_HEAD: &str = "lastword.head";
 pub const FILE_SNAPSHOT: &str = "snapshot";
 /// The state that replaces the entries that left the log.
 pub const FILE_BASE: &str = "base";
+/// Says to Git that the whole directory is ignored.
+const FILE_IGNORE: &str = ".gitignore";
 /// The folder with the segments that left the log.
 pub const FOLDER_ARCHIVE: &str = "archive";
 /// The newest format of the log that this version reads and writes (`PRAGMA user_version`).
@@ -48,6 +50,7 @@ impl DirLock {
     /// Another process holds it, or the file system refuses.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         make_dir(dir).map_err(|source| OpenError::io(dir, &source))?;
+        ignore(dir);
         let path = dir.join(FILE_LOCK);
         let failed = |source| OpenError::io(&path, &source);
         let mut file = open_private(&path).map_err(failed)?;
@@ -93,6 +96,36 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         Some(_) | None => sync_dir(Path::new(".")),
+    }
+}
+
+/// Hides `dir` from Git: `git add -A` would commit tokens, keys and the log, and `git stash -u` would take them away.
+fn ignore(dir: &Path) {
+    if let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(MODE_FILE).open(dir.join(FILE_IGNORE)) {
+        // Opening a log doesn't fail for it: the disk may be full.
+        file.write_all(b"*\n").ok();
+    }
+}
+
+/// A file, whatever its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Returns the file that is at `path` now.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|found| Self { device: found.dev(), inode: found.ino() })
+    }
+
+    /// Returns whether this process has the file open although no path leads to it. Only Linux says so.
+    pub(crate) fn is_deleted(self) -> bool {
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        // Through the link to what is open: opening the file itself, and closing it, would end SQLite's locks.
+        let mut found = open.filter_map(|entry| fs::metadata(entry.path()).ok());
+        found.any(|file| file.dev() == self.device && file.ino() == self.inode && file.nlink() == 0)
     }
 }
 

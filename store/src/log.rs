@@ -51,6 +51,20 @@ pub trait Log: Send {
     /// See [`AppendError`]; each variant says whether anything was written.
     fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError>;
 
+    /// Returns whether its files are at their path, so that the next start finds what was appended (L1).
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
+    /// Writes the log anew if its files were deleted while it is open; `false` if there is nothing to write, because they
+    /// are there or were moved. What is appended afterwards doesn't get into the new file.
+    ///
+    /// # Errors
+    /// The log can't be read, or the file can't be written.
+    fn write_back(&mut self) -> Result<bool, OpenError> {
+        Ok(false)
+    }
+
     /// Returns a reader of the same log for other threads.
     fn reader(&self) -> Arc<dyn LogReader>;
 

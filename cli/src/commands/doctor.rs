@@ -275,7 +275,10 @@ async fn server(cx: &Context) -> Vec<Check> {
         Err(ClientError::Unreachable { .. }) => {
             (Grade::Warning, format!("no server at {url}; `lastword serve` starts one"))
         }
-        Err(error) => (Grade::Failed, format!("{url} answers but isn't ready: {error}")),
+        Err(error) => {
+            let hint = error.problem().map(|problem| format!("; {}", problem.hint)).unwrap_or_default();
+            (Grade::Failed, format!("{url} answers but isn't ready: {error}{hint}"))
+        }
     };
     vec![check("server", grade, finding)]
 }

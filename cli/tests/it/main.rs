@@ -72,6 +72,7 @@ mod sessions;
 #[cfg(test)]
 mod sign_in;
 #[cfg(test)]
+mod taken_away;
 mod terminal;
 #[cfg(test)]
 mod tls;

@@ -156,6 +156,9 @@ pub enum Unserved {
         /// Whether an append found no room, rather than the free space being below the watermark.
         full: bool,
     },
+    /// The log's files are no longer at their path; what was written isn't found by the next start.
+    #[error("the log is no longer at its path, so that nothing is taken")]
+    LogGone,
     /// The broker has stopped; whether the input was made durable is unknown.
     #[error("the broker has stopped: {0}")]
     Down(Arc<str>),
@@ -201,6 +204,7 @@ impl Unserved {
     pub fn refusal(&self) -> Refusal {
         match self {
             Self::DiskLow { .. } => Refusal::new(Code::DiskLow).retry_after(DISK_RETRY_MS),
+            Self::LogGone => Refusal::new(Code::LogGone).retry_after(DISK_RETRY_MS),
             Self::Saturated | Self::Down(_) => Refusal::new(Code::Saturated).retry_after(SATURATED_RETRY_MS),
         }
     }
@@ -224,6 +228,9 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
     {
+        if self.0.disk.is_gone() {
+            return Err(Unserved::LogGone);
+        }
         let space = self.0.disk.space();
         // Refused before it is queued, so a shortage costs the judge nothing.
         if !admits(space, &input) {
@@ -260,6 +267,7 @@ impl Handle {
     async fn answer<T>(&self, receive: oneshot::Receiver<T>, lost: u64) -> Result<T, Unserved> {
         match receive.await {
             Ok(answer) => Ok(answer),
+            Err(_) if self.0.disk.is_gone() => Err(Unserved::LogGone),
             Err(_) if self.0.disk.lost() > lost => Err(Unserved::DiskLow { full: true }),
             Err(_) => {
                 // `self` keeps the sender alive, so this wait ends only with a value.

@@ -147,6 +147,15 @@ impl Writing {
         self.batches.send(batch).is_ok()
     }
 
+    /// Looks whether the log's files are at their path, and writes anew what was deleted.
+    pub(super) fn look_after_files(&self, shared: &BrokerShared) {
+        let mut writer = lock(&self.writer);
+        shared.disk.place(writer.log.is_in_place());
+        if shared.disk.is_gone() {
+            write_back(writer.log.as_mut());
+        }
+    }
+
     /// Returns the core as of the end of the log.
     pub(super) fn rebuild(&self) -> Result<Core, ReadError> {
         rebuild(lock(&self.writer).log.as_ref()).map(|(core, _)| core)
@@ -200,8 +209,17 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             committed = shared.disk.with_reserve(|| writer.commit(&mut batch), AppendError::is_full);
         }
     }
+    let in_place = writer.log.is_in_place();
+    shared.disk.place(in_place);
     drop(writer);
     match committed {
+        Ok(()) if !in_place => {
+            // The facts are in files that no later start finds, so nothing is acknowledged (L1): each caller hears why. If
+            // the files come back, the facts are there, as after a crash before the reply.
+            drop(batch);
+            shared.queue.mark_writer_idle();
+            true
+        }
         Ok(()) => {
             batch.release(&shared);
             // After the release: commands that these replies provoke can then join the batch judged in the meantime.
@@ -224,6 +242,17 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             shared.fail(BrokerFailure::append(&error));
             false
         }
+    }
+}
+
+/// Writes the log anew if its files were deleted.
+pub(super) fn write_back(log: &mut dyn Log) {
+    match log.write_back() {
+        Ok(true) => {
+            tracing::error!("the log's files were deleted, and it was written anew: restart the server to go on")
+        }
+        Ok(false) => {}
+        Err(error) => tracing::error!(%error, "the log's files were deleted, and it can't be written anew"),
     }
 }
 

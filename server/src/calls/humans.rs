@@ -24,7 +24,7 @@ pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Princi
 /// doesn't count as an act or the disk has no room for the fact.
 pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
     match ctx.handle.submit(Input::Act(human)).await {
-        Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
+        Ok(_) | Err(Unserved::DiskLow { .. } | Unserved::LogGone) => Ok(()),
         Err(unserved) => Err(unserved.into()),
     }
 }

@@ -190,7 +190,7 @@ async fn collect(
         // The disk had no room for the answer, so it is given again.
         waits = awaited(&ctx.handle, caller, waits.request());
         match Box::pin(collect_now(ctx, caller, request.clone())).await {
-            Err(fault) if fault.0.code == Code::DiskLow => {}
+            Err(fault) if matches!(fault.0.code, Code::DiskLow | Code::LogGone) => {}
             Ok(None) => {}
             found => return found,
         }

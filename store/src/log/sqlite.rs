@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
-use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, HeadFound, LOG_VERSION};
+use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, FileId, Head, HeadFound, LOG_VERSION};
 use crate::log::chain::{GENESIS, Hash, Row};
 use crate::log::snapshot::{self, SnapshotFile};
 use crate::log::sqlite_archive::{self, SqliteArchive};
@@ -28,6 +28,9 @@ pub(crate) const PAGE_BYTES: usize = 16 << 10;
 const PAGES_PER_APPEND: usize = 2;
 /// Capacity above which the encode buffer is freed after an append.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+/// SQLite's write-ahead log.
+const FILE_WAL: &str = "lastword.db-wal";
 
 const SCHEMA: &str = "
 CREATE TABLE log (
@@ -51,6 +54,8 @@ pub(crate) struct SqliteLog {
     hash: Hash,
     buffer: Vec<u8>,
     wal_bytes: usize,
+    /// The file of the log, and its WAL once there is one.
+    files: [Option<FileId>; 2],
     /// The failure after which every append is refused.
     failed: Option<String>,
 }
@@ -97,9 +102,9 @@ impl SqliteLog {
         // without its head, which would stop the next start.
         let noted = head.note(last, &hash).and_then(|()| head.sync()).and_then(|()| data_dir::sync_dir(dir));
         noted.map_err(|source| OpenError::io(&dir.join(data_dir::FILE_HEAD), &source))?;
-        let readers = Pool::new(path);
-        let wal_bytes = CHECKPOINT_BYTES;
-        Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_bytes, failed: None })
+        let files = [FileId::at(&path).ok(), None];
+        let (readers, buffer, wal_bytes) = (Pool::new(path), Vec::new(), CHECKPOINT_BYTES);
+        Ok(Self { lock, db, readers, head, epoch, last, hash, buffer, wal_bytes, files, failed: None })
     }
 
     fn admit(&self, epoch: u64, expect: Seq) -> Result<(), AppendError> {
@@ -214,6 +219,9 @@ impl Log for SqliteLog {
             Err(failure) => return Err(self.fail(failure)),
         };
         (self.last, self.hash) = (last, hash);
+        if self.files[1].is_none() {
+            self.files[1] = FileId::at(&self.lock.dir().join(FILE_WAL)).ok();
+        }
         if let Err(error) = self.head.note(last, &hash) {
             // The batch itself is durable, so it is acknowledged; the next one is refused.
             self.failed = Some(format!("{}: {error}", data_dir::FILE_HEAD));
@@ -226,6 +234,32 @@ impl Log for SqliteLog {
             self.checkpoint();
         }
         Ok(last)
+    }
+
+    fn is_in_place(&self) -> bool {
+        let paths = [FILE_DATABASE, FILE_WAL].map(|name| self.lock.dir().join(name));
+        self.files
+            .iter()
+            .zip(paths)
+            .all(|(file, path)| file.is_none_or(|file| FileId::at(&path).is_ok_and(|at| at == file)))
+    }
+
+    fn write_back(&mut self) -> Result<bool, OpenError> {
+        let (dir, path) = (self.lock.dir().to_owned(), self.lock.dir().join(FILE_DATABASE));
+        if path.exists() || !self.files[0].is_some_and(FileId::is_deleted) {
+            return Ok(false);
+        }
+        let draft = path.with_added_extension("new");
+        let failed = |source| OpenError::io(&draft, &source);
+        data_dir::make_dir(&dir).map_err(failed)?;
+        let file = data_dir::create_private(&draft).map_err(failed)?;
+        // Through the connection, which has the deleted files open.
+        let copied = self.db.execute("VACUUM INTO ?1", [draft.to_string_lossy()]);
+        copied.map_err(|error| unopened(&draft, &error))?;
+        file.sync_all().and_then(|()| fs::rename(&draft, &path)).map_err(failed)?;
+        let head = Head::open(&dir).and_then(|head| head.note(self.last, &self.hash).and_then(|()| head.sync()));
+        head.and_then(|()| data_dir::sync_dir(&dir)).map_err(failed)?;
+        Ok(true)
     }
 
     fn reader(&self) -> Arc<dyn LogReader> {

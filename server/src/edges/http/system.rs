@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
+use crate::broker::Unserved;
 use crate::calls::Context;
 use crate::calls::read_model::behind;
 use crate::error::ApiError;
@@ -19,6 +20,7 @@ pub(super) async fn healthz() -> &'static str {
 /// Reports whether the broker accepts inputs, regardless of its clock.
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
+        Ok(_) if ctx.handle.disk().is_gone() => ApiError::from(Unserved::LogGone).into_response(),
         Ok(_) if !*ctx.stopping.borrow() => {
             let (clock, space) = (ctx.handle.clock(), ctx.handle.disk().space());
             Out(views::ready(true, clock, space, (behind(&ctx), ctx.scrub.found()))).into_response()
