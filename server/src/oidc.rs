@@ -251,8 +251,14 @@ impl Accounts {
     /// # Errors
     /// The file can't be written.
     pub(crate) fn use_id_token(&self, text: &str, until: Time, now: Time) -> io::Result<bool> {
+        // By what was signed: the same claims have other valid signatures, which anyone can compute (ES256), and other
+        // spellings of each. A list of an earlier version has whole tokens.
+        let signed = text.rsplit_once('.').map_or(text, |(signed, _signature)| signed);
+        if self.id_tokens.has(text) {
+            return Ok(false);
+        }
         // Beyond the bound nobody signs in, rather than somebody twice. Only valid ones come here, which a provider issued.
-        self.id_tokens.add(text, until, now, USED_MAX)
+        self.id_tokens.add(signed, until, now, USED_MAX)
     }
 
     /// Uses up the `state` of a browser's sign-in; `false` if it was used before.

@@ -70,6 +70,10 @@ pub(super) fn key_id(token: &str) -> Result<Option<String>, NoSignIn> {
     if !matches!(header.alg, Algorithm::RS256 | Algorithm::ES256) {
         return Err(invalid("it isn't signed with RS256 or ES256"));
     }
+    if header.crit.is_some() {
+        // It names extensions without which the token must not be accepted, and none is known here.
+        return Err(invalid("it needs an extension that isn't known here (crit)"));
+    }
     Ok(header.kid)
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Script {
     /// Claims in place of the usual ones; null leaves one out.
     pub(crate) claims: Value,
     /// The id of its key; the key set has it as soon as it is fetched again.
+    /// The extensions that its tokens need.
+    pub(crate) crit: Option<Value>,
     pub(crate) key_id: String,
     /// Whether it answers everything with status 500.
     pub(crate) down: bool,
@@ -82,6 +84,7 @@ impl Provider {
             signs: Signs::Es256,
             claims: json!({}),
             key_id: "first".into(),
+            crit: None,
             down: false,
             polls: Vec::new(),
             key_fetches: 0,
@@ -137,7 +140,10 @@ impl Keys {
             Signs::Hs256 => "HS256",
             Signs::Nothing => "none",
         };
-        let header = json!({ "alg": algorithm, "typ": "JWT", "kid": script.key_id });
+        let mut header = json!({ "alg": algorithm, "typ": "JWT", "kid": script.key_id });
+        if let Some(crit) = &script.crit {
+            header["crit"] = crit.clone();
+        }
         let part = |value: &Value| base64url(value.to_string().as_bytes());
         let text = format!("{}.{}", part(&header), part(&claims));
         let (random, message) = (SystemRandom::new(), text.as_bytes());

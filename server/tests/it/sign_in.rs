@@ -1,5 +1,7 @@
 //! Signing in by a provider: what lets a human in, what doesn't, and how often may be tried.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use lastword_server::{KnownAs, Oidc, Person};
@@ -355,4 +357,52 @@ async fn an_address_that_fails_too_often_waits_and_its_valid_tokens_do_not() {
     // A success isn't counted.
     ask(&world, "lw_0", "/v1/agents").await.refused(401, "unauthenticated");
     ask(&world, "lw_0", "/v1/agents").await.refused(429, "auth_rate");
+}
+
+/// The order of the curve P-256.
+const ORDER: [u8; 32] = [
+    0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6, 0xfa, 0xad, 0xa7,
+    0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
+];
+
+/// Returns the token with the other valid signature of the same claims, (r, n - s).
+fn with_the_other_signature(token: &str) -> String {
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let mut signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    let mut borrow = 0_i32;
+    for at in (0..32).rev() {
+        let left = i32::from(ORDER[at]) - i32::from(signature[32 + at]) - borrow;
+        borrow = i32::from(left < 0);
+        signature[32 + at] = u8::try_from(left.rem_euclid(256)).unwrap();
+    }
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+#[tokio::test]
+async fn an_id_token_signs_in_once_whichever_of_its_valid_signatures_it_has() {
+    let provider = Provider::start().await;
+    for first_is_the_other in [false, true] {
+        let world = world(&provider).await;
+        let token = provider.id_token("cli");
+        let other = with_the_other_signature(&token);
+        assert_ne!(token, other);
+        let (first, second) = if first_is_the_other { (other, token) } else { (token, other) };
+        // Both are valid: a provider may use either.
+        present(&world, &first).await.is(201);
+        let again = present(&world, &second).await.refused(401, "unauthenticated");
+        assert!(again["detail"].as_str().unwrap().contains("used already"), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_token_that_needs_an_unknown_extension_lets_nobody_in() {
+    let provider = Provider::start().await;
+    let world = world(&provider).await;
+    for crit in [json!(["b64"]), json!(["exp"]), json!([])] {
+        provider.now(|script| script.crit = Some(crit.clone()));
+        let refused = present(&world, &provider.id_token("cli")).await.refused(401, "unauthenticated");
+        assert!(refused["detail"].as_str().unwrap().contains("crit"), "{crit}: {refused}");
+    }
+    provider.now(|script| script.crit = None);
+    present(&world, &provider.id_token("cli")).await.is(201);
 }
