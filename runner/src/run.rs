@@ -206,7 +206,7 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
         answer: if empty { String::new() } else { cut(ended.answer, shared.limits.body_bytes_max) },
         status: ended.status,
         reason: reason.clone(),
-        usage: ended.usage,
+        usage: believed(ended.usage, shared),
         ..Finish::default()
     };
     let turn_id = turn.id.clone();
@@ -317,6 +317,17 @@ pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     }
 }
 
+/// Returns the usage, unless it is one that the broker refuses: the answer must not be lost with it.
+fn believed(usage: Option<Usage>, shared: &RunnerContext) -> Option<Usage> {
+    usage.filter(|usage| {
+        let checked = usage.check();
+        if let Err(error) = &checked {
+            shared.report.emit(&Event::Warning { message: format!("the program's figures are left out: {error}") });
+        }
+        checked.is_ok()
+    })
+}
+
 /// Reports progress, which renews the lease. A lost report is made up for by the next.
 async fn report_progress(
     shared: &RunnerContext,
@@ -325,6 +336,7 @@ async fn report_progress(
     usage: Option<Usage>,
     control: &RunControl,
 ) {
+    let usage = usage.filter(|usage| usage.check().is_ok());
     let progress = Progress { note, usage, ..Progress::default() };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if matches!(problem.code, Code::LeaseLost | Code::EpochOver) => {

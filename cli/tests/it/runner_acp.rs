@@ -70,6 +70,17 @@ fn an_agent_without_mcp_over_http_gets_the_tools_over_standard_output() {
 }
 
 #[test]
+fn figures_that_no_model_could_have_produced_are_left_out_and_the_answer_arrives() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    let said = ask(&server, "fake", &format!("say It is fine.\nusage {} 0", u64::MAX));
+    assert_eq!((said["body"].as_str(), said["status"].as_str()), (Some("It is fine."), Some("completed")));
+    assert!(agent.until("warning")["message"].as_str().unwrap().contains("usage.input_tokens"));
+    let tokens = server.operator(&["--json", "agent", "show", "fake"]).json()["tokens_today"].as_u64().unwrap();
+    assert!(tokens < 1_000, "{tokens}");
+}
+
+#[test]
 fn an_agents_token_is_in_no_argument_of_what_its_program_starts() {
     let server = Server::start();
     // `claude-agent-acp` passes its session's servers on in arguments; what another program does isn't known.

@@ -71,7 +71,7 @@ impl Step<'_> {
         let turn = &self.state().turns[&id];
         let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
-        let reported = finish.spend.unwrap_or_default().max(turn.charged());
+        let reported = finish.spend.unwrap_or_default().counted().max(turn.charged());
         // The report is trusted, but not if it is less than the text itself (B1).
         let spend = reported.max(Spend { tokens: estimate, cost_microusd: 0 });
         let estimated = finish.estimated || reported.tokens < spend.tokens || reported.tokens == 0;
@@ -425,7 +425,7 @@ impl Step<'_> {
     fn spent_so_far(&mut self, id: TurnId, reported: Spend, models: Vec<ModelSpend>) {
         let turn = &self.state().turns[&id];
         let (task, agent, charged) = (turn.task, turn.agent, turn.charged());
-        let spend = reported.max(charged);
+        let spend = reported.counted().max(charged);
         // A lost or repeated report is made up for by the next, because each one covers the whole turn.
         if spend == charged {
             return;

@@ -262,10 +262,24 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Extends an agent's budget for today; its rest ends if that is enough (B1).
-    pub(super) fn grant_agent(&mut self, by: Principal, agent: AgentId, spend: Spend) -> Outcome {
+    /// Extends an agent's budget for today; its rest ends if that is enough (B1). If it rests, tokens and cost count from
+    /// the current use, so that the extension is fully available (H6).
+    pub(super) fn grant_agent(&mut self, by: Principal, agent: AgentId, mut spend: Spend) -> Outcome {
         self.human(by, Role::Operator)?;
         self.known(agent)?;
+        let (state, now) = (self.state(), self.now);
+        let known = &state.agents[agent.0 as usize];
+        if known.rests_until().is_some() {
+            let used = known.day.on(now).spend;
+            let past = |used: u64, max: u64| if max == 0 { 0 } else { used.saturating_sub(max) };
+            let over = [
+                past(used.tokens, known.day_tokens_max(&state.limits, now)),
+                past(used.cost_microusd, known.day_cost_microusd_max(&state.limits, now)),
+            ];
+            for (given, over) in [&mut spend.tokens, &mut spend.cost_microusd].into_iter().zip(over) {
+                *given = if *given == 0 { 0 } else { given.saturating_add(over) };
+            }
+        }
         self.record(Fact::AgentGranted { agent, by: by.agent(), day: self.now.day(), spend });
         self.end_rest(agent);
         Ok(Reply::Done)

@@ -27,6 +27,16 @@ pub struct Spend {
 }
 
 impl Spend {
+    /// The most that one report of a turn counts for: no model reads and writes more, and no sum of such reports
+    /// overflows (B1).
+    pub const REPORT_MAX: Self = Self { tokens: 1_000_000_000_000, cost_microusd: 1_000_000_000_000 };
+
+    /// Returns what a report counts for.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        self.min(Self::REPORT_MAX)
+    }
+
     /// Adds another amount; saturates.
     pub const fn add(&mut self, more: Self) {
         self.tokens = self.tokens.saturating_add(more.tokens);

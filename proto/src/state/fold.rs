@@ -73,12 +73,14 @@ impl State {
             Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
             // Only a finish can have measured the whole turn.
-            Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, (*spend, true)),
-            Fact::TurnFinished { turn, spend, said, .. } => self.turn_finished(at, *turn, (*spend, false), *said),
-            Fact::TurnCharged { turn, spend, estimated, said, .. } => {
-                self.turn_finished(at, *turn, (*spend, *estimated), *said);
+            Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, (spend.counted(), true)),
+            Fact::TurnFinished { turn, spend, said, .. } => {
+                self.turn_finished(at, *turn, (spend.counted(), false), *said)
             }
-            Fact::Spent { turn, spend } => self.spend(at, *turn, (*spend, false)),
+            Fact::TurnCharged { turn, spend, estimated, said, .. } => {
+                self.turn_finished(at, *turn, (spend.counted(), *estimated), *said);
+            }
+            Fact::Spent { turn, spend } => self.spend(at, *turn, (spend.counted(), false)),
             Fact::Late { turn, .. } => self.finished_late(at, *turn),
             Fact::Requeued { task, agent, why, ack_ms, result } => {
                 self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());

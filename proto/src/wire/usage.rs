@@ -66,11 +66,41 @@ impl Usage {
         Spend { tokens, cost_microusd: self.cost_usd.map_or(0, microusd) }
     }
 
-    /// Checks the parts by model, and returns them. Together they never exceed [`Usage::spend`].
+    /// Checks that a model could have produced the figures.
     ///
     /// # Errors
-    /// A name is invalid or there twice, the models are too many, or they exceed the whole.
+    /// A number is beyond [`Spend::REPORT_MAX`]; the error names its member.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let Spend { tokens: tokens_max, cost_microusd: cost_max } = Spend::REPORT_MAX;
+        let counts = [
+            ("usage.input_tokens", self.input_tokens),
+            ("usage.cache_read_tokens", self.cache_read_tokens),
+            ("usage.cache_write_tokens", self.cache_write_tokens),
+            ("usage.output_tokens", self.output_tokens),
+        ];
+        let on_models = self.models.iter().map(|part| (MODELS, part.tokens));
+        if let Some((field, tokens)) = counts.into_iter().chain(on_models).find(|(_, tokens)| *tokens > tokens_max) {
+            let text =
+                format!("has {tokens} tokens, and no turn has more than {tokens_max}: leave out what isn't known");
+            return Err(FieldError::new(field, text));
+        }
+        let costs = self.models.iter().map(|part| (MODELS, part.cost_usd));
+        for (field, cost) in [("usage.cost_usd", self.cost_usd)].into_iter().chain(costs) {
+            if let Some(dollars) = cost.filter(|dollars| microusd(*dollars) > cost_max) {
+                let text = format!("has {dollars} dollars, and no turn costs more than {}", cost_max / 1_000_000);
+                return Err(FieldError::new(field, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the figures, and returns the parts by model. Together they never exceed [`Usage::spend`].
+    ///
+    /// # Errors
+    /// A number is one that [`Usage::check`] refuses, a name is invalid or there twice, the models are too many, or they
+    /// exceed the whole.
     pub fn by_model(&self) -> Result<Vec<ModelSpend>, FieldError> {
+        self.check()?;
         if self.models.len() > MODELS_MAX {
             let text =
                 format!("has {} models: name the largest {MODELS_MAX}, and leave the others out", self.models.len());

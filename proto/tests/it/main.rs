@@ -13,3 +13,4 @@ mod hints;
 mod script;
 mod tables;
 mod transcripts;
+mod usage;

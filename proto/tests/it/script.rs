@@ -118,7 +118,7 @@ impl World {
         lines
     }
 
-    fn line(&mut self, line: &str) -> Vec<String> {
+    pub(crate) fn line(&mut self, line: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if self.step_ms > 0 {
             self.now = self.now.plus(self.step_ms);

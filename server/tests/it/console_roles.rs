@@ -75,7 +75,8 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     give("5", "-1").await.is(400).has("a grant can't be reduced");
     give("1000", "0.5").await.is(200).has("kilo has a larger budget for today");
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["rests_until"], Value::Null);
-    browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}100");
+    // What is given counts from what is used.
+    browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}200");
 }
 
 #[tokio::test]

@@ -86,11 +86,13 @@ impl<'a> Charging<'a> {
                     Some(agent) => Some(*agent),
                     None => self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
                 };
-                self.spent(*turn, (*spend, false), agent, (entry, conv))
+                self.spent(*turn, (spend.counted(), false), agent, (entry, conv))
             }
-            Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (*spend, true), (entry, conv)),
-            Fact::TurnFinished { turn, spend, .. } => self.closed(*turn, (*spend, false), (entry, conv)),
-            Fact::TurnCharged { turn, spend, estimated, .. } => self.closed(*turn, (*spend, *estimated), (entry, conv)),
+            Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (spend.counted(), true), (entry, conv)),
+            Fact::TurnFinished { turn, spend, .. } => self.closed(*turn, (spend.counted(), false), (entry, conv)),
+            Fact::TurnCharged { turn, spend, estimated, .. } => {
+                self.closed(*turn, (spend.counted(), *estimated), (entry, conv))
+            }
             _ => Ok(()),
         }
     }

@@ -20,6 +20,13 @@ pub(super) struct OpenTurn {
     delivered: Vec<(Seq, Option<(ConvId, u8)>)>,
 }
 
+/// The most tokens, and millionths of a dollar, that one turn's report counts for (B1).
+const REPORT_MAX: u64 = 1_000_000_000_000;
+
+fn counted(spend: Spend) -> Spend {
+    Spend { tokens: spend.tokens.min(REPORT_MAX), cost_microusd: spend.cost_microusd.min(REPORT_MAX) }
+}
+
 impl Witness {
     pub(super) fn see_turn(&mut self, fact: &Fact) {
         match fact {
@@ -34,17 +41,17 @@ impl Witness {
             Fact::Renewed { turn, .. } => drop(self.open_turn(*turn)),
             Fact::TurnClosed { turn, end, spend, .. } => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
-                self.spent_in(task, *spend, closed.charged);
+                self.spent_in(task, counted(*spend), closed.charged);
                 if let (TurnEnd::LeaseLost, Some(task)) = (end, self.tasks.get_mut(&task)) {
                     task.ready.extend(closed.delivered);
                 }
             }
             Fact::Spent { turn, spend } => {
                 let Some(open) = self.open_turn(*turn) else { return };
-                let (task, charged) = (open.task, std::mem::replace(&mut open.charged, *spend));
+                let (task, charged) = (open.task, std::mem::replace(&mut open.charged, counted(*spend)));
                 let on_models = std::mem::take(&mut open.on_models);
                 self.spent_on_models(*turn, on_models, *spend);
-                self.spent_in(task, *spend, charged);
+                self.spent_in(task, counted(*spend), charged);
             }
             Fact::SpentOn { turn, models, .. } => {
                 let Some(open) = self.open_turn(*turn) else { return };
@@ -56,7 +63,7 @@ impl Witness {
             Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
                 self.spent_on_models(*turn, closed.on_models, *spend);
-                self.spent_in(task, *spend, closed.charged);
+                self.spent_in(task, counted(*spend), closed.charged);
                 self.finishing = Some(task).filter(|_| *status != FinishStatus::Waiting);
             }
             Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
