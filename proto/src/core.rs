@@ -355,6 +355,11 @@ impl Step<'_> {
         if self.state().recognizes(by) { Ok(()) } else { Err(Code::Unauthenticated.into()) }
     }
 
+    /// Authenticates the principal, and refuses a human with less than this role (H7). An agent has none.
+    fn may(&self, by: Principal, role: Role) -> Result<(), Refusal> {
+        if by.is_human() { self.human(by, role) } else { self.authenticate(by) }
+    }
+
     /// Refuses a principal that isn't a human with at least this role (H7).
     fn human(&self, by: Principal, role: Role) -> Result<(), Refusal> {
         self.authenticate(by)?;

@@ -53,7 +53,8 @@ use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
-use crate::identity::{FILE_OPERATOR_TOKEN, Secret, hex};
+use crate::files::write_private;
+use crate::identity::{FILE_OPERATOR_TOKEN, Secret, credential, hex};
 use crate::server::{Config, DRAIN_MAX, bind, local_url};
 use crate::tls::{Certificate, TlsError, Transport};
 
@@ -61,6 +62,8 @@ use crate::tls::{Certificate, TlsError, Transport};
 pub const WORKSPACE_MAIN: &str = "main";
 /// The key of the secret by which nodes know each other.
 const KEY_SECRET: &str = "secret";
+/// The file in a node's directory with the token that sees the names in its metrics.
+const FILE_METRICS_TOKEN: &str = "metrics.token";
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
@@ -150,6 +153,8 @@ pub(crate) struct Shared {
     started: Duration,
     heartbeat: Heartbeat,
     secret: String,
+    /// The hash of the token that sees the names in the metrics.
+    metrics_token: Credential,
     forwarder: Forwarder,
     /// Grows each time that the node may no longer serve.
     lapses: watch::Sender<u64>,
@@ -316,6 +321,7 @@ impl Node {
         let session = hex(&Secret::token().map_err(failed)?.credential()[..8]);
         let own = Secret::token().map_err(failed)?;
         let secret = patiently(async || shared_secret(&registry, &own).await.map_err(NodeError::from)).await?;
+        let metrics_token = metrics_token(&dir).map_err(failed)?;
         let url = local_url(transport, addr);
         let info = NodeInfo {
             session: session.clone(),
@@ -337,6 +343,7 @@ impl Node {
             started: uptime(),
             heartbeat: Heartbeat::new(),
             secret,
+            metrics_token,
             forwarder: Forwarder::default(),
             lapses: watch::Sender::new(0),
             ending: AtomicBool::new(false),
@@ -478,6 +485,20 @@ async fn earlier_run(registry: &Registry, node: &str) -> Result<Option<u64>, Nod
     match registry.get(&node_key(node)).await? {
         Some(found) if found.revision != record.revision => Err(NodeError::Name(node.to_owned())),
         found => Ok(found.map(|found| found.revision)),
+    }
+}
+
+/// Returns the hash of the token in this node's directory that sees the names in its metrics; makes one if none is there.
+fn metrics_token(dir: &Path) -> io::Result<Credential> {
+    let file = dir.join(FILE_METRICS_TOKEN);
+    match std::fs::read_to_string(&file) {
+        Ok(token) => Ok(credential(token.trim())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = Secret::token()?;
+            write_private(&file, format!("{}\n", token.reveal()).as_bytes())?;
+            Ok(token.credential())
+        }
+        Err(error) => Err(error),
     }
 }
 

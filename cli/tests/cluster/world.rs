@@ -99,7 +99,9 @@ impl Node {
     /// Returns the last position of a workspace that it knows.
     pub(crate) fn position(&self, workspace: &str) -> u64 {
         let url = format!("{}/cluster/metrics", self.url);
-        let read = async { plain_http().unwrap().get(url).send().await.unwrap().text().await.unwrap() };
+        let token = std::fs::read_to_string(self.dir.join("metrics.token")).unwrap();
+        let request = plain_http().unwrap().get(url).bearer_auth(token.trim());
+        let read = async { request.send().await.unwrap().text().await.unwrap() };
         let text = runtime().block_on(read);
         let name = format!("lastword_workspace_position{{workspace=\"{workspace}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()

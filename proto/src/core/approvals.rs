@@ -18,7 +18,7 @@ impl Step<'_> {
     pub(super) fn ask_approval(&mut self, by: Principal, turn: Option<TurnId>, call: HeldCall) -> Outcome {
         let id = call.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{}\0{:?}", call.tool, call.arguments, call.digest));
-        self.authenticate(by)?;
+        self.may(by, Role::Operator)?;
         // Before the admission: asking again while the call is pending isn't another write and can't be refused as one.
         if let Some(again) = self.held_already(by.agent(), turn, &call)? {
             return Ok(again);
@@ -144,7 +144,7 @@ impl Step<'_> {
 
     /// Uses up an approval, for exactly the call that was approved.
     pub(super) fn use_approval(&mut self, by: Principal, id: ApprovalId, digest: Digest) -> Outcome {
-        self.authenticate(by)?;
+        self.may(by, Role::Operator)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         // As if it didn't exist: an agent learns nothing about the calls of others.

@@ -4,14 +4,11 @@ use alloc::vec::Vec;
 
 use super::admit::key;
 use super::{Outcome, Step};
-use crate::fact::{ClaimMode, Fact, WriteKind};
+use crate::fact::{ClaimMode, Fact, Role, WriteKind};
 use crate::ids::{AgentId, ClaimId, TaskId, TurnId};
 use crate::input::{ClaimDraft, Reply};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Claim, Principal};
-
-/// The resource name that covers every resource.
-const EVERYTHING: &str = "*";
 
 impl Step<'_> {
     pub(super) fn claim(&mut self, by: Principal, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
@@ -23,8 +20,10 @@ impl Step<'_> {
 
     fn take_lease(&mut self, agent: AgentId, human: bool, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
         let ClaimDraft { resource, mode, ttl_ms, .. } = claim;
-        if resource.as_str() == EVERYTHING && !human {
-            return Err(Refusal::new(Code::Forbidden).about("a claim on everything, which only a human may make"));
+        if !human && is_wide(resource.as_str()) {
+            return Err(Refusal::new(Code::Forbidden).about(format_args!(
+                "a claim on all of {resource}, which only a human may make; name a directory, as in repo:src/auth/*"
+            )));
         }
         let task = self.task_in_turn(agent, turn)?;
         let state = self.state();
@@ -53,7 +52,7 @@ impl Step<'_> {
     }
 
     pub(super) fn release(&mut self, by: Principal, id: ClaimId) -> Outcome {
-        self.authenticate(by)?;
+        self.may(by, Role::Operator)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let claim = self.state().claims.get(&id).ok_or_else(unknown)?;
         if claim.agent != by.agent() && !by.is_human() {
@@ -81,6 +80,17 @@ impl Step<'_> {
     }
 }
 
+/// Whether a resource name with a trailing `*` covers everything, a whole scope (`repo:*`), or all names that begin alike
+/// (`s*`): no directory stands between the scope and the `*`.
+fn is_wide(name: &str) -> bool {
+    let Some(before) = name.strip_suffix('*') else { return false };
+    let path = before.trim_end_matches('*').rsplit(':').next().unwrap_or_default();
+    let mut parts = path.split('/');
+    // What follows the last `/` is the beginning of a name.
+    let _open = parts.next_back();
+    !parts.any(|part| !matches!(part, "" | "." | ".."))
+}
+
 /// Whether two resource names can cover the same resource; a trailing `*` covers every name that begins with the text
 /// before it.
 fn overlap(a: &str, b: &str) -> bool {
@@ -89,5 +99,24 @@ fn overlap(a: &str, b: &str) -> bool {
         (Some(a), None) => b.starts_with(a),
         (None, Some(b)) => a.starts_with(b),
         (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_wide;
+
+    #[test]
+    fn an_agents_claim_names_a_directory_before_its_star() {
+        for wide in
+            ["*", "a*", "z*", "**", "src*", "repo:*", "repo:s*", "/*", "/s*", "./*", "../*", "a:b:*", "repo:/*", "//*"]
+        {
+            assert!(is_wide(wide), "{wide}");
+        }
+        for narrow in
+            ["repo:src/auth/*", "docs/*", "src/a*", "README.md", "repo:README.md", "a", "/srv/www/*", "./src/*"]
+        {
+            assert!(!is_wide(narrow), "{narrow}");
+        }
     }
 }

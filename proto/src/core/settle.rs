@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{AnswerStatus, JsonText, MessageType};
 use crate::fact::{
-    Answer, EndReason, EscalationCause, Fact, GrantEnd, Message, Part, PartialResult, Recipient, Rerun, SYSTEM, Spend,
-    TurnEnd,
+    Answer, EndReason, EscalationCause, Fact, GrantEnd, Message, Part, PartialResult, Recipient, Rerun, Role, SYSTEM,
+    Spend, TurnEnd,
 };
 use crate::ids::{AgentId, EscalationId, GrantId, Seq, TaskId};
 use crate::input::Reply;
@@ -134,7 +134,7 @@ impl Step<'_> {
 
     /// Cancels a request for its requester or a human (Q9).
     pub(super) fn cancel(&mut self, by: Principal, request: &RequestId) -> Outcome {
-        self.authenticate(by)?;
+        self.may(by, Role::Operator)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(request);
         let (id, task) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
         let (asker, closed) = (task.asker, task.is_closed());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword_proto::fact::{Decision, Digest};
+use lastword_proto::fact::{Decision, Digest, Role};
 use lastword_proto::ids::{ApprovalId, TaskId};
 use lastword_proto::state::{Approval, ApprovalState};
 use lastword_proto::wire::{ApprovalView, DecideApproval, FieldError, HeldCall, Page, UseApproval};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
 use super::canonical::{canonical, digest, subjects};
-use super::{Caller, Context, admitted, check_sizes, epochs, wait_for};
+use super::{Caller, Context, admitted, check_sizes, epochs, humans, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
@@ -220,6 +220,10 @@ pub(crate) async fn spend(
     id: ApprovalId,
     call: UseApproval,
 ) -> Result<ApprovalView, ApiError> {
+    if caller.principal.is_human() {
+        // Before anything is looked up.
+        humans::require(ctx, caller, Role::Operator).await?;
+    }
     let known = ctx.handle.query(move |live| held(live, id)).await?;
     let (_, agent, task) = epochs::found(ctx, &id.to_string(), known).await?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());

@@ -114,10 +114,28 @@ fn setter(state: &State) -> Option<Principal> {
     state.prove(credential)
 }
 
-/// Lists all schedules by name.
-pub(crate) async fn list(ctx: &Context) -> Result<Page<ScheduleView>, ApiError> {
-    let all = |live: &Live<'_>| live.state.schedules.values().map(|known| view(live.state, known)).collect();
-    Ok(Page::whole(ctx.handle.query(all).await?))
+/// Lists schedules by name: to a human all of them, to an agent those that ask it.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ScheduleView>, ApiError> {
+    let principal = caller.principal;
+    let seen = move |live: &Live<'_>| {
+        let agent = live.state.agent(principal.agent()).filter(|_| !principal.is_human());
+        let asks = |to: &Address| agent.is_none_or(|agent| asks(to, agent));
+        let known = live.state.schedules.values().filter(|known| asks(&known.schedule.to));
+        known.map(|known| view(live.state, known)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(seen).await?))
+}
+
+/// Returns whether a schedule with this addressee may ask the agent.
+fn asks(to: &Address, agent: &Agent) -> bool {
+    match to {
+        Address::Name(name) => name.as_str() == agent.name(),
+        Address::Action(action) => agent.profile.actions.contains(action),
+        Address::Group(group) => agent.profile.groups.contains(group),
+        Address::User => false,
+        Address::All => true,
+        Address::List(list) => list.iter().any(|to| asks(to, agent)),
+    }
 }
 
 /// Removes a schedule.

@@ -160,7 +160,15 @@ async fn serve(shared: &Arc<Shared>, call: Call, mut request: Request) -> Respon
         let remote = shared.leader(&call.workspace).filter(|leader| leader.node != shared.name && !call.by_node);
         if let Some(leader) = remote {
             if request.headers().contains_key(REDIRECT) {
-                return redirect(&leader.info.url, &call.workspace, request.uri());
+                // The leader's address is told to those alone whom the leader knows.
+                return match known_there(shared, &leader, &call, peer.as_ref(), request.headers()).await {
+                    Ok(None) => redirect(&leader.info.url, &call.workspace, request.uri()),
+                    Ok(Some(refused)) => refused,
+                    Err(error) => {
+                        tracing::debug!(%error, "a call was not redirected");
+                        no_leader(&call.workspace)
+                    }
+                };
             }
             let (sent, again) = twice(request).await;
             match there(shared, &leader, &call, peer.clone(), sent).await {
@@ -216,6 +224,25 @@ fn probe(token: HeaderValue, headers: &HeaderMap) -> Request {
         probe.headers_mut().insert(HOST, host.clone());
     }
     probe
+}
+
+/// Asks the leader whether it knows the caller; returns its refusal if it doesn't.
+async fn known_there(
+    shared: &Shared,
+    leader: &Leader,
+    call: &Call,
+    peer: Option<&Peer>,
+    headers: &HeaderMap,
+) -> Result<Option<Response>, NotForwarded> {
+    let Some(token) = headers.get(AUTHORIZATION) else {
+        return Ok(Some(
+            ApiError::new(Code::Unauthenticated, "The leader's address is told to a valid token").into_response(),
+        ));
+    };
+    let secret = (shared.secret.as_str(), call.workspace.as_str());
+    let probe = probe(token.clone(), headers);
+    let asked = shared.forwarder.forward(leader, secret, peer.map(Peer::address), probe).await?;
+    Ok(Some(asked).filter(|asked| !asked.headers().contains_key(PROOF)))
 }
 
 fn cut_off(shared: &Shared) -> NotForwarded {
@@ -342,9 +369,12 @@ fn no_leader(workspace: &str) -> Response {
 }
 
 fn unanswered(error: &NotForwarded) -> Response {
+    // Without the node's name and address: anyone may call.
+    tracing::warn!(%error, "a call was not answered");
     let mut fault = ApiError::new(
         Code::Saturated,
-        format!("{error}. Whether the call was carried out isn't known: repeat it with the same Idempotency-Key"),
+        "The workspace's leader gave no answer. Whether the call was carried out isn't known: repeat it with the same \
+         Idempotency-Key",
     );
     fault.0.status = 502;
     fault.0.retry_after_ms = Some(RETRY_MS);

@@ -4,20 +4,25 @@ use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 
 use super::{Shared, Standing};
+use crate::identity::credential;
 
 /// The values of a family, each with its labels.
 type Lines = Vec<(String, String)>;
 
-/// `GET /cluster/metrics`: the renewal's age, the nodes, and each workspace's position, lag and epoch.
-pub(crate) async fn show(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text(&shared))
+/// `GET /cluster/metrics`: the renewal's age and, with the token in the node's directory, the nodes, and each workspace's
+/// position, lag and epoch. Names of nodes and workspaces are nobody else's.
+pub(crate) async fn show(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> impl IntoResponse {
+    let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let names = shown.is_some_and(|token| credential(token) == shared.metrics_token);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text(&shared, names))
 }
 
-fn text(shared: &Shared) -> String {
+fn text(shared: &Shared, names: bool) -> String {
     let age = shared.heartbeat.age().map_or_else(|| "NaN".to_owned(), |age| age.as_secs_f64().to_string());
     let alive = |node: &str, alive: bool| (format!("{{node=\"{node}\"}}"), u8::from(alive).to_string());
     let nodes = shared.view(|view, now| view.nodes(now).map(|(node, _, heard)| alive(node, heard)).collect::<Lines>());
@@ -47,6 +52,10 @@ fn text(shared: &Shared) -> String {
     ];
     let mut out = String::new();
     for (name, help, lines) in families {
+        let lines: Lines = lines.into_iter().filter(|(labels, _)| names || labels.is_empty()).collect();
+        if lines.is_empty() {
+            continue;
+        }
         // Writing into a string can't fail.
         let _written = writeln!(out, "# HELP lastword_{name} {help}\n# TYPE lastword_{name} gauge");
         for (labels, value) in lines {

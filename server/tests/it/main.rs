@@ -33,6 +33,7 @@ mod notices;
 mod people;
 mod permit;
 mod provider;
+mod roles;
 mod schedules;
 mod session;
 mod session_clock;

@@ -22,7 +22,7 @@ use crate::error::ApiError;
 /// `GET /schedules`: the list of schedules.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let schedules = calls::list(&ctx).await?.items;
+    let schedules = calls::list(&ctx, viewer.caller).await?.items;
     let members = agents::members(&ctx, viewer.caller).await?;
     let agents = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
     let main = html! {

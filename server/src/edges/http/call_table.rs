@@ -1,5 +1,6 @@
 //! The table of calls, and the documents made from it.
 
+use lastword_proto::fact::Role;
 use lastword_proto::wire::Scope;
 
 /// The OpenAPI 3.1 document of the surface.
@@ -27,6 +28,24 @@ pub(crate) fn scope(method: &str, path: &str) -> Option<Scope> {
         ("get", _) => Scope::Read,
         _ => Scope::Control,
     })
+}
+
+/// Returns the least role with which a human may make a call of the table (H7); the core refuses the others. What a
+/// message or a post needs depends on what it says, so that a viewer's INFO stands here, and a request needs an operator.
+/// An agent has no role.
+pub(crate) fn role(method: &str, path: &str) -> Role {
+    match (method, path) {
+        ("get", _)
+        | ("post", "/messages" | "/rooms/{room}/messages" | "/sign-in" | "/sign-in/link" | "/token")
+        | ("delete", "/token")
+        // A human has no turns.
+        | ("post", "/turns/{id}/finish" | "/turns/{id}/progress") => Role::Viewer,
+        ("post", "/escalations/{id}/answer" | "/approvals/{id}/decision") => Role::Approver,
+        ("post", "/agents" | "/humans" | "/agents/{name}/token" | "/archives" | "/backup" | "/clock/accept")
+        | ("patch", _)
+        | ("delete", "/agents/{name}") => Role::Owner,
+        _ => Role::Operator,
+    }
 }
 
 /// Returns the row of the call with this method and path below `/v1`; `None` if there is no such call.

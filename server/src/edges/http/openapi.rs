@@ -134,6 +134,7 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     } else if let Some(scope) = call_table::scope(method, path) {
         operation["security"] = json!([{ "token": [scope] }]);
     }
+    operation["x-role"] = json!(call_table::role(method, path).word());
     if !body.is_empty() {
         operation["requestBody"] = request_body(body);
     }

@@ -9,8 +9,8 @@ use super::extract::Json;
 use crate::calls::{Caller, Context, schedules};
 use crate::error::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ScheduleView>>, ApiError> {
-    schedules::list(&ctx).await.map(Out)
+pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ScheduleView>>, ApiError> {
+    schedules::list(&ctx, caller).await.map(Out)
 }
 
 pub(super) async fn set(
