@@ -133,7 +133,7 @@ impl Step<'_> {
         }
     }
 
-    /// Returns the open task that waits for an escalation's answer.
+    /// Returns the open task that gets an escalation's answer.
     pub(super) fn waiting_for(&self, id: EscalationId) -> Option<TaskId> {
         let task = self.state().escalations.get(&id)?.task?;
         self.state().tasks.get(&task).filter(|t| !t.is_closed()).map(|_| task)
@@ -141,8 +141,9 @@ impl Step<'_> {
 
     /// Ends the task that asked, without a turn for it, because no human answered in time (H1).
     pub(super) fn escalation_due(&mut self, id: EscalationId) {
-        // Read before the fact, which closes the escalation.
-        let task = self.waiting_for(id);
+        // Read before the fact, which closes the escalation. A task that goes on after a lift waits no more.
+        let waits = |task: &TaskId| self.state().tasks[task].escalations.contains(&id);
+        let task = self.waiting_for(id).filter(waits);
         self.record(Fact::EscalationExpired { escalation: id });
         if let Some(task) = task {
             let outcome = Answer::outcome(task, AnswerStatus::TimedOut, EndReason::Unanswered);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
-use crate::fact::{AgentLimits, Extension, Fact, Latched, Lift, Met, Place, Role, Spend};
+use crate::fact::{AgentLimits, EscalationCause, Extension, Fact, Latched, Lift, Met, Place, Role, Spend};
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, HOUR_MS, TaskId};
 use crate::input::{Effect, Reply};
 use crate::refusal::{Code, Refusal};
@@ -108,7 +108,9 @@ impl Step<'_> {
 
     /// Returns the step for the room that refused the last post of a task's agent, while it still does (R1).
     fn of_room(&self, task: &Task) -> Option<(Lift, Met)> {
-        let id = self.state().agent(task.agent)?.refused_in()?;
+        let (id, newest) = self.state().agent(task.agent)?.refused_in()?;
+        // A post belongs to no turn, so to each that was open at that time and still is.
+        task.turn().filter(|turn| *turn <= newest)?;
         let room = self.state().rooms.get(&id).filter(|room| room.members.contains(&task.agent))?;
         let (code, limit) = self.over_in_room(room.agent_messages)?;
         let met = Met { code, limit, current: room.agent_messages, conv: None, grant: task.grant, extended: 0 };
@@ -138,7 +140,8 @@ impl Step<'_> {
         self.record(Fact::GrantExtended { grant: id, by, extension });
     }
 
-    /// Applies the lift that a human chose: it extends the limit and resumes the task in one act (H6).
+    /// Applies the lift that a human chose: it extends the limit and resumes the task in one act (H6). It answers no
+    /// question of an agent; only the human's own words do.
     pub(super) fn choose_lift(
         &mut self,
         by: Principal,
@@ -149,21 +152,29 @@ impl Step<'_> {
         self.human(by, Role::Operator)?;
         let (agent, conv, asked) = self.open_escalation(id)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(format_args!("lift-{number} of {id}"));
-        let lifts = self.state().escalations.get(&id).and_then(|e| e.lifts.as_deref()).ok_or_else(unknown)?;
+        let known = self.state().escalations.get(&id).ok_or_else(unknown)?;
+        let lifts = known.lifts.as_deref().ok_or_else(unknown)?;
+        if lifts.chosen.is_some() {
+            return Err(Refusal::new(Code::AlreadySettled).about(format_args!("the lift of {id}")));
+        }
+        let is_question = known.cause == EscalationCause::Asked;
         let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
         let (lift, met) = (*place.and_then(|place| lifts.lifts.get(place)).ok_or_else(unknown)?, lifts.met.clone());
         let task = self.waiting_for(id).ok_or_else(|| Refusal::new(Code::AlreadySettled).about(id))?;
         self.record(Fact::LiftChosen { escalation: id, lift: number, by: by.agent() });
+        let chosen = self.state().seq;
         let said = self.state().lift_words(lift);
         self.apply_lift(by.agent(), lift, &met, task);
         // The reply below resets the task's own conversation; see `hear_human`.
         let said_in = Some(self.state().tasks[&task].conv);
         self.hear_human(by.agent(), conv, said_in);
-        let body = match words.filter(|words| !words.is_empty()) {
-            Some(words) => alloc::format!("{said}. {words}"),
-            None => said,
+        let words = words.filter(|words| !words.is_empty());
+        let (body, answered, cause) = match words {
+            Some(words) => (alloc::format!("{said}. {words}"), Some(id), asked),
+            None if is_question => (alloc::format!("{said}. {id} is still not answered"), None, chosen),
+            None => (said, Some(id), asked),
         };
-        let seq = self.reply_to(task, by.agent(), agent, body.into(), Some(id), asked);
+        let seq = self.reply_to(task, by.agent(), agent, body.into(), answered, cause);
         self.out.effects.push(Effect::WakeAll);
         Ok(Reply::Sent(alloc::vec![seq]))
     }

@@ -5,7 +5,7 @@ use thin_vec::ThinVec;
 use super::agents::AgentRare;
 use super::{Agent, State, Timer};
 use crate::fact::{AgentLimits, Credential, Spend};
-use crate::ids::{AgentId, HOUR_MS, RoomId, Time};
+use crate::ids::{AgentId, HOUR_MS, RoomId, Time, TurnId};
 use crate::limits::Limits;
 use crate::refusal::Code;
 
@@ -78,9 +78,10 @@ impl Agent {
         self.rare.as_ref().and_then(|rare| rare.rests_until.get())
     }
 
-    /// Returns the room that refused its last post, unless another limit has refused something since (H6).
+    /// Returns the room that refused its last post, with the newest turn of that time, unless another limit has refused
+    /// something since (H6).
     #[must_use]
-    pub fn refused_in(&self) -> Option<RoomId> {
+    pub fn refused_in(&self) -> Option<(RoomId, TurnId)> {
         self.rare.as_ref()?.refused_in
     }
 

@@ -78,8 +78,9 @@ pub(crate) struct AgentRare {
     pub(crate) rests_until: Opt<Time>,
     /// The times of its recently refused writes (G2).
     pub(crate) refused: VecDeque<Time>,
-    /// The room that refused its last post, unless another limit has refused something since (H6).
-    pub(crate) refused_in: Option<RoomId>,
+    /// The room that refused its last post, with the newest turn of that time, unless another limit has refused something
+    /// since (H6).
+    pub(crate) refused_in: Option<(RoomId, TurnId)>,
     /// Its recent refusals of the kinds that are recorded whatever their number, up to a limit for each code (G2).
     pub(crate) exempt: VecDeque<(Time, Code)>,
     /// The times of its recent ALERTs that were shown to humans (E4).

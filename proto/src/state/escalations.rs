@@ -58,7 +58,7 @@ pub struct Lifts {
     pub met: Met,
     /// The steps. The number of a step is its place in the list, from 1.
     pub lifts: Vec<Lift>,
-    /// The number of the step that a human chose.
+    /// The number of the step that a human chose; there is no second choice.
     pub chosen: Option<u32>,
 }
 
@@ -129,9 +129,21 @@ impl State {
         }
     }
 
-    pub(super) fn lift_chosen(&mut self, id: EscalationId, lift: u32) {
-        if let Some(lifts) = self.escalations.get_mut(&id).and_then(|e| e.lifts.as_mut()) {
+    /// Keeps that a lift was chosen. It goes on with the task, which no longer waits for the question beside the lift; a
+    /// human may still answer that (H6).
+    pub(super) fn lift_chosen(&mut self, at: Time, id: EscalationId, lift: u32) {
+        let Some(escalation) = self.escalations.get_mut(&id) else { return };
+        if let Some(lifts) = escalation.lifts.as_mut() {
             lifts.chosen = Some(lift);
+        }
+        let Some(task) = escalation.task.and_then(|task| self.tasks.get_mut(&task)) else { return };
+        let rare = task.rare.get_or_insert_default();
+        rare.met = None;
+        if task.escalations.contains(&id) {
+            rare.unwaited.push(id);
+            task.escalations.retain(|waited| *waited != id);
+            let grant = task.grant;
+            self.human_wait(at, grant, false);
         }
     }
 

@@ -99,7 +99,7 @@ impl State {
             Fact::EscalationKeyed { escalation, agent, key } => self.escalation_keyed(at, *escalation, *agent, key),
             Fact::EscalationNoted { escalation, by, .. } => self.escalation_noted(at, *escalation, *by),
             Fact::EscalationLifts { escalation, met, lifts } => self.escalation_lifts(*escalation, met, lifts),
-            Fact::LiftChosen { escalation, lift, .. } => self.lift_chosen(*escalation, *lift),
+            Fact::LiftChosen { escalation, lift, .. } => self.lift_chosen(at, *escalation, *lift),
             Fact::EscalationExpired { escalation } => {
                 self.end_escalation(at, *escalation, EscalationState::Expired, None);
             }

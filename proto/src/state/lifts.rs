@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::State;
 use crate::fact::{Extension, Lift, Met};
-use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time};
+use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time, TurnId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
@@ -53,13 +53,14 @@ impl State {
 
     /// Keeps the room that refused an agent's post, or forgets the one before it (H6).
     pub(super) fn refused_in(&mut self, agent: AgentId, room: Option<&str>) {
-        let room = room.and_then(|name| self.room_names.get(name).copied());
+        let newest = TurnId(self.minted.turn);
+        let room = room.and_then(|name| self.room_names.get(name)).map(|room| (*room, newest));
         if self.agents.get(agent.0 as usize).is_some_and(|known| known.refused_in() != room) {
             self.rare(agent).refused_in = room;
         }
     }
 
-    /// Keeps the last limit that a task met and that a human can lift, for the escalation that follows (H6).
+    /// Keeps the last limit that a task met in its turn and that a human can lift, for the question that follows (H6).
     pub(super) fn met(&mut self, id: TaskId, reference: Option<&Ref>, refusal: &Refusal) {
         if !refusal.code.can_be_lifted() {
             return;

@@ -121,6 +121,8 @@ pub(crate) struct TaskRare {
     pub(crate) questions: u64,
     /// The last limit that it met and that a human can lift (H6).
     pub(crate) met: Option<Met>,
+    /// Its questions that it no longer waits for, because a human chose the lift beside them (H6).
+    pub(crate) unwaited: ThinVec<EscalationId>,
     /// The last STATUS on it, which the requester may not have been shown yet (L3).
     pub(crate) status: Opt<Seq>,
     /// The new sessions of its agent that counted (R5).
@@ -240,7 +242,7 @@ impl Task {
         self.rare.as_ref().map_or(0, |rare| rare.questions)
     }
 
-    /// Returns the last limit that it met and that a human can lift (H6).
+    /// Returns the last limit that it met in its newest turn, and that a human can lift (H6).
     #[must_use]
     pub fn met(&self) -> Option<&Met> {
         self.rare.as_ref()?.met.as_ref()
@@ -431,7 +433,8 @@ impl State {
     pub(super) fn withdraw(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.ready.clear();
-        let escalations = core::mem::take(&mut task.escalations);
+        let unwaited = task.rare.as_deref_mut().map(|rare| core::mem::take(&mut rare.unwaited)).unwrap_or_default();
+        let escalations = core::mem::take(&mut task.escalations).into_iter().chain(unwaited);
         let approvals = core::mem::take(&mut task.approvals);
         for escalation in escalations {
             self.end_escalation(at, escalation, EscalationState::Withdrawn, None);

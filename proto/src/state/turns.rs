@@ -90,6 +90,10 @@ impl State {
         let opens = served.phase == Phase::Queued;
         served.phase = Phase::Open(id);
         append(&mut served.turns, id);
+        // A lift belongs to the refusal of its turn.
+        if let Some(rare) = served.rare.as_deref_mut() {
+            rare.met = None;
+        }
         let opening = served.request.as_ref().filter(|r| opens && r.message == message);
         let opening = opening.map(|r| Ready { message, depth: None, child: Opt::none(), bytes: r.bytes });
         if let Some(grant) = self.grants.get_mut(&served.grant) {

@@ -36,7 +36,8 @@ pub struct EscalationAnswer {
     /// The text of the answer; may be omitted with a lift.
     #[serde(default)]
     pub answer: String,
-    /// The lift that is chosen, such as `lift-1`: it extends the limit and resumes the task in one act.
+    /// The lift that is chosen, such as `lift-1`: it extends the limit and resumes the task in one act. Without a text it
+    /// leaves the question open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lift: Option<String>,
 }
@@ -95,4 +96,12 @@ pub struct EscalationView {
     /// The text of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+}
+
+impl EscalationView {
+    /// Returns the lifts that a human can still choose: none once one was chosen, or after the question.
+    pub fn offered(&self) -> impl Iterator<Item = &LiftView> {
+        let over = self.state != EscalationState::Open || self.lifts.iter().any(|lift| lift.chosen);
+        self.lifts.iter().filter(move |_| !over)
+    }
 }

@@ -76,10 +76,10 @@ fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
     }
     let mut schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
     let mut message = format!("{} asks: {}", asked.agent, visible::escape(&asked.message));
-    if let Some(limit) = &asked.limit {
+    if let Some(limit) = asked.limit.as_ref().filter(|_| asked.offered().next().is_some()) {
         // The broker's sentence comes first: after the agent's text it could be the agent's.
-        message.insert_str(0, &format!("{limit} A text answer extends nothing; choose a lift.\n"));
-        let lifts: Vec<String> = asked.lifts.iter().map(choice).collect();
+        message.insert_str(0, &format!("{limit} A lift answers no question, and a text answer lifts no limit.\n"));
+        let lifts: Vec<String> = asked.offered().map(choice).collect();
         schema["properties"][LIFT] =
             json!({ "type": "string", "enum": lifts, "description": "The lift to choose; omit it to choose none" });
         schema["required"] = json!([]);
