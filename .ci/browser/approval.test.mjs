@@ -174,12 +174,12 @@ test('an edited call shows what differs, and no JSON is no call', async () => {
 
 test('the rule that would always allow a call is shown, where one can', async () => {
   const one = await hold('Bash', { command: 'cargo test' });
-  const two = await hold('Bash', { command: 'cargo test; rm -rf /' });
+  const two = await hold('a tool', { command: 'cargo test' });
   for (const { id } of [one, two]) {
     await page.locator(`#${id}`).waitFor();
     await page.locator(`#${id}`).getByText(/^Reject with instructions, edit/).click();
   }
-  assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(cargo test\)'\nagents = \['coder'\]\ndecision = "allow"/);
+  assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(sha256:[0-9a-f]{64}\)'\nagents = \['coder'\]\ndecision = "allow"/);
   assert.equal(await page.locator(`#${two.id} .rule`).count(), 0);
   for (const { id } of [one, two]) await ignore(id);
 });
@@ -187,19 +187,20 @@ test('the rule that would always allow a call is shown, where one can', async ()
 test('an owner allows a call for good after seeing the rule and what it matches, and takes that back', async () => {
   const held = await hold('Bash', { command: 'cargo fmt' });
   await page.locator(`#${held.id}`).getByText(/^Reject with instructions, edit/).click();
-  await page.locator(`#${held.id}`).getByRole('link', { name: 'Write this rule…' }).click();
+  await page.locator(`#${held.id}`).getByRole('link', { name: 'Write this rule, or a wider one…' }).click();
   await page.waitForURL(new RegExp(`/approvals/${held.id}/always$`));
-  assert.match(await page.locator('.rule').textContent(), /tool = 'Bash\(cargo fmt\)'/);
-  await page.getByText(/It matches 1 of the \d+ calls held in the last 7 days/).waitFor();
-  await page.getByText(broker.config).waitFor();
+  assert.match(await page.locator('.rule').first().textContent(), /tool = 'Bash\(sha256:/);
+  assert.match(await page.locator('.rule').last().textContent(), /tool = 'Bash\(cargo fmt\)'/);
+  await page.getByText(/It would have allowed 1 of the \d+ calls held in the last 7 days/).waitFor();
+  await page.getByText(broker.config).first().waitFor();
   await accessible(page, 'always allow');
-  await page.getByRole('button', { name: 'Allow from now on' }).click();
+  await page.getByRole('button', { name: 'Allow all of these from now on' }).click();
   await page.locator('#flash').getByText('The rule is in force').waitFor();
   // It decides at once, and the call that was held before still waits.
   assert.equal(await state((await hold('Bash', { command: 'cargo fmt', timeout: 1 })).id), 'approved');
   assert.equal(await state(held.id), 'pending');
   const text = await readFile(broker.config, 'utf8');
-  assert.match(text, /^# The rules of this house\n\[limits\]\ntask_questions_max = 100 # many\n\n# Allowed by operator on .* UTC, after apr-\d+\.\n\[\[approval\]\]\ntool = 'Bash\(cargo fmt\)'/);
+  assert.match(text, /^# The rules of this house\n\[limits\]\ntask_questions_max = 100 # many\n\n# Allowed by operator on .* UTC, after apr-\d+: Bash command: cargo fmt\n\[\[approval\]\]\ntool = 'Bash\(cargo fmt\)'/);
   // It is in force after a restart, too.
   await broker.down();
   await broker.up(new URL(broker.url).host);

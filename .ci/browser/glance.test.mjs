@@ -148,7 +148,8 @@ test('a held call says how long an approval lasts, and the rule that allows it s
   await page.goto(`${broker.url}/approvals/${call.id}`);
   await page.getByText('Once approved, the call must be made within 1 h.').waitFor();
   await page.goto(`${broker.url}/approvals/${call.id}/always`);
-  await page.getByRole('heading', { name: 'Always allow coder to call release with any arguments' }).waitFor();
+  await page.getByRole('heading', { name: 'Always allow coder to call release' }).waitFor();
+  await page.getByText('call release with any version, and any other argument').waitFor();
   await broker.call('operator', 'POST', `/approvals/${call.id}/decision`, { decision: 'ignore' });
 });
 

@@ -29,7 +29,7 @@ test('words that are sent by keyboard are words, and give nothing', async () => 
   const id = await raise('May I ask again?');
   await connected(page);
   const card = page.locator(`#${id}`);
-  await card.getByText('A text answer extends nothing; choose a lift').waitFor();
+  await page.locator(`#${id}-lift`).getByText('an answer lifts no limit').waitFor();
   await page.getByLabel(`Your answer to ${id}`).fill('no, not at all');
   await page.keyboard.press('Control+Enter');
   await card.waitFor({ state: 'detached' });
@@ -38,18 +38,20 @@ test('words that are sent by keyboard are words, and give nothing', async () => 
   await assert.rejects(ask('tester'), /task_requests/);
 });
 
-test('a lift is chosen by keyboard, and the task goes on with more', async () => {
+test('a lift is chosen by keyboard, and the task goes on with more, and the question stays', async () => {
   const id = await raise('And now?');
   const card = page.locator(`#${id}`);
   await card.waitFor();
-  await page.locator('#main').focus();
+  await page.locator(`#${id}-lift`).focus();
   await page.keyboard.press('l');
   assert.equal(await page.evaluate(() => document.activeElement.textContent), '4 more requests');
   await steadied(page);
   await page.keyboard.press('Enter');
-  await card.waitFor({ state: 'detached' });
+  await page.locator(`#${id}-lift`).waitFor({ state: 'detached' });
   await page.locator('#flash').getByText('coder continues').waitFor();
   const settled = await broker.call('operator', 'GET', `/escalations/${id}`);
   assert.ok(settled.lifts[0].chosen);
+  assert.deepEqual([settled.state, settled.answer], ['open', undefined]);
+  await card.waitFor();
   await ask('tester');
 });

@@ -115,10 +115,10 @@ pub(crate) fn escalation(view: &EscalationView, out: &Out) -> String {
 
 /// Formats the lifts that the broker offers for a question, each with its command (H6).
 pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
-    let width = view.lifts.iter().map(|lift| lift.text.len()).max().unwrap_or(0);
+    let width = view.offered().map(|lift| lift.text.len()).max().unwrap_or(0);
     let line =
         |lift: &LiftView| format!("{:width$}  lastword answer {} --lift {}", escape_line(&lift.text), view.id, lift.id);
-    view.lifts.iter().map(line).collect()
+    view.offered().map(line).collect()
 }
 
 /// Formats a held call and its decision.
@@ -130,8 +130,12 @@ pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
         escape_line(&view.agent),
         out.tone(Tone::Strong, &escape_line(&view.tool)),
     );
-    let arguments = serde_json::to_string_pretty(&view.arguments).unwrap_or_default();
-    append_body(&mut text, &arguments, "    ", usize::MAX);
+    if let Some(requested) = &view.requested {
+        append_body(&mut text, &requested.pretty(), "    ", usize::MAX);
+        let by = view.by.as_deref().unwrap_or_default();
+        append_body(&mut text, &format!("edited by {by}:"), "    ", usize::MAX);
+    }
+    append_body(&mut text, &view.arguments.pretty(), "    ", usize::MAX);
     if let Some(reason) = &view.reason {
         append_body(&mut text, &format!("because: {reason}"), "    ", usize::MAX);
     }

@@ -5,7 +5,7 @@ mod kept;
 
 pub(crate) use desk::CardQueue;
 
-use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
+use lastword_client::wire::{ApprovalView, Arguments, EscalationView, parse_rfc3339};
 use lastword_proto::fact::{Decision, EscalationCause};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use serde::{Deserialize, Serialize};
@@ -149,14 +149,16 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
     // Lifts take their buttons first; if the rest is too few for all options, these become a list in the text.
-    let options_max = OPTIONS_MAX.saturating_sub(view.lifts.len());
+    let options_max = OPTIONS_MAX.saturating_sub(view.offered().count());
     if options.len() > options_max {
         for option in options {
             text.push_str(&format!("\n- {}", unmarked(option)));
         }
     }
     if let Some(limit) = &view.limit {
-        text.push_str(&format!("\n-# {} A text answer extends nothing; a green button does.", unmarked(limit)));
+        let lifted = view.lifts.iter().find(|lift| lift.chosen).map(|lift| format!("✅ {}", unmarked(&lift.text)));
+        let offer = || "A green button lifts that and answers no question; an answer lifts nothing.".to_owned();
+        text.push_str(&format!("\n-# {} {}", unmarked(limit), lifted.unwrap_or_else(offer)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
     let outcome = match view.state {
@@ -166,7 +168,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationState::Expired => Some("⚪ No answer in time: the task that asked has ended.".to_owned()),
     };
     let few = options.iter().enumerate().filter(|_| options.len() <= options_max);
-    let lifts = view.lifts.iter().take(OPTIONS_MAX);
+    let lifts = view.offered().take(OPTIONS_MAX);
     let lifts =
         lifts.map(|lift| Button::Lift { id: id.clone(), lift: lift.id.clone() }.picture(&plain(&lift.text), SUCCESS));
     let mut buttons: Vec<Value> = lifts.collect();
@@ -184,9 +186,16 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     if let Some(reason) = &view.reason {
         text.push_str(&format!("\nbecause: {}", unmarked(reason)));
     }
-    text.push_str(&format!("\n```json\n{}\n```", arguments(&view.arguments)));
+    let asked = view.requested.as_ref().unwrap_or(&view.arguments);
+    text.push_str(&format!("\n```json\n{}\n```", arguments(asked)));
+    let parts = |text: &str| split(text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).len();
+    if view.requested.is_some() {
+        let both = format!("{text}\nedited:\n```json\n{}\n```", arguments(&view.arguments));
+        // The card is posted already, so it keeps the number of its messages.
+        text = if parts(&both) == parts(&text) { both } else { text };
+    }
     let pending = view.state == ApprovalState::Pending;
-    let whole = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).len() <= PARTS_MAX;
+    let whole = parts(&text) <= PARTS_MAX;
     // A card without the whole call gets no Approve button: only a call shown in full may be approved.
     if !whole {
         text = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).swap_remove(0);
@@ -214,7 +223,7 @@ fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
         (ApprovalState::Expired, _) => "⌛ Not decided in time: denied.".to_owned(),
         (ApprovalState::Ignored, _) => format!("⚪ Ignored by {who}."),
         (ApprovalState::Approved | ApprovalState::Used, Some(Decision::Edit)) => {
-            format!("✏️ Approved by {who} with different arguments{words}")
+            format!("✏️ Edited and approved by {who}{words}")
         }
         (ApprovalState::Approved | ApprovalState::Used, _) => format!("✅ Approved by {who}{words}"),
         (ApprovalState::Rejected, _) => format!("❌ Rejected by {who}{words}"),
@@ -223,8 +232,8 @@ fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
 
 /// Formats JSON so that no character ends the code block or is invisible: such characters become escapes, which are
 /// equal JSON.
-fn arguments(value: &Value) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+fn arguments(all: &Arguments) -> String {
+    let text = all.pretty();
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '`' || hides(c) {
@@ -359,7 +368,9 @@ mod tests {
         assert_eq!(buttons(&card).len(), 4, "and the options, and words");
         assert_eq!(card.rows[0]["components"][0]["label"], "2 more rounds");
         assert!(
-            card.last().contains("never extended. A text answer extends nothing; a green button does."),
+            card.last().contains(
+                "never extended. A green button lifts that and answers no question; an answer lifts nothing."
+            ),
             "{card:?}"
         );
         view.options = (0..24).map(|number| format!("option {number}")).collect();

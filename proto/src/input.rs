@@ -11,7 +11,7 @@ use crate::fact::{
 use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, RequestId, Resource};
-use crate::policy::Policy;
+use crate::policy::{Policy, Subjects};
 use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
@@ -245,8 +245,8 @@ pub struct HeldCall {
     pub reason: Option<Box<str>>,
     /// The digest, which the shell computes over the call, the agent and the task.
     pub digest: Digest,
-    /// The parts of the arguments that the policy's patterns match: the command, the file, the address.
-    pub subjects: Vec<Box<str>>,
+    /// What the call acts on, as the policy's patterns see it.
+    pub subjects: Subjects,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
 }

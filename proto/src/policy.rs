@@ -2,7 +2,8 @@
 //! time (H2, H3).
 //!
 //! A pattern sorts the calls of well-meaning agents by their text; it can't stop a hostile one. So a rule that allows
-//! matches a command as narrowly as possible, and a rule that asks or denies as widely.
+//! matches a command as narrowly as possible, and a rule that asks or denies as widely: in each spelling that the shell
+//! around the core finds in the call, and where it can't read the call, a human decides.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,6 +11,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
+use crate::fact::{Digest, hex};
 use crate::limits::Approvers;
 use crate::names::{AgentName, Label};
 
@@ -50,19 +52,49 @@ pub struct ApprovalRule {
 }
 
 /// A tool and what its call acts on: `Bash`, `mcp__github__*` or `Bash(rm *)`. A `*` matches any run of characters.
+/// `Bash(sha256:…)` matches the calls with exactly the arguments that have this digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPattern {
     tool: Box<str>,
     argument: Option<Box<str>>,
 }
 
+/// What a call acts on, as the rules see it. The core parses neither JSON nor the language of a shell, so the shell around
+/// it computes this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// The digest of all arguments.
+    pub arguments: Digest,
+    /// The texts that the call acts on, as they were written: its command, its file, its address.
+    pub written: Vec<Box<str>>,
+    /// Other spellings of these, and each command that the call would run. [`UNREAD`] stands for a part that nobody can
+    /// read before it runs.
+    pub spelled: Vec<Box<str>>,
+}
+
+/// Stands for any text in [`Subjects`].
+pub const UNREAD: char = '\0';
+
+/// Whether a rule is for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covers {
+    No,
+    /// A part of the call can't be read, and the rule may be about it.
+    Perhaps,
+    Yes,
+}
+
 impl Policy {
-    /// Returns the rule that applies to an agent's call of a tool; `subjects` are the parts that the call acts on.
+    /// Returns the rule that applies to an agent's call of a tool. Where a part of the call can't be read, a rule that
+    /// denies asks instead.
     #[must_use]
-    pub fn first(&self, agent: &str, tool: &str, subjects: &[Box<str>]) -> Option<&ApprovalRule> {
-        self.rules.iter().find(|rule| {
-            let named = rule.agents.is_empty() || rule.agents.iter().any(|name| name.as_str() == agent);
-            named && rule.call.covers(rule.ruling, tool, subjects)
+    pub fn first(&self, agent: &str, tool: &str, subjects: &Subjects) -> Option<ApprovalRule> {
+        let for_agent =
+            |rule: &&ApprovalRule| rule.agents.is_empty() || rule.agents.iter().any(|name| name.as_str() == agent);
+        self.rules.iter().filter(for_agent).find_map(|rule| match rule.call.covers(rule.ruling, tool, subjects) {
+            Covers::No => None,
+            Covers::Perhaps => Some(ApprovalRule { ruling: Ruling::Ask, ..rule.clone() }),
+            Covers::Yes => Some(rule.clone()),
         })
     }
 
@@ -85,22 +117,52 @@ impl CallPattern {
         plain.then(|| Self { tool: tool.into(), argument: argument.map(Into::into) })
     }
 
-    fn covers(&self, ruling: Ruling, tool: &str, subjects: &[Box<str>]) -> bool {
+    /// Returns the pattern of the calls of a tool with exactly these arguments; `None` if the tool's name can't stand in
+    /// a pattern.
+    #[must_use]
+    pub fn exact(tool: &str, arguments: &Digest) -> Option<Self> {
+        let pattern = Self::parse(&alloc::format!("{tool}({EXACT}{})", hex(arguments)))?;
+        // A `*` in the name would allow other tools.
+        (*pattern.tool == *tool && !tool.contains('*')).then_some(pattern)
+    }
+
+    /// Returns what its calls act on, or the digest of their arguments.
+    #[must_use]
+    pub fn argument(&self) -> Option<&str> {
+        self.argument.as_deref()
+    }
+
+    fn covers(&self, ruling: Ruling, tool: &str, subjects: &Subjects) -> Covers {
+        let sure = |fits: bool| if fits { Covers::Yes } else { Covers::No };
         if !fits(&self.tool, tool, |_, _| true) {
-            return false;
+            return Covers::No;
         }
-        let Some(argument) = &self.argument else { return true };
+        let Some(argument) = &self.argument else { return Covers::Yes };
+        if let Some(digest) = argument.strip_prefix(EXACT) {
+            return sure(digest == hex(&subjects.arguments));
+        }
+        let Subjects { written, spelled, .. } = subjects;
         match ruling {
             // A rule must not allow what it can't see: a second subject, a second command, another folder.
-            Ruling::Allow => matches!(subjects, [only] if fits(argument, only, stays_within)),
-            Ruling::Ask | Ruling::Deny => subjects.iter().any(|subject| {
-                let one = |text: &str| fits(argument, unquoted(text), |_, _| true);
-                let any = |text: &str| one(text) || text.split(SEPARATORS).any(one);
-                any(subject) || script(subject).is_some_and(any)
-            }),
+            Ruling::Allow => sure(matches!(written.as_slice(), [only] if fits(argument, only, stays_within))),
+            Ruling::Ask | Ruling::Deny => {
+                // What a call of an unknown tool acts on stays unknown, and a rule for all tools must not hold each.
+                let blind = written.is_empty() && self.tool.contains('*');
+                let mut texts = written.iter().chain(spelled);
+                if texts.clone().any(|text| fits(argument, text.trim(), |_, _| true)) {
+                    Covers::Yes
+                } else if !blind && texts.any(|text| text.contains(UNREAD) && may_fit(argument, text.trim())) {
+                    Covers::Perhaps
+                } else {
+                    Covers::No
+                }
+            }
         }
     }
 }
+
+/// What stands before the digest of a call's arguments in a pattern.
+const EXACT: &str = "sha256:";
 
 impl fmt::Display for CallPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,50 +173,13 @@ impl fmt::Display for CallPattern {
     }
 }
 
-/// Returns the script in a command that starts a shell with one, such as `/bin/bash -lc SCRIPT`, also behind programs such
-/// as `env`. Codex writes each call so.
-fn script(command: &str) -> Option<&str> {
-    let mut rest = command;
-    loop {
-        let (name, after) = word(rest)?;
-        rest = after;
-        if !matches!(name.rsplit('/').next(), Some("bash" | "dash" | "sh" | "zsh")) {
-            continue;
-        }
-        let mut flags = after;
-        while let Some((flag, after)) = word(flags).filter(|(flag, _)| flag.starts_with('-')) {
-            if !flag.starts_with("--") && flag.contains('c') {
-                return Some(unquoted(after));
-            }
-            // These take the name of an option.
-            let named = flag.ends_with(['o', 'O']);
-            flags = word(after).filter(|_| named).map_or(after, |(_, after)| after);
-        }
-    }
-}
-
-/// Splits off the first word, without its quotes.
-fn word(text: &str) -> Option<(&str, &str)> {
-    let text = text.trim_start();
-    let end = text.find(char::is_whitespace).unwrap_or(text.len());
-    let (word, rest) = text.split_at(end);
-    (!word.is_empty()).then(|| (word.trim_matches(QUOTES), rest))
-}
-
-fn unquoted(text: &str) -> &str {
-    text.trim().trim_matches(QUOTES).trim()
-}
-
-const QUOTES: [char; 2] = ['\'', '"'];
-
-/// Characters that end one shell command and begin another.
-const SEPARATORS: [char; 11] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{', '}'];
+/// Characters with which a shell ends one command and begins another, redirects or fills in, and what can't be read.
+const LEADS_OUT: [char; 14] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{', '}', '<', '>', UNREAD];
 
 /// Whether the `*` of a rule that allows may match this character: not if a shell starts another command or redirects
 /// with it, nor if it leads up to another folder.
 fn stays_within(c: char, next: Option<char>) -> bool {
-    let leads_out = SEPARATORS.contains(&c) || matches!(c, '<' | '>') || (c == '.' && next == Some('.'));
-    !leads_out
+    !LEADS_OUT.contains(&c) && !(c == '.' && next == Some('.'))
 }
 
 /// Whether a text matches a pattern in which each `*` matches only characters that `free` accepts.
@@ -184,13 +209,46 @@ fn fits(pattern: &str, text: &str, free: impl Fn(char, Option<char>) -> bool) ->
     }
 }
 
+/// Whether some text fits a pattern that is this text but for its unread parts, each of which may be any text.
+fn may_fit(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    // The lengths of the beginnings of the pattern that what was read of the text may fit.
+    let mut fitted = alloc::vec![false; pattern.len() + 1];
+    fitted[0] = true;
+    let skip_stars = |fitted: &mut [bool]| {
+        for (at, wanted) in pattern.iter().enumerate() {
+            fitted[at + 1] |= *wanted == '*' && fitted[at];
+        }
+    };
+    skip_stars(&mut fitted);
+    for found in text.chars() {
+        let mut next = alloc::vec![false; pattern.len() + 1];
+        if found == UNREAD {
+            let first = fitted.iter().position(|fits| *fits).unwrap_or(next.len());
+            next[first..].fill(true);
+        } else {
+            for (at, wanted) in pattern.iter().enumerate() {
+                next[at + 1] |= *wanted == found && fitted[at];
+                next[at] |= *wanted == '*' && fitted[at];
+            }
+        }
+        skip_stars(&mut next);
+        fitted = next;
+    }
+    fitted[pattern.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn call(written: &[&str], spelled: &[&str]) -> Subjects {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
+        Subjects { arguments: [7; 32], written: texts(written), spelled: texts(spelled) }
+    }
+
     fn covers(ruling: Ruling, pattern: &str, tool: &str, subjects: &[&str]) -> bool {
-        let subjects: Vec<Box<str>> = subjects.iter().map(|s| (*s).into()).collect();
-        CallPattern::parse(pattern).unwrap().covers(ruling, tool, &subjects)
+        CallPattern::parse(pattern).unwrap().covers(ruling, tool, &call(subjects, &[])) == Covers::Yes
     }
 
     #[test]
@@ -233,27 +291,58 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_denies_looks_into_every_command() {
-        let denies = |command: &str| covers(Ruling::Deny, "Bash(rm *)", "Bash", &[command]);
-        for command in ["rm -rf /", "cd /tmp && rm x", "echo $(rm x)", "true;rm x", "ls | rm x"] {
-            assert!(denies(command), "{command}");
-        }
-        for command in [
-            "/bin/bash -lc rm -rf /",
-            "sh -c 'rm x'",
-            "ls && bash -c \"rm x\"",
-            "sh -c 'ls; rm x'",
-            "bash -l -c 'rm x'",
-            "bash --norc -o pipefail -ec 'ls | rm x'",
-            "env A=1 sudo sh\t-c 'rm x'",
-            "timeout 5 bash -c 'true && rm x'",
+    fn a_rule_that_denies_looks_at_every_spelling() {
+        let denies =
+            |subjects: &Subjects| CallPattern::parse("Bash(git push*)").unwrap().covers(Ruling::Deny, "Bash", subjects);
+        for (written, spelled, covered) in [
+            ("sudo git  push", &["git push"][..], Covers::Yes),
+            ("git log", &["git log"], Covers::No),
+            ("$X push", &["\0 push"], Covers::Perhaps),
+            ("git $X", &["git \0"], Covers::Perhaps),
+            ("g$X", &["g\0"], Covers::Perhaps),
+            ("git pu$X", &["git pu\0"], Covers::Perhaps),
+            ("git push $X", &["git push \0"], Covers::Yes),
+            ("grep $X", &["grep \0"], Covers::No),
+            ("git pull $X", &["git pull \0"], Covers::No),
+            ("a\0", &[], Covers::No),
         ] {
-            assert!(denies(command), "{command}");
+            assert_eq!(denies(&call(&[written], spelled)), covered, "{written}");
         }
-        assert!(!denies("grep -c rm x") && !denies("bash rm x"), "no script");
-        assert!(!covers(Ruling::Allow, "Bash(ls *)", "Bash", &["bash -c ls x"]), "allowed as it is written");
-        assert!(!denies("ls"));
+        assert_eq!(denies(&call(&[], &["\0"])), Covers::Perhaps, "a tool with a member of its own for the command");
+        let any = CallPattern::parse("*(git push*)").unwrap();
+        assert_eq!(any.covers(Ruling::Deny, "Other", &call(&[], &["\0"])), Covers::No);
         assert!(covers(Ruling::Ask, "Bash", "Bash", &[]), "the tool alone");
+    }
+
+    #[test]
+    fn what_can_not_be_read_asks_where_a_rule_denies_and_is_not_allowed() {
+        let rule = |pattern: &str, ruling| ApprovalRule {
+            call: CallPattern::parse(pattern).unwrap(),
+            agents: Vec::new(),
+            ruling,
+            tier: None,
+            who: None,
+            timeout_ms: None,
+        };
+        let policy = Policy { rules: alloc::vec![rule("Bash(rm *)", Ruling::Deny), rule("Bash", Ruling::Allow)] };
+        let ruling = |subjects: &Subjects| policy.first("a", "Bash", subjects).map(|rule| rule.ruling);
+        assert_eq!(ruling(&call(&["eval $X"], &["\0"])), Some(Ruling::Ask));
+        assert_eq!(ruling(&call(&["rm x"], &["rm x"])), Some(Ruling::Deny));
+        assert_eq!(ruling(&call(&["ls"], &["ls"])), Some(Ruling::Allow));
+        assert!(!covers(Ruling::Allow, "Bash(*)", "Bash", &["\0"]));
+    }
+
+    #[test]
+    fn an_exact_rule_is_for_all_arguments() {
+        let exact = CallPattern::exact("Bash", &[7; 32]).unwrap();
+        assert_eq!(CallPattern::parse(&alloc::format!("{exact}")), Some(exact.clone()));
+        assert_eq!(exact.covers(Ruling::Allow, "Bash", &call(&["a", "b"], &[])), Covers::Yes);
+        let other = Subjects { arguments: [8; 32], ..call(&["a", "b"], &[]) };
+        for ruling in [Ruling::Allow, Ruling::Deny] {
+            assert_eq!(exact.covers(ruling, "Bash", &other), Covers::No);
+        }
+        assert_eq!(CallPattern::exact("mcp__*", &[7; 32]), None);
+        assert_eq!(CallPattern::exact("a(b", &[7; 32]), None);
     }
 
     #[test]

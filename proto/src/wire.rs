@@ -14,6 +14,7 @@ mod conversations;
 mod envelope;
 mod escalations;
 mod events;
+mod exact;
 mod explanations;
 mod grants;
 mod humans;
@@ -43,6 +44,7 @@ pub use conversations::{ConversationSummary, ConversationView, Counters, Distanc
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation};
 pub use events::Event;
+pub use exact::{Arguments, Inexact};
 pub use explanations::{
     CausalLink, ExchangeLine, ExchangeVerdict, ExchangeView, Explanation, Hold, RefusedSend, Repetition, Subject,
 };

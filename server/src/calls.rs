@@ -39,6 +39,7 @@ pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
 pub(crate) mod settings;
+mod shell;
 pub(crate) mod shown;
 pub(crate) mod sign_in;
 pub(crate) mod spend;

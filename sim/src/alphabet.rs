@@ -8,7 +8,7 @@ use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOU
 use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
 use lastword_proto::state::{Escalation, EscalationState, Task};
 use lastword_proto::{Input, MessageType, Principal, Reply};
 use rand::RngExt as _;
@@ -536,7 +536,14 @@ impl Random {
 
     fn call(&mut self) -> HeldCall {
         let (digest, key) = (self.digest(), self.key());
-        HeldCall { tool: "shell".into(), arguments: "{}".into(), reason: None, digest, subjects: Vec::new(), key }
+        HeldCall {
+            tool: "shell".into(),
+            arguments: "{}".into(),
+            reason: None,
+            digest,
+            subjects: Subjects::default(),
+            key,
+        }
     }
 
     fn approval(&mut self, world: &World) -> ApprovalId {

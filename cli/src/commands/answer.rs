@@ -47,6 +47,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     };
     let answered = client.answer_escalation(&args.id, &EscalationAnswer { answer: words, lift: args.lift }).await?;
     cx.out.show(&answered, |view, _| match view.lifts.iter().find(|lift| lift.chosen) {
+        Some(lift) if view.state == EscalationState::Open => {
+            format!("lifted: {}; the question of {} is still open", escape_line(&lift.text), view.id)
+        }
         Some(lift) => format!("answered {}: {}", view.id, escape_line(&lift.text)),
         None => format!("answered {}", view.id),
     })
@@ -58,9 +61,9 @@ fn limit(asked: &EscalationView) -> String {
 
 /// Returns the chosen lift's text; refuses one that isn't offered before the confirmation.
 fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
-    match asked.lifts.iter().find(|known| known.id == lift) {
+    match asked.offered().find(|known| known.id == lift) {
         Some(known) => Ok(format!("{} ({})", known.id, known.text)),
-        None if asked.lifts.is_empty() => Err(Failure::refused(format!("{} offers no lift", asked.id))
+        None if asked.offered().next().is_none() => Err(Failure::refused(format!("{} offers no lift", asked.id))
             .hint("no limit caused the question: answer it with a text")),
         None => Err(Failure::refused(format!("{} has no {}", asked.id, escape_line(lift)))
             .hint(render::lifts(asked).join("\n"))),
@@ -69,11 +72,11 @@ fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
 
 /// Warns that a text answer extends nothing, and names the command that does (H6).
 fn warn_of_words(asked: &EscalationView) -> Result<(), Failure> {
-    if asked.lifts.is_empty() || asked.state != EscalationState::Open {
+    if asked.offered().next().is_none() {
         return Ok(());
     }
     let mut stderr = std::io::stderr().lock();
-    writeln!(stderr, "note: {} A text answer extends nothing; this does:", limit(asked))?;
+    writeln!(stderr, "note: {} An answer lifts no limit; this does, and answers nothing:", limit(asked))?;
     for line in render::lifts(asked) {
         writeln!(stderr, "  {line}")?;
     }

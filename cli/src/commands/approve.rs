@@ -2,9 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 
-use lastword_client::wire::{ApprovalView, DecideApproval};
+use lastword_client::wire::{ApprovalView, Arguments, DecideApproval};
 use lastword_proto::fact::Decision;
-use serde_json::Value;
 
 use super::Context;
 use crate::failure::Failure;
@@ -24,7 +23,7 @@ pub(crate) struct Args {
     digest: Option<String>,
     /// Approve the call with these arguments instead.
     #[arg(long, value_name = "JSON", value_parser = json)]
-    edit: Option<Value>,
+    edit: Option<Arguments>,
     /// Comment for the agent.
     #[arg(long)]
     comment: Option<String>,
@@ -46,8 +45,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&decided, |decided, _| format!("{} {}", decided.id, render::word(&decided.state)))
 }
 
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+fn json(text: &str) -> Result<Arguments, String> {
+    Arguments::parse(text).map_err(|error| error.to_string())
 }
 
 fn check_digest(view: &ApprovalView, digest: &str) -> Result<(), Failure> {
@@ -58,7 +57,7 @@ fn check_digest(view: &ApprovalView, digest: &str) -> Result<(), Failure> {
         .hint("review the call with `lastword approvals`, then pass its digest"))
 }
 
-fn confirm(view: &ApprovalView, edit: Option<&Value>, out: &Out) -> Result<(), Failure> {
+fn confirm(view: &ApprovalView, edit: Option<&Arguments>, out: &Out) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::usage("name the digest of the call with --digest")
             .hint("`lastword approvals` shows the calls and their digests"));

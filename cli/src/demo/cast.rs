@@ -169,7 +169,7 @@ impl Agent<'_> {
             }
             Move::Request(tool, arguments) => {
                 let reason = Some("the release is tested".to_owned());
-                here.hold(&HeldCall { tool: tool.into(), arguments, reason, key: None }).await?;
+                here.hold(&HeldCall { tool: tool.into(), arguments: arguments.into(), reason, key: None }).await?;
                 self.wait(turn).await
             }
             Move::Squander(to, body) => {
@@ -186,7 +186,7 @@ impl Agent<'_> {
         let held = here
             .hold(&HeldCall {
                 tool: "shell".into(),
-                arguments: json!({"cmd": "rm -rf build"}),
+                arguments: json!({"cmd": "rm -rf build"}).into(),
                 reason: None,
                 key: None,
             })

@@ -84,16 +84,16 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<StyledLine> {
         lines.push(faint("answers to choose from"));
         lines.extend(view.options.iter().map(|option| vec![(Tone::Plain, format!("  · {}", escape_line(option)))]));
     }
-    if let Some(limit) = &view.limit {
-        lines.push(faint("the broker"));
+    if let Some(limit) = view.limit.as_ref().filter(|_| view.offered().next().is_some()) {
+        lines.push(faint("beside it, a limit stopped the task"));
         block(&mut lines, &escape(limit));
-        lines.extend(view.lifts.iter().map(|lift| {
+        lines.extend(view.offered().map(|lift| {
             vec![(Tone::Strong, format!("  {}", escape_line(&lift.text))), (Tone::Faint, format!("  {}", lift.id))]
         }));
     }
     lines.push(StyledLine::new());
-    if !view.lifts.is_empty() {
-        lines.push(faint("L chooses it and resumes the task; a text answer extends nothing"));
+    if view.offered().next().is_some() {
+        lines.push(faint("L lifts it and resumes the task, answering nothing; an answer lifts nothing"));
     }
     lines.push(faint("e answers it; the answer is routed to exactly the task that asked"));
     lines

@@ -306,7 +306,7 @@ fn prompt(purpose: &Purpose, typed: &str) -> StyledLine {
 fn hints(model: &Model) -> StyledLine {
     let keys = match (&model.mode, model.current()) {
         (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
-        (_, Some(Item::Escalation(view))) if !view.lifts.is_empty() => "L choose lift · e answer · s stop",
+        (_, Some(Item::Escalation(view))) if view.offered().next().is_some() => "L choose lift · e answer · s stop",
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
         (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
         (_, Some(Item::Incident(_))) => "1 2 3 tabs",
@@ -442,7 +442,7 @@ mod tests {
         call.reason = Some("it has to be done ".repeat(40));
         let noise = (0..40).map(|n| (format!("a{n:02}"), serde_json::json!(n)));
         let command = ("command".to_owned(), serde_json::json!("cd /srv &&\n  git push --force"));
-        call.arguments = noise.chain([command]).collect();
+        call.arguments = noise.chain([command]).collect::<serde_json::Value>().into();
         model
     }
 
@@ -492,7 +492,7 @@ mod tests {
         // An approval that expires sooner moves to the top of the list.
         let mut sooner = model.lists.approvals[0].clone();
         (sooner.id, sooner.digest) = ("apr-9".into(), "00".repeat(32));
-        (sooner.expires_at, sooner.arguments) = ("2026-01-31T09:05:30Z".into(), serde_json::json!({}));
+        (sooner.expires_at, sooner.arguments) = ("2026-01-31T09:05:30Z".into(), serde_json::json!({}).into());
         model.lists.approvals.push(sooner);
         let still = text(&painted(&mut model, 80, 24));
         assert!(still.contains("git push --force") && !still.contains("apr-9"), "{still}");
@@ -556,7 +556,7 @@ mod tests {
     #[test]
     fn a_call_that_is_longer_than_the_screen_is_read_to_its_last_character() {
         let mut model = samples::model();
-        model.lists.approvals[0].arguments = serde_json::json!({ "cmd": format!("{}END", "x".repeat(5_000)) });
+        model.lists.approvals[0].arguments = serde_json::json!({ "cmd": format!("{}END", "x".repeat(5_000)) }).into();
         typed(&mut model, "a");
         let first = text(&painted(&mut model, 80, 24));
         assert!(!first.contains("[y/N]") && !first.contains("END"), "{first}");

@@ -290,7 +290,7 @@ pub(crate) async fn carry_out(cx: &Context, order: Order) -> Result<String, Fail
             let chosen = EscalationAnswer { answer: String::new(), lift: Some(lift) };
             let view = cx.deciding(false).await?.answer_escalation(&id, &chosen).await?;
             let given = view.lifts.into_iter().find(|lift| lift.chosen).map(|lift| lift.text).unwrap_or_default();
-            Ok(format!("answered {id}: {given}"))
+            Ok(format!("lifted for {id}: {given}"))
         }
         Order::Control(verb, subject) => control(cx, verb, &subject).await,
         Order::Refresh | Order::Quit => Ok(String::new()),

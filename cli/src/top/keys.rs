@@ -132,12 +132,14 @@ fn lift(model: &mut Model, asked: Option<&str>) {
     let Some(Item::Escalation(view)) = model.current() else {
         return not_here(model, "select a question to choose a lift");
     };
-    let at = asked.and_then(|id| view.lifts.iter().position(|lift| lift.id == id)).map_or(0, |at| at + 1);
-    let Some(chosen) = view.lifts.get(at % view.lifts.len().max(1)) else {
-        return not_here(model, "no limit caused this question: answer it with e");
+    let offered: Vec<_> = view.offered().collect();
+    let at = asked.and_then(|id| offered.iter().position(|lift| lift.id == id)).map_or(0, |at| at + 1);
+    let Some(chosen) = offered.get(at % offered.len().max(1)) else {
+        return not_here(model, "no limit stopped this task: answer the question with e");
     };
-    let others = if view.lifts.len() > 1 { " (L: next)" } else { "" };
-    let question = format!("Choose \"{}\" for {}{others}?", escape_line(&chosen.text), view.id);
+    let others = if offered.len() > 1 { " (L: next)" } else { "" };
+    let question =
+        format!("Lift the limit with \"{}\", answering no question of {}{others}?", escape_line(&chosen.text), view.id);
     let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
     // Keeps the question selected when another row moves to the top.
     model.selected[model.tab as usize] = Some(view.id.clone());

@@ -429,7 +429,7 @@ async fn write(agent: Client, worker: usize, time: Duration) -> BTreeMap<String,
             break;
         }
         let (tool, text) = ("Read".to_owned(), format!("{worker}-{n} {}", "x".repeat(200_000)));
-        let call = HeldCall { tool, arguments: json!({ "text": text }), reason: None, key: None };
+        let call = HeldCall { tool, arguments: json!({ "text": text }).into(), reason: None, key: None };
         let held = agent.hold(&call).await;
         count(held.as_ref().err());
         let claim: NewClaim = serde_json::from_value(json!({ "resource": format!("repo:{worker}-{n}") })).unwrap();

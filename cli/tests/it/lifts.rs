@@ -49,9 +49,9 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
     let words = server.operator(&["answer", "esc-1", "sure", "--yes"]);
     assert_eq!(words.code, 0, "{words:?}");
     assert!(
-        words
-            .stderr
-            .contains("A text answer extends nothing; this does:\n  2 more rounds  lastword answer esc-1 --lift"),
+        words.stderr.contains(
+            "An answer lifts no limit; this does, and answers nothing:\n  2 more rounds  lastword answer esc-1 --lift"
+        ),
         "{words:?}"
     );
     assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
@@ -61,9 +61,9 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
         "{none:?}"
     );
     let chosen = server.operator(&["answer", "esc-2", "--lift", "lift-1", "--yes"]).ok();
-    assert_eq!(chosen, "answered esc-2: 2 more rounds\n");
+    assert_eq!(chosen, "lifted: 2 more rounds; the question of esc-2 is still open\n");
     server.as_agent("kilo", &again).ok();
-    assert!(!server.operator(&["escalations", "--all"]).ok().contains("--lift"), "what is answered is not offered");
+    assert!(!server.operator(&["escalations", "--all"]).ok().contains("--lift"), "what was chosen is not offered");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn who_asks_and_waits_is_told_the_lift_and_gets_the_answer_once_it_is_chosen() {
     assert_eq!(lines.next().as_deref(), Some("held: kilo waits for the answer to esc-1"));
     assert_eq!(lines.next().as_deref(), Some("  lastword answer esc-1 --lift lift-1"));
     let given = server.operator(&["answer", "esc-1", "--lift", "lift-1", "--yes"]).ok();
-    assert_eq!(given, "answered esc-1: 4 more requests\n");
+    assert_eq!(given, "lifted: 4 more requests; the question of esc-1 is still open\n");
     server.as_agent("kilo", &["send", "mike", "help"]).ok();
     let finish = ["finish", taken["turn"]["id"].as_str().unwrap(), "written", "--status", "completed"];
     server.as_agent("kilo", &finish).ok();

@@ -45,7 +45,7 @@ impl CardQueue {
     /// Takes note of an event of the workspace.
     pub(crate) fn apply(&self, event: &Event) {
         let name = match event.kind.as_str() {
-            "escalation_opened" => "escalation",
+            "escalation_opened" | "lift_chosen" => "escalation",
             "approval_asked" => "approval",
             // A question may also end with its task, a stop or a removal, so all open cards are checked.
             _ => return self.ring.notify_one(),
@@ -79,10 +79,11 @@ impl CardQueue {
             desk.touch(&id);
         }
         loop {
-            let mut ids = std::mem::take(&mut *desk.touched());
+            let touched = std::mem::take(&mut *desk.touched());
+            let mut ids = touched.clone();
             ids.extend(shared.book.open_cards().map_err(lost)?);
             for id in ids {
-                match look(shared, &id).await {
+                match look(shared, &id, touched.contains(&id)).await {
                     // An id that the broker doesn't know (any more) must not block other cards.
                     Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => {
                         shared.outbox.warn(&format!("the card of {id} is left as it is. {}", problem.detail));
@@ -108,22 +109,24 @@ async fn waiting(shared: &BridgeContext) -> Result<Vec<String>, ClientError> {
     Ok(questions.chain(calls).collect())
 }
 
-/// Posts the card of an open matter, or writes its outcome on it.
-async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
+/// Posts the card of an open matter, writes on it that a lift was chosen, or its outcome.
+async fn look(shared: &BridgeContext, id: &str, touched: bool) -> Result<(), ClientError> {
     // Read the user and the state under the lock: otherwise the state could already be settled while the user isn't
     // noted yet.
     let settling = shared.desk.settling.lock().await;
     let posted = shared.book.card(id).map_err(lost)?;
     let user = posted.and_then(|posted| posted.user);
     let broker = &shared.broker;
-    let (card, reference, agent) = if id.starts_with("apr-") {
+    let (card, reference, agent, lifted) = if id.starts_with("apr-") {
         let view = broker.persist(|| broker.client().approval(id, None)).await?;
-        (held_call(&view, user), view.reference, view.agent)
+        (held_call(&view, user), view.reference, view.agent, false)
     } else {
         let view = broker.persist(|| broker.client().escalation(id)).await?;
-        (question(&view, user), Some(view.reference), view.agent)
+        let lifted = view.lifts.iter().any(|lift| lift.chosen);
+        (question(&view, user), Some(view.reference), view.agent, lifted)
     };
     drop(settling);
+    let was_posted = posted.as_ref().is_some_and(|posted| posted.post.is_some());
     let posted = match posted {
         Some(posted) if posted.settled => return Ok(()),
         Some(Posted { post: Some(post), channel, .. }) => Some((channel, post)),
@@ -139,19 +142,24 @@ async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
     }
     match posted {
         Some((channel, post)) if card.settled => {
-            settle(shared, id, &format!("channels/{channel}/messages/{post}"), &card).await
+            change(shared, id, (channel, post), &card).await;
+            shared.book.settle_card(id).map_err(lost)
+        }
+        Some(place) if lifted && touched && was_posted => {
+            change(shared, id, place, &card).await;
+            Ok(())
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Writes the outcome on a card and removes its buttons.
-async fn settle(shared: &BridgeContext, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
+/// Writes what has changed on a card, and removes the buttons that are of no use any more.
+async fn change(shared: &BridgeContext, id: &str, (channel, post): (u64, u64), card: &Card) {
+    let path = format!("channels/{channel}/messages/{post}");
     let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
     let rest = &shared.outbox.broker;
-    let changed = shared.outbox.persist(|| rest.call(Method::Patch, path, Some(&change))).await;
+    let changed = shared.outbox.persist(|| rest.call(Method::Patch, &path, Some(&change))).await;
     told(shared, id, changed.map(|_| ()));
-    shared.book.settle_card(id).map_err(lost)
 }
 
 /// Posts a card once; returns the channel and id of the message with the buttons.

@@ -42,7 +42,7 @@ impl Step<'_> {
             self.has_questions_left(task)?;
         }
         let name = self.state().name_of(agent);
-        let rule = self.state().policy.first(name, &call.tool, &call.subjects).cloned();
+        let rule = self.state().policy.first(name, &call.tool, &call.subjects);
         let ruling = rule.as_ref().map_or(Ruling::Ask, |rule| rule.ruling);
         self.room_to_hold(agent, &call, ruling)?;
         let limits = &self.state().limits;

@@ -41,6 +41,8 @@ pub struct Approval {
     pub tool: Box<str>,
     /// The arguments that may be used: as requested, or as edited.
     pub arguments: JsonText,
+    /// For an edited call: the arguments that the agent requested.
+    pub requested: Option<JsonText>,
     /// The agent's reason for the call.
     pub reason: Option<Box<str>>,
     /// The digest of the call that may be made.
@@ -83,6 +85,7 @@ impl Approval {
             agent,
             tool,
             arguments,
+            requested: None,
             reason,
             digest,
             state: ApprovalState::Pending,
@@ -171,7 +174,7 @@ impl State {
         approval.comment = comment.map(Box::from);
         if let Some((arguments, digest)) = edited {
             // The edited call replaces the requested one: only its digest can be used.
-            approval.arguments.clone_from(arguments);
+            approval.requested = Some(core::mem::replace(&mut approval.arguments, arguments.clone()));
             approval.digest = *digest;
         }
         if by == Some(SYSTEM) {

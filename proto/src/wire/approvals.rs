@@ -3,8 +3,8 @@
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::Arguments;
 use crate::fact::{Decision, Kind};
 use crate::names::RequestId;
 use crate::state::ApprovalState;
@@ -16,9 +16,9 @@ use crate::state::ApprovalState;
 pub struct HeldCall {
     /// The name of the tool.
     pub tool: String,
-    /// The arguments of the call, any JSON.
+    /// The arguments of the call, any JSON in which no member is there twice; numbers are kept digit by digit.
     #[serde(default)]
-    pub arguments: Value,
+    pub arguments: Arguments,
     /// The reason for the call, shown for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -39,7 +39,7 @@ pub struct DecideApproval {
     pub comment: Option<String>,
     /// For `edit`: the arguments to use instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Value>,
+    pub input: Option<Arguments>,
     /// The digest of the call that was shown, in hexadecimal; required to approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -54,7 +54,7 @@ pub struct UseApproval {
     pub tool: String,
     /// The arguments of the call; must match the approved ones.
     #[serde(default)]
-    pub arguments: Value,
+    pub arguments: Arguments,
 }
 
 /// A held call and its current state.
@@ -74,7 +74,10 @@ pub struct ApprovalView {
     /// The name of the tool.
     pub tool: String,
     /// The arguments that may be used: as requested, or as edited.
-    pub arguments: Value,
+    pub arguments: Arguments,
+    /// For an edited call: the arguments that the agent requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<Arguments>,
     /// The agent's reason for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -2,13 +2,13 @@
 //! part in its own form, then the rest. Nothing is left out, and no text can steer a terminal or hide.
 
 use alloc::borrow::ToOwned as _;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use serde_json::Value;
-
+use super::Arguments;
 use crate::visible::{escape, escape_json, escape_mixed};
 
 /// The form in which a part of a call's arguments is shown.
@@ -43,6 +43,8 @@ pub const SUBJECTS: [(&str, ArgumentKind); 8] = [
 /// The member in which the runner of an ACP agent puts the tool's own arguments.
 pub const INPUT: &str = "input";
 
+type Members = BTreeMap<String, Arguments>;
+
 /// One part of a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -67,76 +69,63 @@ impl Argument {
 
 /// Splits a call's arguments into parts, in the order in which they are shown. Returns at least one.
 #[must_use]
-pub fn arguments(value: &Value) -> Vec<Argument> {
-    let mut rest = value.clone();
-    let mut parts = subjects(&mut rest, "");
-    if let Some(input) = rest.get_mut(INPUT) {
-        let inner = subjects(input, "input.");
-        if !inner.is_empty() && is_empty(input) {
-            remove(&mut rest, INPUT);
+pub fn arguments(all: &Arguments) -> Vec<Argument> {
+    let rest = |text: String| Argument { name: "arguments".to_owned(), kind: ArgumentKind::Rest, text };
+    let Some(mut members) = all.members() else { return vec![rest(json(all))] };
+    let mut parts = subjects(&mut members, "");
+    if let Some(mut input) = members.get(INPUT).and_then(Arguments::members) {
+        let inner = subjects(&mut input, "input.");
+        if !inner.is_empty() && input.is_empty() {
+            members.remove(INPUT);
+        } else {
+            members.insert(INPUT.to_owned(), Arguments::of(&input));
         }
         parts.extend(inner);
     }
-    parts.extend(texts(&mut rest));
-    if parts.is_empty() || !is_empty(&rest) {
-        parts.push(Argument { name: "arguments".to_owned(), kind: ArgumentKind::Rest, text: json(&rest) });
+    parts.extend(texts(&mut members));
+    if parts.is_empty() || !members.is_empty() {
+        parts.push(rest(json(&Arguments::of(&members))));
     }
     parts
 }
 
 /// Formats JSON on several lines with sorted members. Characters that can't be seen are written as JSON escapes.
 #[must_use]
-pub fn json(value: &Value) -> String {
-    let mut sorted = value.clone();
-    sorted.sort_all_objects();
-    escape_json(&serde_json::to_string_pretty(&sorted).unwrap_or_else(|_| sorted.to_string()))
+pub fn json(value: &Arguments) -> String {
+    escape_json(&value.pretty())
 }
 
-fn subjects(value: &mut Value, within: &str) -> Vec<Argument> {
+fn subjects(members: &mut Members, within: &str) -> Vec<Argument> {
     let mut found = Vec::new();
     for (name, kind) in SUBJECTS {
-        let text = match remove(value, name) {
-            None => continue,
-            Some(Value::String(text)) => escape_mixed(&text),
-            Some(other) => json(&other),
-        };
+        let Some(value) = members.remove(name) else { continue };
+        let text = value.text().map_or_else(|| json(&value), |text| escape_mixed(&text));
         found.push(Argument { name: format!("{within}{name}"), kind, text });
     }
     found
 }
 
 /// Removes the texts of several lines and returns them as parts; as JSON they would be on one line.
-fn texts(value: &mut Value) -> Vec<Argument> {
-    let Value::Object(members) = value else { return vec![] };
-    let long = |value: &Value| value.as_str().is_some_and(|text| text.trim_end().contains('\n'));
-    let mut names: Vec<String> =
-        members.iter().filter(|(_, value)| long(value)).map(|(name, _)| name.clone()).collect();
-    names.sort_unstable();
-    let taken = names.into_iter().filter_map(|name| match remove(value, &name) {
-        Some(Value::String(text)) => Some((name, text)),
-        Some(_) | None => None,
+fn texts(members: &mut Members) -> Vec<Argument> {
+    let mut found = Vec::new();
+    members.retain(|name, value| {
+        let Some(text) = value.text().filter(|text| text.trim_end().contains('\n')) else { return true };
+        let name = escape_mixed(name).replace('\n', "⏎");
+        found.push(Argument { name, kind: ArgumentKind::Text, text: escape(&text) });
+        false
     });
-    let shown = |name: String| escape_mixed(&name).replace('\n', "⏎");
-    taken.map(|(name, text)| Argument { name: shown(name), kind: ArgumentKind::Text, text: escape(&text) }).collect()
-}
-
-fn remove(value: &mut Value, name: &str) -> Option<Value> {
-    value.as_object_mut()?.remove(name)
-}
-
-fn is_empty(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn shown(value: &Value) -> Vec<String> {
         let part = |part: Argument| format!("{} {:?} {}", part.name, part.kind, part.text);
-        arguments(value).into_iter().map(part).collect()
+        arguments(&value.into()).into_iter().map(part).collect()
     }
 
     #[test]
@@ -164,8 +153,8 @@ mod tests {
     #[test]
     fn arguments_of_any_shape_have_a_part() {
         for value in [json!({}), json!([]), json!(null), json!("x\ny"), json!(7), json!({"input": {}})] {
-            assert_eq!(arguments(&value).len(), 1, "{value}");
-            assert_eq!(arguments(&value)[0].kind, ArgumentKind::Rest, "{value}");
+            let [only] = arguments(&Arguments::from(&value)).try_into().unwrap();
+            assert_eq!(Argument { kind: ArgumentKind::Rest, ..only.clone() }, only, "{value}");
         }
     }
 

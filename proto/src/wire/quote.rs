@@ -19,9 +19,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{ApprovalView, Notice, StoredMessage};
+use super::{ApprovalView, Arguments, Notice, StoredMessage};
 use crate::fact::Kind;
 use crate::names::SYSTEM_NAME;
 use crate::visible;
@@ -102,13 +102,13 @@ pub fn decider(view: &ApprovalView) -> String {
 /// it ends it.
 #[must_use]
 pub fn quoted(text: &str) -> String {
-    json(&json!(text))
+    visible::escape_json(&json!(text).to_string())
 }
 
 /// Returns a value of another author as JSON on one line, for a sentence of the broker.
 #[must_use]
-pub fn json(value: &Value) -> String {
-    visible::escape_json(&value.to_string())
+pub fn json(value: &Arguments) -> String {
+    visible::escape_json(value.as_str())
 }
 
 /// Returns a name that another author chose for a sentence of the broker: as it is if it is one plain word, else quoted.

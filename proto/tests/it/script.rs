@@ -20,7 +20,7 @@ use lastword_proto::input::{
 };
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
 use lastword_proto::progress::{self, Curve};
 use lastword_proto::rules::Off;
 use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
@@ -597,9 +597,15 @@ fn call(tool: &str, words: &[&str]) -> HeldCall {
         arguments: arguments.into(),
         reason: None,
         digest: credential(&format!("{tool}({arguments})")),
-        subjects: vec![arguments.replace('_', " ").into()],
+        subjects: subjects(&arguments.replace('_', " ")),
         key: key(words),
     }
+}
+
+/// Reads a call as if its arguments were a command, more roughly than the shell does.
+fn subjects(command: &str) -> Subjects {
+    let spelled = command.split([';', '&', '|']).map(|part| part.trim().into()).collect();
+    Subjects { arguments: credential(command), written: vec![command.into()], spelled }
 }
 
 /// `PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]`, in which `_` in the pattern is a space.

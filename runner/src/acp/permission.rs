@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{
     PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
     SelectedPermissionOutcome, ToolCallUpdateFields,
 };
-use lastword_client::wire::{ApprovalView, HeldCall, UseApproval, quote};
+use lastword_client::wire::{ApprovalView, Arguments, HeldCall, Inexact, UseApproval, quote};
 use lastword_client::{Client, ClientError};
 use lastword_proto::state::ApprovalState;
 use serde_json::{Map, Value, json};
@@ -136,7 +136,12 @@ impl AskedCall {
         if self.allowed {
             return Ok(CallDecision::Allowed);
         }
-        let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None, key: None };
+        // The line that the agent sent said more than what is left of it here.
+        if let Some(reason) = self.arguments.get("input").and_then(Inexact::marked) {
+            return Ok(CallDecision::failed(format!("the arguments can't be held: {reason}")));
+        }
+        let arguments = Arguments::from(&self.arguments);
+        let call = HeldCall { tool: self.tool.clone(), arguments: arguments.clone(), reason: None, key: None };
         let broker = &shared.broker;
         let held = broker.persist(|| self.client.hold(&call)).await?;
         let (turn, approval, tool) = (self.turn.clone(), held.id.clone(), self.tool.clone());
@@ -151,13 +156,13 @@ impl AskedCall {
         }
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
-        if view.arguments != self.arguments {
+        if view.arguments != arguments {
             let decider = quote::decider(&view);
             let reason = format!("{decider} approved other arguments instead: {}", quote::json(&view.arguments));
             let comment = view.comment.filter(|comment| !comment.trim().is_empty());
             return Ok(CallDecision::Denied { reason, decider, comment });
         }
-        let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };
+        let call = UseApproval { tool: self.tool.clone(), arguments };
         // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
         Ok(CallDecision::Allowed)

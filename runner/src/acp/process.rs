@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::exact;
 use super::updates::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
@@ -309,7 +310,7 @@ fn incoming(stdout: impl AsyncRead + Unpin + Send + 'static) -> impl Stream<Item
         // A longer line is cut here and then fails to parse, instead of filling the memory.
         match (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) => None,
-            Ok(_) => Some((String::from_utf8(line).map_err(io::Error::other), stdout)),
+            Ok(_) => Some((String::from_utf8(line).map(exact::kept).map_err(io::Error::other), stdout)),
             Err(error) => Some((Err(error), stdout)),
         }
     })

@@ -5,12 +5,11 @@ use std::time::Duration;
 use lastword_proto::fact::{Decision, Digest, Role};
 use lastword_proto::ids::{ApprovalId, TaskId};
 use lastword_proto::state::{Approval, ApprovalState};
-use lastword_proto::wire::{ApprovalView, DecideApproval, FieldError, HeldCall, Page, UseApproval};
+use lastword_proto::wire::{ApprovalView, Arguments, DecideApproval, FieldError, HeldCall, Page, UseApproval};
 use lastword_proto::{Code, Input, Principal, Reply, input};
-use serde_json::Value;
 
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
-use super::canonical::{canonical, digest, subjects};
+use super::canonical::{digest, subjects};
 use super::{Caller, Context, admitted, check_sizes, epochs, humans, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
@@ -28,7 +27,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
     let digest = ctx.handle.query(move |live| digest_of(live, caller, &tool, &arguments)).await?;
     let held = input::HeldCall {
         tool: call.tool.into(),
-        arguments: canonical(&call.arguments).into(),
+        arguments: call.arguments.as_str().into(),
         subjects: subjects(&call.arguments),
         reason: call.reason.map(Into::into),
         digest,
@@ -42,7 +41,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
 }
 
 /// Returns the digest that the call would have if the caller made it now.
-pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Value) -> Digest {
+pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Arguments) -> Digest {
     let (agent, task) = asker(live, caller);
     digest(tool, arguments, &agent, task.map(|t| t.to_string()).as_deref())
 }
@@ -179,7 +178,7 @@ async fn decide_named(
     id: ApprovalId,
     decision: DecideApproval,
 ) -> Result<ApprovalView, ApiError> {
-    let edited = decision.input.as_ref().map_or(0, |input| canonical(input).len());
+    let edited = decision.input.as_ref().map_or(0, |input| input.as_str().len());
     check_sizes(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
     let bad_digest = || FieldError::new("digest", "isn't a SHA-256 in hexadecimal");
     let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
@@ -200,11 +199,11 @@ async fn decide_named(
 async fn edit(
     ctx: &Context,
     id: ApprovalId,
-    arguments: Value,
+    arguments: Arguments,
 ) -> Result<(lastword_proto::envelope::JsonText, Digest), ApiError> {
     let call = ctx.handle.query(move |live| held(live, id)).await?;
     let (tool, agent, task) = epochs::found(ctx, &id.to_string(), call).await?;
-    Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))
+    Ok((arguments.as_str().into(), digest(&tool, &arguments, &agent, task.as_deref())))
 }
 
 fn held(live: &Live<'_>, id: ApprovalId) -> Option<(String, String, Option<String>)> {

@@ -7,8 +7,7 @@ use std::time::Duration;
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{ApprovalView, HeldCall, Progress, UseApproval, quote};
-use serde_json::Value;
+use lastword_proto::wire::{ApprovalView, Arguments, HeldCall, Progress, UseApproval, quote};
 
 use super::{Caller, Context, approvals, turns};
 use crate::broker::Live;
@@ -23,7 +22,7 @@ const RENEWED_EVERY: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
     /// The call may be made now, once, with these arguments.
-    Allow(Value),
+    Allow(Arguments),
     /// The call may not be made, with the reason in words for the model.
     Deny(String),
 }
@@ -87,7 +86,7 @@ async fn spend(
     caller: Caller,
     id: ApprovalId,
     tool: String,
-    arguments: Value,
+    arguments: Arguments,
 ) -> Result<Permission, ApiError> {
     approvals::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
     Ok(Permission::Allow(arguments))

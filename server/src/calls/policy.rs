@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use lastword_proto::fact::Role;
 use lastword_proto::ids::DAY_MS;
-use lastword_proto::policy::{ApprovalRule, Policy};
-use lastword_proto::wire::rfc3339;
+use lastword_proto::names::AgentName;
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::visible::escape;
+use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
+use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
 use lastword_proto::{Code, Input};
 use tokio::sync::Mutex;
 
@@ -14,6 +17,10 @@ use super::canonical::subjects;
 use super::{Caller, Context, admitted, humans};
 use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
+use crate::views;
+
+/// The most calls that are listed for a rule.
+const NEWEST_MAX: usize = 10;
 
 /// The configuration file, as far as a human changes rules of held calls in it.
 pub trait RuleBook: fmt::Debug + Send + Sync {
@@ -72,26 +79,77 @@ pub(crate) fn written(rule: &ApprovalRule) -> String {
     format!("[[approval]]\ntool = '{}'\nagents = [{}]\ndecision = \"{}\"\n", rule.call, names.join(", "), rule.ruling)
 }
 
-/// The calls that were held in the last week, and how many of them a rule would have decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Matched {
-    /// Those that the rule matches.
-    pub(crate) matched: usize,
-    /// All held calls of the week.
-    pub(crate) held: usize,
+/// Returns the rule that allows exactly this call, with all its arguments; `None` if none could be written.
+pub(crate) fn exact(held: &ApprovalView) -> Option<ApprovalRule> {
+    allowing(held, CallPattern::exact(&held.tool, &subjects(asked(held)).arguments)?)
 }
 
-/// Returns how many of the calls held in the last seven days a rule would have decided.
+/// Returns the narrowest rule that also allows other arguments, with the members that may then be anything, quoted; `None`
+/// if none could be written. A call of a tool that names no subject may have any arguments.
+pub(crate) fn wider(held: &ApprovalView) -> Option<(ApprovalRule, Vec<String>)> {
+    let seen = subjects(asked(held));
+    let pattern = match seen.written.as_slice() {
+        [] => held.tool.clone(),
+        [subject] => format!("{}({subject})", held.tool),
+        _ => return None,
+    };
+    let rule = allowing(held, CallPattern::parse(&pattern).filter(|parsed| parsed.to_string() == pattern)?)?;
+    let covers = Policy { rules: vec![rule.clone()] }.first(&held.agent, &held.tool, &seen).is_some();
+    let mut free = Vec::new();
+    open_members(asked(held), "", &mut free);
+    (!pattern.contains('*') && covers).then_some((rule, free))
+}
+
+/// Returns the arguments that the agent asked for.
+fn asked(held: &ApprovalView) -> &Arguments {
+    held.requested.as_ref().unwrap_or(&held.arguments)
+}
+
+/// Collects the members that a pattern doesn't compare.
+fn open_members(arguments: &Arguments, within: &str, free: &mut Vec<String>) {
+    for (name, value) in arguments.members().unwrap_or_default() {
+        let compared = SUBJECTS.iter().any(|(subject, kind)| *subject == name && *kind != ArgumentKind::Query);
+        match (compared, name.as_str()) {
+            (true, _) => {}
+            (false, INPUT) if within.is_empty() && value.members().is_some() => open_members(&value, "input.", free),
+            (false, _) => free.push(format!("{within}{}", escape(&name).replace('\n', "⏎"))),
+        }
+    }
+}
+
+fn allowing(held: &ApprovalView, call: CallPattern) -> Option<ApprovalRule> {
+    let plain = |text: &str| !text.contains(['\'', '\n', '\r']) && escape(text) == text;
+    let agents = vec![AgentName::new(&held.agent).ok()?];
+    let fits = plain(&call.to_string()) && plain(&held.agent);
+    fits.then_some(ApprovalRule { call, agents, ruling: Ruling::Allow, tier: None, who: None, timeout_ms: None })
+}
+
+/// The calls that were held in the last week, and those of them that a rule would have allowed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matched {
+    /// The number of those that the rule matches.
+    pub(crate) matched: usize,
+    /// The number of all held calls of the week.
+    pub(crate) held: usize,
+    /// The newest of those that it matches.
+    pub(crate) newest: Vec<ApprovalView>,
+}
+
+/// Returns which of the calls held in the last seven days a rule would have allowed.
 pub(crate) async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiError> {
     let alone = Policy { rules: vec![rule] };
     let look = move |live: &Live<'_>| {
         let state = live.state;
-        let week = || state.approvals.iter().filter(|(_, held)| live.now().since(held.at) < 7 * DAY_MS);
-        let fits = |held: &lastword_proto::state::Approval| {
-            let parts = subjects(&serde_json::from_str(&held.arguments).unwrap_or_default());
-            alone.first(state.name_of(held.agent), &held.tool, &parts).is_some()
-        };
-        Matched { matched: week().filter(|(_, held)| fits(held)).count(), held: week().count() }
+        let mut found = Matched::default();
+        for (id, held) in state.approvals.iter().rev().take_while(|(_, held)| live.now().since(held.at) < 7 * DAY_MS) {
+            found.held += 1;
+            let parts = subjects(&Arguments::stored(held.requested.as_ref().unwrap_or(&held.arguments)));
+            if alone.first(state.name_of(held.agent), &held.tool, &parts).is_some() {
+                found.matched += 1;
+                found.newest.extend(views::approval(state, *id).filter(|_| found.matched <= NEWEST_MAX));
+            }
+        }
+        found
     };
     Ok(ctx.handle.query(look).await?)
 }
@@ -103,7 +161,7 @@ pub(crate) async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, aft
     let human = caller.principal.agent();
     let name = ctx.handle.query(move |live| live.state.name_of(human).to_owned()).await?;
     let day = rfc3339(ctx.handle.now()).get(..16).unwrap_or_default().replace('T', " ");
-    let comment = format!("Allowed by {name} on {day} UTC, after {after}.");
+    let comment = format!("Allowed by {name} on {day} UTC, after {after}");
     let text = written(&rule);
     let _turn = ctx.policies.turn.lock().await;
     let before = ctx.handle.query(|live| live.state.policy.clone()).await?;
@@ -148,4 +206,76 @@ async fn keep(
     let Err(reason) = written else { return Ok(()) };
     replace(ctx, caller, before).await?;
     Err(ApiError::new(Code::Malformed, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_proto::fact::Kind;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn held(tool: &str, arguments: &Value) -> ApprovalView {
+        let view = json!({
+            "id": "apr-1", "digest": "00", "state": "pending", "expires_at": "2026-01-31T09:00:00Z", "agent": "coder",
+            "tool": tool, "arguments": arguments, "created_at": "2026-01-31T09:00:00Z", "by_kind": Kind::Agent,
+        });
+        serde_json::from_value(view).unwrap()
+    }
+
+    #[test]
+    fn exactly_this_call_is_this_call_alone() {
+        for (tool, call, others) in [
+            (
+                "run",
+                json!({"command": "git", "args": ["status"]}),
+                vec![json!({"command": "git", "args": ["push", "--force"]})],
+            ),
+            ("Write", json!({"file_path": "a", "content": "x"}), vec![json!({"file_path": "a", "content": "y"})]),
+            ("http", json!({"url": "http://a", "method": "GET"}), vec![json!({"url": "http://a", "method": "DELETE"})]),
+            (
+                "Bash",
+                json!({"command": "ls"}),
+                vec![json!({"command": "ls", "dangerouslyDisableSandbox": true}), json!({})],
+            ),
+            ("run", json!({"command": ["git", 1, "log"]}), vec![json!({"command": ["git", 1, "push"]})]),
+            (
+                "Bash",
+                json!({"command": "rm -rf x; echo 'done' *"}),
+                vec![json!({"command": "rm -rf x; echo 'done' **"})],
+            ),
+        ] {
+            let policy = Policy { rules: vec![exact(&held(tool, &call)).unwrap()] };
+            let allows = |arguments: &Value| policy.first("coder", tool, &subjects(&arguments.into())).is_some();
+            assert!(allows(&call), "{call}");
+            for other in others {
+                assert!(!allows(&other), "{call} {other}");
+            }
+        }
+        assert_eq!(exact(&held("a tool", &json!({}))), None);
+        assert_eq!(exact(&held("mcp__*", &json!({}))), None);
+    }
+
+    #[test]
+    fn a_wider_rule_says_what_may_then_be_anything_or_is_not_offered() {
+        let of = |tool: &str, arguments: Value| {
+            wider(&held(tool, &arguments)).map(|(rule, free)| (rule.call.to_string(), free.join(" ")))
+        };
+        let wanted = |rule: &str, free: &str| Some((rule.to_owned(), free.to_owned()));
+        assert_eq!(of("Bash", json!({"command": "cargo test", "timeout": 5})), wanted("Bash(cargo test)", "timeout"));
+        assert_eq!(of("mcp__deploy__status", json!({"env": "a"})), wanted("mcp__deploy__status", "env"));
+        let within = json!({"title": "t", "input": {"command": "ls", "cwd": "/"}});
+        assert_eq!(of("execute", within), wanted("execute(ls)", "input.cwd title"));
+        for (tool, arguments) in [
+            ("Bash", json!({"command": "rm *"})),
+            ("Bash", json!({"command": "echo 'quoted'"})),
+            ("Bash", json!({"command": "ls", "path": "/tmp"})),
+            ("Bash", json!({"command": "ls", "dangerouslyDisableSandbox": true})),
+            ("Bash", json!({"command": ["ls", 1]})),
+            ("a tool", json!({})),
+            ("Bash", json!({"command": "ls\u{202e}"})),
+        ] {
+            assert_eq!(of(tool, arguments.clone()), None, "{tool} {arguments}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod catalog;
 mod closed;
 mod door;
 mod elicit;
+mod exact;
 mod human;
 mod inbox;
 mod listing;

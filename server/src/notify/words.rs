@@ -116,10 +116,15 @@ impl Item {
             EscalationCause::TimedOut => line,
             EscalationCause::NoProgress => format!("{agent} is held: {line}"),
         };
-        let decide = match view.lifts.first() {
-            Some(lift) => format!("lastword answer {} --lift {} ({})", view.id, lift.id, escape(&lift.text)),
-            None => format!("lastword answer {} TEXT", view.id),
-        };
+        let mut decide = format!("lastword answer {} TEXT", view.id);
+        if let Some(lift) = view.offered().next() {
+            decide.push_str(&format!(
+                ", or for the limit: lastword answer {} --lift {} ({})",
+                view.id,
+                lift.id,
+                escape(&lift.text)
+            ));
+        }
         Self {
             agent: Some(agent),
             reference: Some(view.reference.clone()).filter(|reference| !reference.is_empty()),
@@ -370,7 +375,8 @@ mod tests {
             expires_at: rfc3339(Time(1_000)),
             agent: "a".repeat(64),
             tool: long.clone(),
-            arguments: serde_json::json!({ "key": long }),
+            arguments: serde_json::json!({ "key": long }).into(),
+            requested: None,
             reason: Some(long),
             reference: Some("R".repeat(64)),
             request_id: None,

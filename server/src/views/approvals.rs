@@ -3,10 +3,9 @@
 use lastword_proto::State;
 use lastword_proto::fact::{SYSTEM, hex};
 use lastword_proto::ids::ApprovalId;
-use lastword_proto::wire::{ApprovalView, rfc3339};
+use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
 
 use super::requests::request_of;
-use super::words::json;
 
 /// Returns an approval; `None` if the id is unknown or forgotten.
 pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
@@ -19,7 +18,8 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         expires_at: rfc3339(known.expires_at),
         agent: state.name_of(known.agent).to_owned(),
         tool: known.tool.to_string(),
-        arguments: json(&known.arguments),
+        arguments: Arguments::stored(&known.arguments),
+        requested: known.requested.as_deref().map(Arguments::stored),
         reason: known.reason.as_ref().map(ToString::to_string),
         reference: task.and_then(|task| state.ref_of(task.conv)).map(ToString::to_string),
         request_id: request_of(state, known.task),

@@ -97,7 +97,7 @@ async fn a_human_at_the_agents_client_chooses_a_lift_there() {
     };
     let asked = result(offering(&world, "kilo", &forms, "tools/call", call(json!({})))).await;
     let question = &asked["inputRequests"]["answer"]["params"];
-    assert!(id(question, "message").contains("A text answer extends nothing"), "{question}");
+    assert!(id(question, "message").contains("a text answer lifts no limit"), "{question}");
     assert_eq!(question["requestedSchema"]["properties"]["lift"]["enum"], json!(["lift-1: 2 more rounds"]));
     let chosen = json!({ "action": "accept", "content": { "lift": "lift-1: 2 more rounds" } });
     let brought = json!({ "requestState": asked["requestState"], "inputResponses": { "answer": chosen } });
@@ -114,8 +114,13 @@ async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
         world.post("kilo", "/v1/escalations", json!({ "message": message })).await.is(201);
     }
     let browser = Browser::signed_in(&world).await;
-    let inbox =
-        browser.get("/inbox").await.is(200).has("never extended").has("A text answer extends nothing; choose a lift:");
+    let inbox = browser
+        .get("/inbox")
+        .await
+        .is(200)
+        .has("never extended")
+        .has("It answers no question; an answer lifts no limit");
+    let inbox = inbox.has("id=\"esc-1-lift\"");
     inbox.has("name=\"lift\" value=\"lift-1\" data-key=\"l\">2 more rounds</button>");
     browser.post("/escalations/esc-1/answer", &[("answer", "sure, go on")]).await.is(200);
     world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
@@ -124,8 +129,14 @@ async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
         .post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-1")])
         .await
         .is(200)
+        .has("Lifted the limit of")
         .has("kilo continues");
     world.send("kilo", "hive", "T-1", "again").await.is(201);
+    let asked = world.get("operator", "/v1/escalations/esc-2").await.is(200);
+    assert_eq!((id(&asked, "state"), &asked["answer"]), ("open", &Value::Null), "a lift answers no question");
+    browser.get("/inbox").await.is(200).has("id=\"esc-2\"").lacks("id=\"esc-2-lift\"");
+    browser.post("/escalations/esc-2/answer", &[("lift", "lift-1")]).await.is(409);
+    browser.post("/escalations/esc-2/answer", &[("answer", "eu")]).await.is(200);
 }
 
 #[tokio::test]

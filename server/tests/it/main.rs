@@ -19,6 +19,7 @@ mod console_roles;
 mod console_schedules;
 mod desk;
 mod documents;
+mod exact_calls;
 mod exchange;
 mod first_edition;
 mod history_pages;

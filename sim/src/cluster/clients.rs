@@ -8,6 +8,7 @@ use lastword_proto::ids::{AgentId, ConvId, GrantId, TurnId};
 use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, Registration, Verdict};
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Label, RequestId, Resource};
+use lastword_proto::policy::Subjects;
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::{Code, Input, MessageType, Principal, Reply, Seq};
 use rand::SeedableRng as _;
@@ -332,7 +333,7 @@ impl Run<'_> {
             88..94 => {
                 let (tool, arguments) = ("shell".into(), "{}".into());
                 let (digest, key) = ([actor as u8; 32], self.key(actor));
-                let call = HeldCall { tool, arguments, reason: None, digest, subjects: Vec::new(), key };
+                let call = HeldCall { tool, arguments, reason: None, digest, subjects: Subjects::default(), key };
                 Input::AskApproval(by, Some(turn), Box::new(call))
             }
             _ => Input::Progress(by, Some(turn), Progress { note: "at it".into(), ..Progress::default() }),

@@ -9,7 +9,7 @@ use lastword_proto::fact::Decision;
 use lastword_proto::fsm::RequestState;
 use lastword_proto::state::ApprovalState;
 use lastword_proto::wire::{
-    ApprovalView, DecideApproval, Delivery, Envelope, Finish, HeldCall, StoredMessage, TurnView, UseApproval,
+    ApprovalView, Arguments, DecideApproval, Delivery, Envelope, Finish, HeldCall, StoredMessage, TurnView, UseApproval,
 };
 use lastword_proto::{Code, MessageType};
 use rand::rngs::StdRng;
@@ -217,7 +217,7 @@ impl Agent {
 
     /// Asks for a call, waits for the decision and makes the call if it was approved.
     async fn hold(&self, client: &Client, key: &str) {
-        let (tool, arguments) = ("deploy".to_owned(), json!({ "of": key }));
+        let (tool, arguments) = ("deploy".to_owned(), Arguments::from(json!({ "of": key })));
         let held = HeldCall { tool: tool.clone(), arguments: arguments.clone(), reason: None, key: None };
         let Ok(held) = client.hold(&held).await else { return };
         let decided = client.approval(&held.id, Some(WAIT)).await;

@@ -238,12 +238,23 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
         article.card {
             h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
-            (call::arguments_of(held, Extent::Whole))
+            @match &held.requested {
+                Some(requested) => {
+                    h3 { "As " (foreign_line(&held.agent)) " asked" }
+                    (call::arguments_of(requested, Extent::Whole))
+                    h3 { "As " (held.by.as_deref().map_or_else(|| html! { "a human" }, foreign_line)) " edited it" }
+                    (call::arguments_of(&held.arguments, Extent::Whole))
+                }
+                None => (call::arguments_of(&held.arguments, Extent::Whole)),
+            }
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
                 @match (held.state, &held.by) {
                     (ApprovalState::Expired, _) => "No human decided in time, so the call was denied.",
-                    (state, Some(by)) => { "The call was " (approval_word(state)) " by " b { (foreign_line(by)) } "." },
+                    (state, Some(by)) => {
+                        "The call was " @if held.requested.is_some() { "edited and approved" } @else { (approval_word(state)) } " by " b { (foreign_line(by)) } "."
+                        @if held.requested.is_some() && state == ApprovalState::Used { " It was made as edited." }
+                    },
                     (state, None) => { "The call was " (approval_word(state)) "." },
                 }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
@@ -279,10 +290,35 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
         }
+        (lift(viewer, asked))
     }
 }
 
-/// Shows the possible answers: the agent's options, the broker's lifts if a limit caused the question, or a text.
+/// Shows what the broker offers for the limit that the task met, as a decision of its own: it answers no question.
+fn lift(viewer: &Viewer, asked: &EscalationView) -> Markup {
+    let id = &asked.id;
+    let Some(limit) = asked.limit.as_ref().filter(|_| asked.offered().next().is_some()) else { return html! {} };
+    html! {
+        article.card id={ (id) "-lift" } tabindex="-1" data-row aria-labelledby={ (id) "-lift-title" } {
+            header { h2 id={ (id) "-lift-title" } { "A limit stopped " b { (foreign_line(&asked.agent)) } } }
+            p { (limit) }
+            (viewer.allowed(Role::Operator, "Choosing a lift", || viewer.form(
+                &format!("{id}-lift-form"),
+                &format!("/escalations/{id}/answer"),
+                &html! {
+                    p.faint { "The lift resumes the work in " (conversation(&asked.reference)) ". It answers no question; an answer lifts no limit." }
+                    div.buttons role="group" aria-label="What the broker offers" {
+                        @for lift in asked.offered() {
+                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
+                        }
+                    }
+                },
+            )))
+        }
+    }
+}
+
+/// Shows the possible answers: the agent's options, or a text.
 fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
     let id = &asked.id;
     viewer.form(
@@ -296,16 +332,6 @@ fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
                         button.whole type="submit" name="option" value=(option) data-key="a" { (foreign_line(option)) }
                     }
                 }
-            }
-            @if let Some(limit) = &asked.limit {
-                p { (limit) " A text answer extends nothing; choose a lift:" }
-                (viewer.allowed(Role::Operator, "Choosing a lift", || html! {
-                    div.buttons role="group" aria-label="What the broker offers" {
-                        @for lift in &asked.lifts {
-                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
-                        }
-                    }
-                }))
             }
             div.answer {
                 label.unseen for={ (id) "-answer" } { "Your answer to " (id) }

@@ -8,7 +8,8 @@ use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use lastword_proto::Code;
 use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
-use lastword_proto::wire::{DecideApproval, EscalationAnswer};
+use lastword_proto::state::EscalationState;
+use lastword_proto::wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -152,7 +153,8 @@ pub(super) async fn answer(
     let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
     match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
-            let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
+            let did = if view.state == EscalationState::Open { "Lifted the limit of " } else { "Answered " };
+            let words = html! { (did) code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
             Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
@@ -256,10 +258,9 @@ pub(super) async fn decide(
     }
 }
 
-fn parsed(text: &str) -> Result<serde_json::Value, ApiError> {
-    let wrong =
-        |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the arguments aren't valid JSON: {error}"));
-    serde_json::from_str(text).map_err(wrong)
+fn parsed(text: &str) -> Result<Arguments, ApiError> {
+    let wrong = |error: Inexact| ApiError::new(Code::Malformed, format!("the arguments aren't valid JSON: {error}"));
+    Arguments::parse(text).map_err(wrong)
 }
 
 /// `GET /waiting`: the number of pending decisions, which every open page reloads.

@@ -4,11 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::fact::{EndReason, EscalationCause};
 use lastword_proto::wire::call::{Argument, arguments};
-use lastword_proto::wire::{ApprovalView, LimitsView, rfc3339};
+use lastword_proto::wire::{ApprovalView, Arguments, LimitsView, rfc3339};
 use lastword_proto::{AnswerStatus, Code};
 use lastword_store::SpentIn;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::agents::{clock, name_link};
 use super::frame::ErrorPage;
@@ -164,10 +163,9 @@ fn subject(held: &ApprovalView) -> String {
 }
 
 /// Returns the members of an object as `name: value`, which break between words; anything else as JSON.
-fn on_a_line(value: &Value) -> String {
-    let text =
-        |value: &Value| value.as_str().map_or_else(|| value.to_string().replace("\",\"", "\", \""), str::to_owned);
-    let Some(members) = value.as_object().filter(|members| !members.is_empty()) else { return text(value) };
+pub(super) fn on_a_line(value: &Arguments) -> String {
+    let text = |value: &Arguments| value.text().unwrap_or_else(|| value.to_string().replace("\",\"", "\", \""));
+    let Some(members) = value.members().filter(|members| !members.is_empty()) else { return text(value) };
     members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 

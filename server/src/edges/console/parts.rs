@@ -46,7 +46,7 @@ pub(super) fn foreign(text: &str) -> Markup {
 
 /// Shows JSON; a long text is folded.
 pub(super) fn code(value: &Value) -> Markup {
-    Fold::USUAL.escaped(&json(value), "foreign code")
+    Fold::USUAL.escaped(&json(&value.into()), "foreign code")
 }
 
 /// How much of a text is shown before the fold.

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use lastword_proto::wire::{HeldCall, Scope};
+use lastword_proto::wire::{Arguments, HeldCall, Scope};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::remote::Remote;
 use super::trace::Trace;
@@ -33,8 +33,9 @@ pub(super) async fn local(
         let caller = who(ctx, &context.extensions)?;
         caller.may(Some(Scope::Ask))?;
         let asked: args::Permit = tools::read(arguments)?;
-        let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None, key: None };
-        Ok::<_, ApiError>((permission(ctx, caller, call).await, asked.input))
+        let call = HeldCall { tool: asked.tool_name, arguments: asked.input.into(), reason: None, key: None };
+        let input = call.arguments.clone();
+        Ok::<_, ApiError>((permission(ctx, caller, call).await, input))
     };
     match telling(context, asked).await {
         Ok((permission, input)) => answer(permission, &input),
@@ -75,27 +76,32 @@ async fn telling<T>(context: &RequestContext<RoleServer>, answer: impl Future<Ou
     }
 }
 
-fn answer(permission: Permission, asked: &Value) -> CallToolResult {
+fn answer(permission: Permission, asked: &Arguments) -> CallToolResult {
     match permission {
         // Claude Code reads empty arguments as "unchanged", and would make the call that was not approved.
-        Permission::Allow(input) if input != *asked && input.as_object().is_none_or(serde_json::Map::is_empty) => deny(
-            "The call was approved with different arguments, which this program doesn't accept. Continue without it.",
-        ),
-        Permission::Allow(input) => said(&json!({ "behavior": "allow", "updatedInput": input })),
+        Permission::Allow(input) if input != *asked && input.members().is_none_or(|members| members.is_empty()) => {
+            deny(
+                "The call was approved with different arguments, which this program doesn't accept. Continue without it.",
+            )
+        }
+        // Digit by digit, so as text.
+        Permission::Allow(input) => said(format!(r#"{{"behavior":"allow","updatedInput":{input}}}"#)),
         Permission::Deny(message) => deny(&message),
     }
 }
 
 fn deny(message: &str) -> CallToolResult {
-    said(&json!({ "behavior": "deny", "message": message }))
+    said(json!({ "behavior": "deny", "message": message }).to_string())
 }
 
-fn said(answer: &Value) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+fn said(answer: String) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(answer)])
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn text(result: &CallToolResult) -> Value {
@@ -106,14 +112,14 @@ mod tests {
 
     #[test]
     fn arguments_that_the_client_would_take_for_the_old_ones_are_denied() {
-        let asked = json!({ "command": "rm -rf build" });
+        let asked = json!({ "command": "rm -rf build" }).into();
         for edited in [json!({}), json!(null), json!("x")] {
-            let told = text(&answer(Permission::Allow(edited), &asked));
+            let told = text(&answer(Permission::Allow(edited.into()), &asked));
             assert_eq!(told["behavior"], "deny", "{told}");
         }
-        let told = text(&answer(Permission::Allow(json!({ "command": "ls" })), &asked));
+        let told = text(&answer(Permission::Allow(json!({ "command": "ls" }).into()), &asked));
         assert_eq!(told, json!({ "behavior": "allow", "updatedInput": { "command": "ls" } }));
-        let told = text(&answer(Permission::Allow(json!({})), &json!({})));
+        let told = text(&answer(Permission::Allow(json!({}).into()), &json!({}).into()));
         assert_eq!(told["behavior"], "allow", "a call without arguments");
     }
 }

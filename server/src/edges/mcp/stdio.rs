@@ -5,7 +5,10 @@ use rmcp::{ServiceExt as _, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::closed::Closed;
-use super::{Remote, Surface};
+use super::{Remote, Surface, exact};
+
+/// The most bytes between the client and the service.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Serves MCP on stdin and stdout until the client closes them.
 ///
@@ -36,6 +39,15 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let running = Surface::remote(remote).serve((read, write)).await.map_err(|error| error.to_string())?;
-    running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
+    let (passed, pipe) = tokio::io::duplex(PIPE_BYTES);
+    let mut pass_on = std::pin::pin!(exact::pass_on(read, passed));
+    let mut serve = std::pin::pin!(async {
+        let running = Surface::remote(remote).serve((pipe, write)).await.map_err(|error| error.to_string())?;
+        running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
+    });
+    tokio::select! {
+        served = &mut serve => served,
+        // The client closed its end, which ends the service.
+        _closed = &mut pass_on => serve.await,
+    }
 }

@@ -6,8 +6,8 @@ use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::wire::{
-    DecideApproval, Envelope, EscalationView, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress,
-    StoredMessage, To, UseApproval,
+    ApprovalView, DecideApproval, Envelope, EscalationView, Finish, HeldCall, Inexact, Metadata, NewClaim,
+    NewEscalation, Progress, StoredMessage, To, UseApproval,
 };
 use rmcp::model::JsonObject;
 use serde::Serialize;
@@ -89,13 +89,28 @@ async fn call_agents(
 }
 
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+    let arguments = Value::Object(arguments);
+    if let Some(reason) = Inexact::marked(&arguments) {
+        return Err(ApiError::new(lastword_proto::Code::Malformed, format!("the arguments: {reason}")));
+    }
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
         ApiError::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner()))
     })
 }
 
 pub(super) fn value(view: &impl Serialize) -> Result<Value, ApiError> {
     serde_json::to_value(view).map_err(|error| ApiError::internal(&error.to_string()))
+}
+
+/// Returns a held call, with arguments whose numbers would be rounded here as a text.
+pub(super) fn call_value(view: &ApprovalView) -> Result<Value, ApiError> {
+    let mut item = value(view)?;
+    for (name, arguments) in [("arguments", Some(&view.arguments)), ("requested", view.requested.as_ref())] {
+        if let Some(arguments) = arguments.filter(|arguments| arguments.exact_value().is_err()) {
+            item[name] = json!(arguments.as_str());
+        }
+    }
+    Ok(item)
 }
 
 /// Returns the caller in the turn whose token is among the arguments.
@@ -157,9 +172,13 @@ pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObjec
 
 async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, ApiError> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
-    let decision =
-        DecideApproval { decision: args.decision, comment: args.comment, input: args.input, digest: args.digest };
-    value(&approvals::decide(ctx, caller, id, decision).await?)
+    let decision = DecideApproval {
+        decision: args.decision,
+        comment: args.comment,
+        input: args.input.map(Into::into),
+        digest: args.digest,
+    };
+    call_value(&approvals::decide(ctx, caller, id, decision).await?)
 }
 
 async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Output, ApiError> {
@@ -198,13 +217,15 @@ async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Val
 
 async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
-    let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason, key: None };
-    value(&approvals::hold(ctx, caller, call).await?)
+    let call = HeldCall { tool: args.tool_name, arguments: args.input.into(), reason: args.reason, key: None };
+    call_value(&approvals::hold(ctx, caller, call).await?)
 }
 
 async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, ApiError> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
-    value(&approvals::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
+    call_value(
+        &approvals::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input.into() }).await?,
+    )
 }
 
 async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, ApiError> {
@@ -213,7 +234,7 @@ async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value
     let Some(id) = ApprovalId::parse(&wanted) else { return value(&requests::show(ctx, caller, &wanted).await?) };
     let view = approvals::show(ctx, caller, id, Duration::ZERO).await?;
     ctx.shown.remember_views(caller.principal.agent(), [&view]);
-    value(&view)
+    call_value(&view)
 }
 
 /// Lists the held calls that the caller may decide. A call with long arguments is only named, and doesn't count as
@@ -223,7 +244,7 @@ async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
     let more = all.len().saturating_sub(LISTED_MAX);
     let mut items = Vec::new();
     for view in all.into_iter().take(LISTED_MAX) {
-        let mut item = value(&view)?;
+        let mut item = call_value(&view)?;
         let bytes = item["arguments"].to_string().len() + view.reason.as_ref().map_or(0, String::len);
         if bytes > CALL_BYTES_MAX {
             let text = format!("{bytes} bytes, omitted here: read {} with check_request before you decide", view.id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use super::exact;
 use super::sessions::{Owner, SessionState, Sessions};
 use crate::calls::ended;
 use crate::edges::http::{REQUEST_BYTES_MAX, read};
@@ -95,7 +96,8 @@ impl<H: ServerHandler> Wire<H> {
 
     /// Answers a request of an authenticated caller.
     pub(super) async fn handle(&self, caller: Owner, request: Request) -> Response {
-        if self_contained(request.headers()) {
+        let alone = self_contained(request.headers());
+        if alone && request.method() != Method::POST {
             return self.alone(request).await;
         }
         let named = session(request.headers()).map(str::to_owned);
@@ -110,6 +112,9 @@ impl<H: ServerHandler> Wire<H> {
             Ok(peeked) => peeked,
             Err(fault) => return fault.into_response(),
         };
+        if alone {
+            return self.alone(request).await;
+        }
         match named.map(|id| (self.sessions.standing(&id, caller), id)) {
             Some((SessionState::Open, id)) if self.belongs(method.as_deref()) => self.lasting(&id, request).await,
             Some((SessionState::Ended, _)) => no_such_session(),
@@ -230,7 +235,12 @@ async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError>
     let (parts, body) = request.into_parts();
     let bytes = read(&parts, body).await?;
     let method = method(&bytes);
-    Ok((Request::from_parts(parts, Body::from(bytes)), method))
+    let Some(refused) = exact::refused(&bytes) else {
+        return Ok((Request::from_parts(parts, Body::from(bytes)), method));
+    };
+    let mut request = Request::from_parts(parts, Body::from(refused));
+    request.headers_mut().remove(CONTENT_LENGTH);
+    Ok((request, method))
 }
 
 /// Returns the method that a message names.
