@@ -140,7 +140,9 @@ async function unhurriedly(locator, press, instead, options) {
     const button = element.closest('.card form[hx-post] button[type=submit]');
     if (!button) return 'on a card';
     button.scrollIntoView({ block: 'center' });
-    while (button.isConnected && !button.disabled && !steady.isLive(button)) await new Promise((done) => setTimeout(done, 20));
+    for (let n = 0; n < 500 && button.isConnected && !button.disabled && !steady.isLive(button); n += 1) {
+      await new Promise((done) => setTimeout(done, 20));
+    }
     return button.isConnected ? 'on its button' : 'elsewhere';
   }, undefined, options);
   const { mouse } = locator.page();

@@ -15,7 +15,7 @@ const steady = (() => {
   const places = new Map();
   const decides = (button) => {
     const form = button.form;
-    return [form.getAttribute('action'), form.elements.digest?.value, button.name, button.value].join(' ');
+    return [form.getAttribute('id'), form.getAttribute('action'), form.elements.digest?.value, button.name, button.value].join(' ');
   };
   const place = (button) => {
     const { x, y, width, height } = button.getBoundingClientRect();
