@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_session_used_longest_ago_is_forgotten_first_unless_it_is_in_use() {
-        let host = Host::default();
+        let host = Host::new("x").unwrap();
         let held = host.slot("E-0");
         for n in 1..=SESSIONS_MAX {
             host.slot(&format!("E-{n}"));

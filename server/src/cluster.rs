@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use lastword_proto::Seq;
+use lastword_proto::fact::Credential;
 use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
 use serde::Deserialize;
 use tokio::sync::watch;

@@ -359,3 +359,44 @@ fn a_workspace_has_limits_of_its_own_and_is_removed() {
     world.run(&["cluster", "add", "team-b"]).ok();
     answers(401);
 }
+
+#[test]
+fn without_a_token_a_node_names_no_workspace_and_no_other_node() {
+    let Some(world) = World::start("names") else { return };
+    assert_eq!(world.run(&["cluster", "add", "team-b"]).code, 0);
+    world.led("team-b");
+    let token = world.token("team-b");
+    runtime().block_on(async {
+        let mut redirected = 0;
+        for node in &world.nodes {
+            let get = |path: &str| lastword_client::plain_http().unwrap().get(format!("{}{path}", node.url));
+            let own = std::fs::read_to_string(node.data("metrics.token")).unwrap();
+            for (request, sees) in [
+                (get("/cluster/metrics"), false),
+                (get("/cluster/metrics").bearer_auth(&token), false),
+                (get("/cluster/metrics").bearer_auth(own.trim()), true),
+            ] {
+                let text = request.send().await.unwrap().text().await.unwrap();
+                assert!(text.contains("lastword_node_renewal_age_seconds "), "{text}");
+                assert_eq!((text.contains("team-b"), text.contains("node=")), (sees, sees), "{text}");
+            }
+            let asked = |token: Option<&str>| {
+                let request = get("/w/team-b/v1/agents").header("Lastword-Redirect", "1");
+                token.into_iter().fold(request, |request, token| request.bearer_auth(token)).send()
+            };
+            for unknown in [None, Some("lw_guessed")] {
+                let refused = asked(unknown).await.unwrap();
+                assert_eq!((refused.status().as_u16(), refused.headers().get("location")), (401, None), "{unknown:?}");
+                let said = refused.text().await.unwrap();
+                assert!(
+                    world.nodes.iter().all(|node| !said.contains(node.url.trim_start_matches("http://"))),
+                    "{said}"
+                );
+            }
+            // The client follows it, without the token.
+            let told = asked(Some(&token)).await.unwrap();
+            redirected += usize::from(!told.url().as_str().starts_with(&node.url));
+        }
+        assert_eq!(redirected, world.nodes.len() - 1, "all but the leader name it to those who may know");
+    });
+}

@@ -73,6 +73,7 @@ mod sessions;
 mod sign_in;
 #[cfg(test)]
 mod taken_away;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tls;

@@ -1,5 +1,6 @@
 //! The table of calls, and the documents made from it.
 
+#[cfg(test)]
 use lastword_proto::fact::Role;
 use lastword_proto::wire::Scope;
 
@@ -33,6 +34,7 @@ pub(crate) fn scope(method: &str, path: &str) -> Option<Scope> {
 /// Returns the least role with which a human may make a call of the table (H7); the core refuses the others. What a
 /// message or a post needs depends on what it says, so that a viewer's INFO stands here, and a request needs an operator.
 /// An agent has no role.
+#[cfg(test)]
 pub(crate) fn role(method: &str, path: &str) -> Role {
     match (method, path) {
         ("get", _)
