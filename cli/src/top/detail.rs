@@ -93,7 +93,7 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<StyledLine> {
     }
     lines.push(StyledLine::new());
     if view.offered().next().is_some() {
-        lines.push(faint("L lifts it and resumes the task, answering nothing; an answer lifts nothing"));
+        lines.push(faint("L lifts it and goes on; the question stays open, and an answer lifts nothing"));
     }
     lines.push(faint("e answers it; the answer is routed to exactly the task that asked"));
     lines

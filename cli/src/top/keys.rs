@@ -138,8 +138,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
         return not_here(model, "no limit stopped this task: answer the question with e");
     };
     let others = if offered.len() > 1 { " (L: next)" } else { "" };
-    let question =
-        format!("Lift the limit with \"{}\", answering no question of {}{others}?", escape_line(&chosen.text), view.id);
+    let question = format!("Lift with \"{}\", leaving {} open{others}?", escape_line(&chosen.text), view.id);
     let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
     // Keeps the question selected when another row moves to the top.
     model.selected[model.tab as usize] = Some(view.id.clone());

@@ -54,7 +54,7 @@ fn a_human_chooses_a_lift_by_a_key_and_words_extend_nothing() {
     top.shows(&["answered esc-", "Inbox 1"]);
     assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
     top.keys("L");
-    top.shows(&["Lift the limit with \"2 more rounds\"", "[y/N]"]);
+    top.shows(&["Lift with \"2 more rounds\"", "[y/N]"]);
     top.keys("y");
     top.shows(&["lifted for esc-", ": 2 more rounds", "Inbox 1"]);
     server.as_agent("kilo", &again).ok();

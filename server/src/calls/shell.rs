@@ -202,11 +202,19 @@ impl Commands {
             self.shell(rest, input, nesting);
         }
         if SCRIPTED.contains(&name)
-            && let Some(at) = rest.iter().position(|word| matches!(word.as_str(), "-c" | "--command"))
+            && let Some(at) = rest.iter().position(|word| word == "--command" || is_flag(word, 'c'))
         {
             self.script(rest.get(at + 1).map_or("", String::as_str), nesting + 1);
         }
         match name {
+            // One argument that is split into words.
+            "env" => {
+                for (at, word) in rest.iter().enumerate().filter(|(_, word)| word.starts_with("-S") || is_split(word)) {
+                    let attached = word.strip_prefix("-S").or_else(|| Some(word.split_once('=')?.1));
+                    let text = attached.filter(|text| !text.is_empty()).or_else(|| Some(rest.get(at + 1)?.as_str()));
+                    self.script(text.unwrap_or_default(), nesting + 1);
+                }
+            }
             "eval" => self.script(&rest.join(" "), nesting + 1),
             "trap" => self.script(rest.first().map_or("", String::as_str), nesting + 1),
             "alias" => {
@@ -284,6 +292,15 @@ fn inner(words: &[String], mut own: usize) -> Vec<usize> {
         at += 1;
     }
     starts
+}
+
+/// Whether a word of short flags ends with this one, which then has the next word as its value.
+fn is_flag(word: &str, flag: char) -> bool {
+    word.starts_with('-') && !word.starts_with("--") && word.ends_with(flag)
+}
+
+fn is_split(word: &str) -> bool {
+    word == "--split-string" || word.starts_with("--split-string=")
 }
 
 fn is_assignment(word: &str) -> bool {
