@@ -179,7 +179,8 @@ const LEADS_OUT: [char; 14] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{
 /// Whether the `*` of a rule that allows may match this character: not if a shell starts another command or redirects
 /// with it, nor if it leads up to another folder.
 fn stays_within(c: char, next: Option<char>) -> bool {
-    !LEADS_OUT.contains(&c) && !(c == '.' && next == Some('.'))
+    let climbs = c == '.' && next == Some('.');
+    !climbs && !LEADS_OUT.contains(&c)
 }
 
 /// Whether a text matches a pattern in which each `*` matches only characters that `free` accepts.

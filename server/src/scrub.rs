@@ -2,7 +2,7 @@
 //! good one (L5). Reading checks each row's hash.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct LastScrub(Arc<Mutex<Option<Scrub>>>);
 
 impl LastScrub {
     /// Reads what an earlier process found.
-    fn open(path: &PathBuf) -> Self {
+    fn open(path: &Path) -> Self {
         let found = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Self(Arc::new(Mutex::new(found)))
     }
@@ -43,7 +43,7 @@ impl LastScrub {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn keep(&self, path: &PathBuf, scrub: Scrub) {
+    fn keep(&self, path: &Path, scrub: Scrub) {
         let bytes = serde_json::to_vec(&scrub).unwrap_or_default();
         if let Err(error) = write_private(path, &bytes) {
             tracing::warn!(%error, "the result of the scrub was not kept");
@@ -56,7 +56,7 @@ impl LastScrub {
 pub(crate) fn start(
     reader: Arc<dyn LogReader>,
     handle: Handle,
-    dir: &std::path::Path,
+    dir: &Path,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<(LastScrub, JoinHandle<()>)> {
     let path = dir.join(FILE_SCRUB);

@@ -253,11 +253,7 @@ impl Workspace {
         let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
             .map_err(StartError::Thread)?;
         threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(schedules::tick(ctx.clone()));
-        if !settings.notify.is_empty() {
-            tasks.spawn(Follower::new(ctx.clone(), settings.notify, files, format!("{console}/")).run());
-        }
+        let tasks = tasks(&ctx, settings.notify, files, &console);
         Ok(Self { ctx, stop, tasks, threads, operator_token_file })
     }
 
@@ -296,6 +292,16 @@ impl Workspace {
         self.ctx.handle.close();
         join(std::mem::take(&mut self.threads)).await;
     }
+}
+
+/// Starts what runs on the runtime: the schedules' ticks, and notifications where there is a channel.
+fn tasks(ctx: &Context, notify: Vec<Channel>, files: Files, console: &str) -> JoinSet<io::Result<()>> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(schedules::tick(ctx.clone()));
+    if !notify.is_empty() {
+        tasks.spawn(Follower::new(ctx.clone(), notify, files, format!("{console}/")).run());
+    }
+    tasks
 }
 
 async fn join(threads: Vec<thread::JoinHandle<()>>) {
