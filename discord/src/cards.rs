@@ -148,9 +148,12 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationCause::NoProgress => format!("🔁 **{agent}** makes no progress and is held. May it go on?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
-    // Lifts take their buttons first; if the rest is too few for all options, these become a list in the text.
+    // Lifts take their buttons first. If the rest is too few for all options, or one is longer than a button shows, these
+    // become a list in the text: what a button sends stands on it whole.
     let options_max = OPTIONS_MAX.saturating_sub(view.offered().count());
-    if options.len() > options_max {
+    let fits = |option: &String| plain(option).trim().chars().count() <= LABEL_CHARS_MAX;
+    let on_buttons = options.len() <= options_max && options.iter().all(fits);
+    if !on_buttons {
         for option in options {
             text.push_str(&format!("\n- {}", unmarked(option)));
         }
@@ -167,7 +170,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationState::Withdrawn => Some("⚪ The task that asked has ended: no answer is needed.".to_owned()),
         EscalationState::Expired => Some("⚪ No answer in time: the task that asked has ended.".to_owned()),
     };
-    let few = options.iter().enumerate().filter(|_| options.len() <= options_max);
+    let few = options.iter().enumerate().filter(|_| on_buttons);
     let lifts = view.offered().take(OPTIONS_MAX);
     let lifts =
         lifts.map(|lift| Button::Lift { id: id.clone(), lift: lift.id.clone() }.picture(&plain(&lift.text), SUCCESS));
@@ -429,6 +432,13 @@ mod tests {
         assert_eq!(buttons(&card)[7], Button::Answer { id: "esc-1".into() });
         let many = question(&escalation(30, "open"), None);
         assert!(many.parts[0].contains("- option 29") && buttons(&many).len() == 1);
+        let mut long = escalation(2, "open");
+        long.options[1] = "deploy and ".repeat(9) + "delete";
+        let long = question(&long, None);
+        assert!(
+            long.parts[0].contains("and delete") && buttons(&long).len() == 1,
+            "no button sends what it does not show"
+        );
         let asked = form(&buttons(&card)[7]).unwrap();
         assert_eq!(asked["custom_id"], "lw:answer:esc-1");
         assert_eq!(form(&buttons(&card)[0]), None);

@@ -304,7 +304,7 @@ const SERVER_LAYERS: &[&[&str]] = &[
     &["oidc", "origins"],
     &["broker"],
     &["error"],
-    &["archive", "backup", "views"],
+    &["archive", "backup", "scrub", "views"],
     &["calls"],
     &["edges", "notify"],
     &["workspace"],
