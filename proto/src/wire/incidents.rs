@@ -22,6 +22,9 @@ pub struct IncidentView {
     pub reference: Option<String>,
     /// The code of the limit that tripped.
     pub code: Code,
+    /// Whether the two numbers are money, in millionths of a dollar; absent if they aren't.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_cost: bool,
     /// The value of the limit.
     pub limit: u64,
     /// The value that tripped it: for messages, turns and agents of a grant, the value that the next one would have

@@ -3,10 +3,12 @@
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
 use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::wire::{Extend, FieldError, microusd};
+use lastword_proto::wire::{Extend, FieldError, HeldBy, microusd};
 
 use super::{Caller, Context, admitted};
+use crate::broker::Live;
 use crate::error::ApiError;
+use crate::views;
 
 /// Extends the grants of a conversation, or one of them, and its rounds.
 pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
@@ -39,4 +41,15 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
         admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await)?;
     }
     Ok(())
+}
+
+/// Returns what still holds the grants of a conversation, or one of them, after an extension, and what lifts it.
+pub(crate) async fn still_held(ctx: &Context, conv: ConvId, only: Option<String>) -> Result<Option<HeldBy>, ApiError> {
+    let only = only.as_deref().and_then(GrantId::parse);
+    let look = move |live: &Live<'_>| {
+        let of =
+            live.state.grants.iter().filter(|(id, grant)| grant.conv == conv && only.is_none_or(|only| only == *id));
+        of.filter(|(_, grant)| grant.end.is_none()).find_map(|(id, _)| views::latch_of(live.state, id))
+    };
+    Ok(ctx.handle.query(look).await?)
 }

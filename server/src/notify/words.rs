@@ -406,6 +406,7 @@ mod tests {
     #[test]
     fn an_incident_says_what_lifts_it() {
         let view = |reference: Option<&str>| IncidentView {
+            is_cost: false,
             id: "inc-1".into(),
             on: "LOGIN-1".into(),
             scope: "conversation".into(),

@@ -4,10 +4,11 @@ use lastword_proto::fact::Latched;
 use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
 use lastword_proto::wire::quote::word;
-use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
+use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, money, rfc3339};
 use lastword_proto::{Code, Refusal, State};
 
 use super::explanations::ExplainContext;
+use super::incidents::is_cost;
 
 /// Returns the holds of a task and of every task that works for it.
 pub(crate) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
@@ -29,6 +30,12 @@ pub(crate) fn held_in_grant(state: &State, id: GrantId) -> Vec<HeldBy> {
     let conv = state.grants.get(&id).map(|grant| grant.conv);
     let tasks: Vec<TaskId> = state.open_tasks_of(id).collect();
     of_tasks(state, &[ExplainContext { grant: Some(id), conv, ..ExplainContext::default() }], &tasks)
+}
+
+/// Returns the hold of a grant by its own latch.
+pub(crate) fn latch_of(state: &State, id: GrantId) -> Option<HeldBy> {
+    let context = ExplainContext { grant: Some(id), ..ExplainContext::default() };
+    context.holds(state).iter().find(|hold| hold.state == "latched").and_then(|hold| of_hold(state, hold))
 }
 
 /// Returns the holds of a conversation, of its grants and of its open tasks.
@@ -89,7 +96,8 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
         None if hold.state == "latched" => (Refusal::new(Code::Latched), Some(on.to_owned()), String::new()),
         None => (Refusal::new(Code::Paused).about(on), None, String::new()),
         Some(incident) => {
-            let why = format!(": {} (limit {})", incident.code.title(), incident.limit);
+            let limit = if is_cost(state, incident) { money(incident.limit) } else { incident.limit.to_string() };
+            let why = format!(": {} (limit {limit})", incident.code.title());
             let latched = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on { Some(grant) } else { None };
             let grant = latched.and_then(|grant| state.grants.get(&grant));
             let reference = match latched {

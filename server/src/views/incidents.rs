@@ -1,10 +1,10 @@
 //! Incidents, and the requests that each holds.
 
-use lastword_proto::State;
 use lastword_proto::fact::{Latched, Place, SYSTEM};
 use lastword_proto::ids::{IncidentId, TaskId};
 use lastword_proto::state::{Incident, IncidentOn};
 use lastword_proto::wire::{IncidentView, rfc3339};
+use lastword_proto::{Code, State};
 
 use super::requests::request_of;
 
@@ -29,12 +29,38 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
         on,
         scope: scope.to_owned(),
         code: incident.code,
+        is_cost: is_cost(state, incident),
         limit: incident.limit,
         current: incident.current,
         at: rfc3339(incident.at),
         lifted_at: incident.lifted.map(|(at, _)| rfc3339(at)),
         lifted_by: incident.lifted.filter(|(_, by)| *by != SYSTEM).map(|(_, by)| state.name_of(by).to_owned()),
         parked: held_tasks(state, incident).into_iter().filter_map(|task| request_of(state, Some(task))).collect(),
+    }
+}
+
+/// Returns whether an incident's numbers are money: only a budget counts it, beside tokens.
+pub(crate) fn is_cost(state: &State, incident: &Incident) -> bool {
+    if incident.code != Code::Budget {
+        return false;
+    }
+    let Incident { limit, current, .. } = *incident;
+    // A budget's limit only grows, by extensions; what was spent does, too.
+    let fits = |max: u64, more: u64, spent: u64| {
+        max > 0 && (max..=max.saturating_add(more)).contains(&limit) && (limit..=spent).contains(&current)
+    };
+    let limits = &state.limits;
+    match incident.on {
+        IncidentOn::Latch(Latched::Grant(id)) => state.grants.get(&id).is_some_and(|grant| {
+            let (spend, more) = (grant.spend, grant.extension());
+            fits(limits.grant_cost_microusd_max, more.cost_microusd, spend.cost_microusd)
+                && !fits(limits.grant_tokens_max, more.tokens, spend.tokens)
+        }),
+        IncidentOn::Agent(id) => state.agent(id).is_some_and(|agent| {
+            let day = (agent.day_tokens_max(limits, incident.at), agent.day_cost_microusd_max(limits, incident.at));
+            day.1 > 0 && (day.0 == 0 || (limit == day.1 && limit != day.0))
+        }),
+        IncidentOn::Latch(Latched::Place(_)) => false,
     }
 }
 

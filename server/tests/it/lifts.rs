@@ -214,6 +214,28 @@ async fn a_budget_that_was_passed_by_far_is_lifted_by_the_step_that_is_named() {
 }
 
 #[tokio::test]
+async fn a_hold_by_money_is_told_in_dollars_and_an_extension_by_tokens_says_that_it_lifts_nothing() {
+    let limits = Limits { grant_cost_microusd_max: 6_000_000, ..Limits::default() };
+    let world = World::within(limits, &["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "help").await.is(201);
+    let part = world.take("hive").await;
+    let turn = format!("/v1/turns/{}/finish", id(&part["turn"], "id"));
+    world.post("hive", &turn, json!({"answer": "done", "usage": {"cost_usd": 7.5}})).await.is(200);
+    let incident = world.get("operator", "/v1/incidents").await.is(200)["items"][0].clone();
+    assert_eq!(incident["is_cost"], true, "{incident}");
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/incidents").await.is(200).has("$6.00").has("$7.50").has("name=\"dollars\"");
+    let more = browser.post("/conversations/T-1/grant", &[("tokens", "50000")]).await.is(200);
+    more.has("flash bad").has("Not lifted").has("(limit $6.00)").has("more US dollars");
+    browser.post("/conversations/T-1/grant", &[("dollars", "-1")]).await.is(400);
+    browser.post("/conversations/T-1/grant", &[("dollars", "2.50")]).await.is(200).has("flash good");
+    let incidents = world.get("operator", "/v1/incidents").await.is(200)["items"].clone();
+    assert!(incidents.as_array().unwrap().iter().all(|one| !one["lifted_at"].is_null()), "{incidents}");
+}
+
+#[tokio::test]
 async fn a_yes_to_a_post_that_was_refused_in_a_room_lets_agents_post_there_again() {
     let world = World::within(Limits { turns_soft_max: 2, ..Limits::default() }, &["kilo"]).await;
     world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);

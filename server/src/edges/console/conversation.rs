@@ -8,7 +8,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationStatus, ConversationView, Distance, Extend, GrantView, rfc3339};
+use lastword_proto::wire::{ConversationStatus, ConversationView, Distance, Extend, GrantView, microusd, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -346,12 +346,18 @@ fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
 
 /// Shows the fields for the amounts of an extension, with the offered ones filled in.
 pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>) -> Markup {
-    const FIELDS: [(&str, &str); 5] =
-        [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")];
+    const FIELDS: [(&str, &str); 6] = [
+        ("messages", "Messages"),
+        ("turns", "Turns"),
+        ("agents", "Agents"),
+        ("tokens", "Tokens"),
+        ("dollars", "Dollars"),
+        ("hours", "Hours"),
+    ];
     html! {
         div.fields {
-            @for (name, label) in FIELDS {
-                label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0" value=[offered(name)]; }
+            @for (name, label) in &FIELDS {
+                label { span { (label) } input type="number" name=(name) min="0" step=[(*name == "dollars").then_some("any")] inputmode=(if *name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
             }
         }
     }
@@ -370,6 +376,8 @@ pub(super) struct More {
     #[serde(default)]
     tokens: String,
     #[serde(default)]
+    dollars: String,
+    #[serde(default)]
     hours: String,
 }
 
@@ -381,19 +389,34 @@ pub(super) async fn control(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let conv = conversations::find(&ctx, viewer.caller, &reference).await?;
+    let next = format!("/conversations/{}", encoded(&reference));
+    let topics = [Topic::Conversation(conv), Topic::Incidents, Topic::Inbox];
     let words = if verb == "grant" {
-        grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
+        let more = more(&fields)?;
+        grants::extend(&ctx, viewer.caller, conv, more.clone()).await?;
+        if let Some(still) = grants::still_held(&ctx, conv, more.grant).await? {
+            let words = html! {
+                "Not lifted: the amount was added, but " (foreign_line(&still.text)) ". What lifts it: " (foreign_line(&still.lift.text))
+            };
+            return Ok(viewer.failed(&words, &next, &topics));
+        }
         html! { "Extended the grant of " (foreign_line(&reference)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
         control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
         html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
-    Ok(viewer.done(
-        &words,
-        &format!("/conversations/{}", encoded(&reference)),
-        &[Topic::Conversation(conv), Topic::Incidents, Topic::Inbox],
-    ))
+    Ok(viewer.done(&words, &next, &topics))
+}
+
+fn dollars(text: &str) -> Result<f64, ApiError> {
+    let amount = match text.trim() {
+        "" => Ok(0.0),
+        text => text.parse::<f64>(),
+    };
+    let fits = |amount: &f64| amount.is_finite() && *amount >= 0.0;
+    let refused = || ApiError::new(Code::Malformed, format!("`dollars` isn't an amount such as 2.50: {text}"));
+    amount.ok().filter(fits).ok_or_else(refused)
 }
 
 fn more(fields: &More) -> Result<Extend, ApiError> {
@@ -412,13 +435,14 @@ fn more(fields: &More) -> Result<Extend, ApiError> {
         agents: read("agents", &fields.agents)?,
         tokens: read("tokens", &fields.tokens)?,
         time_ms: hours.saturating_mul(HOUR_MS),
+        cost_usd: dollars(&fields.dollars)?,
         ..Extend::default()
     };
     let amounts = [more.messages, more.turns, more.agents, more.tokens, more.time_ms];
-    if amounts.iter().all(|amount| *amount == 0) {
+    if amounts.iter().all(|amount| *amount == 0) && microusd(more.cost_usd) == 0 {
         return Err(ApiError::new(
             Code::Malformed,
-            "Enter at least one amount: messages, turns, agents, tokens or hours",
+            "Enter at least one amount: messages, turns, agents, tokens, dollars or hours",
         ));
     }
     Ok(more)

@@ -117,12 +117,21 @@ impl Viewer {
     /// Reports the result in words, and makes open pages reload the parts for `topics`. Without scripts, the browser is
     /// redirected to `next`.
     pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        self.reported(Tone::Good, words, next, topics)
+    }
+
+    /// Reports in red what was done but didn't have its effect, as [`Self::done`] does otherwise.
+    pub(super) fn failed(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        self.reported(Tone::Bad, words, next, topics)
+    }
+
+    fn reported(&self, tone: Tone, words: &Markup, next: &str, topics: &[Topic]) -> Response {
         if !self.partial {
             return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
         }
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
-        (trigger, INTO_FLASH, Html(flash(Tone::Good, words).into_string())).into_response()
+        (trigger, INTO_FLASH, Html(flash(tone, words).into_string())).into_response()
     }
     /// Redirects the browser to the page that shows the result.
     pub(super) fn leads_to(&self, next: &str) -> Response {

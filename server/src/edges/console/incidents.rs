@@ -93,8 +93,8 @@ pub(super) fn card(
             p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (rule(incident.code.rule())) ", " code { (incident.code) } }
-                dt { "Limit" } dd { (amount(limits, incident, incident.limit)) }
-                dt { (reached(incident.code)) } dd { (amount(limits, incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
+                dt { "Limit" } dd { (amount(incident, incident.limit)) }
+                dt { (reached(incident.code)) } dd { (amount(incident, incident.current)) @if reached(incident.code) == "Reached" { " when it tripped" } }
                 dt { "Held" } dd { (parked(viewer, incident, decision)) }
             }
             @if decision.is_some_and(|decision| decision.due.is_some()) {
@@ -120,9 +120,9 @@ const fn reached(code: Code) -> &'static str {
 }
 
 /// Formats a value of an incident with its unit.
-fn amount(limits: &LimitsView, incident: &IncidentView, n: u64) -> String {
+fn amount(incident: &IncidentView, n: u64) -> String {
     let unit = match total(incident.code) {
-        Some((_, "grant_tokens_max")) if value(limits, "grant_cost_microusd_max") > 0 => "",
+        _ if incident.is_cost => return money(n),
         Some((_, "grant_age_ms")) => return duration(n),
         Some((unit, _)) => unit,
         None if matches!(incident.code, Code::TurnsHard) => "agent messages",
@@ -187,6 +187,7 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
     let id = &incident.id;
     let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let more = total(incident.code).filter(|_| incident.scope == "grant");
+    let more = more.map(|field| if incident.is_cost { ("dollars", "grant_cost_microusd_max") } else { field });
     let offered =
         |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| whole(limits, limit).div_ceil(2));
     let effect = effect(limits, incident);
@@ -207,7 +208,7 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
                     input type="hidden" name="grant" value=(incident.on);
                     (amounts(offered))
-                    p.faint { "Tokens and hours count from the amount used. Held requests continue if the amount is enough." }
+                    p.faint { "Tokens, dollars and hours count from the amount used. Held requests continue if the amount is enough." }
                     button type="submit" { "Lift with this amount" }
                 }))
             }
@@ -219,10 +220,14 @@ fn value(limits: &LimitsView, name: &str) -> u64 {
     limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value)
 }
 
-/// Returns the value of a limit, a time in hours.
+/// Returns the value of a limit, a time in hours and a cost in dollars.
 fn whole(limits: &LimitsView, name: &str) -> u64 {
     let value = value(limits, name);
-    if name == "grant_age_ms" { value / HOUR_MS } else { value }
+    match name {
+        "grant_age_ms" => value / HOUR_MS,
+        "grant_cost_microusd_max" => value.div_ceil(1_000_000),
+        _ => value,
+    }
 }
 
 /// Returns the budget of a grant in words; `None` if it has none.
@@ -279,7 +284,7 @@ fn continues(incident: &IncidentView) -> String {
 fn note(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " b { (foreign_line(&incident.on)) } ": " (told(incident.code)) ", "
-        (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
+        (amount(incident, incident.current)) " of " (amount(incident, incident.limit)) " " (time(&incident.at, moment.now))
     }
 }
 
@@ -287,7 +292,7 @@ fn note(moment: &Moment, incident: &IncidentView) -> Markup {
 pub(super) fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " (told(incident.code)) ": " (held(incident)) ", "
-        (reached(incident.code).to_lowercase()) " " (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
+        (reached(incident.code).to_lowercase()) " " (amount(incident, incident.current)) " of " (amount(incident, incident.limit)) " " (time(&incident.at, moment.now))
         @match (&incident.lifted_by, &incident.lifted_at) {
             (Some(by), Some(at)) => { ", lifted by " (foreign_line(by)) " " (time(at, moment.now)) }
             (None, Some(at)) => { ", ended with its grant " (time(at, moment.now)) }

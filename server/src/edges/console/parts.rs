@@ -5,6 +5,7 @@ use lastword_proto::fact::Control;
 use lastword_proto::state::Running;
 use lastword_proto::visible::escape;
 use lastword_proto::wire::call::json;
+pub(super) use lastword_proto::wire::money;
 use lastword_proto::wire::{Distance, parse_rfc3339, rfc3339};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -184,15 +185,6 @@ fn remaining(ms: u64) -> String {
         60..3_600 => format!("{} min {} s left", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {} min left", seconds / 3_600, seconds % 3_600 / 60),
         _ => format!("{} d {} h left", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
-}
-
-/// Formats an amount in millionths of a dollar. Small ones keep enough digits to differ from zero.
-pub(super) fn money(microusd: u64) -> String {
-    match microusd {
-        0 => "$0".to_owned(),
-        1..10_000 => format!("${}.{:04}", microusd / 1_000_000, (microusd % 1_000_000).div_ceil(100)),
-        _ => format!("${}.{:02}", microusd / 1_000_000, microusd % 1_000_000 / 10_000),
     }
 }
 
