@@ -11,7 +11,7 @@ use lastword_proto::{Code, Input, Principal, Reply, input};
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
 use super::canonical::{digest, subjects};
 use super::{Caller, Context, admitted, check_sizes, epochs, humans, wait_for};
-use crate::broker::Live;
+use crate::broker::{Live, off_thread};
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::identity::unhex;
@@ -23,12 +23,15 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
         return Err(FieldError::new("tool", "is empty").into());
     }
     check_sizes(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
+    let arguments = call.arguments.clone();
+    // A long script takes a while to read: not on a thread that serves others, nor on a human's.
+    let subjects = off_thread(move || Ok(subjects(&arguments))).await?;
     let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
     let digest = ctx.handle.query(move |live| digest_of(live, caller, &tool, &arguments)).await?;
     let held = input::HeldCall {
         tool: call.tool.into(),
         arguments: call.arguments.as_str().into(),
-        subjects: subjects(&call.arguments),
+        subjects,
         reason: call.reason.map(Into::into),
         digest,
         key: call.key,

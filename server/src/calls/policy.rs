@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use lastword_proto::fact::Role;
-use lastword_proto::ids::DAY_MS;
+use lastword_proto::ids::{ApprovalId, DAY_MS};
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::state::Approval;
 use lastword_proto::visible::escape;
 use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
@@ -135,23 +136,37 @@ pub(crate) struct Matched {
     pub(crate) newest: Vec<ApprovalView>,
 }
 
+/// The most bytes of calls that a rule is compared with.
+const LOOKED_AT_BYTES: usize = 16 << 20;
+
 /// Returns which of the calls held in the last seven days a rule would have allowed.
 pub(crate) async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiError> {
     let alone = Policy { rules: vec![rule] };
-    let look = move |live: &Live<'_>| {
-        let state = live.state;
-        let mut found = Matched::default();
-        for (id, held) in state.approvals.iter().rev().take_while(|(_, held)| live.now().since(held.at) < 7 * DAY_MS) {
-            found.held += 1;
-            let parts = subjects(&Arguments::stored(held.requested.as_ref().unwrap_or(&held.arguments)));
-            if alone.first(state.name_of(held.agent), &held.tool, &parts).is_some() {
-                found.matched += 1;
-                found.newest.extend(views::approval(state, *id).filter(|_| found.matched <= NEWEST_MAX));
-            }
-        }
-        found
+    let look = |live: &Live<'_>| {
+        let (state, mut bytes) = (live.state, 0);
+        let of_week = state.approvals.iter().rev().take_while(|(_, held)| live.now().since(held.at) < 7 * DAY_MS);
+        let call = |(id, held): (&ApprovalId, &Approval)| {
+            let asked = held.requested.as_ref().unwrap_or(&held.arguments).clone();
+            bytes += asked.len();
+            (bytes <= LOOKED_AT_BYTES).then(|| (*id, state.name_of(held.agent).to_owned(), held.tool.clone(), asked))
+        };
+        of_week.map_while(call).collect::<Vec<_>>()
     };
-    Ok(ctx.handle.query(look).await?)
+    let calls = ctx.handle.query(look).await?;
+    let held = calls.len();
+    // Not on the broker's thread: each command is parsed.
+    let fits = move || {
+        let matches = calls
+            .into_iter()
+            .filter(|(_, agent, tool, asked)| alone.first(agent, tool, &subjects(&Arguments::stored(asked))).is_some());
+        Ok(matches.map(|(id, ..)| id).collect::<Vec<_>>())
+    };
+    let ids = off_thread(fits).await?;
+    let matched = ids.len();
+    let newest = move |live: &Live<'_>| {
+        ids.into_iter().take(NEWEST_MAX).filter_map(|id| views::approval(live.state, id)).collect()
+    };
+    Ok(Matched { matched, held, newest: ctx.handle.query(newest).await? })
 }
 
 /// Allows the calls of a rule from now on: above all other rules, and in the configuration file.

@@ -16,6 +16,8 @@ const NESTING_MAX: usize = 8;
 const SPELLED_BYTES_MAX: usize = 2 << 20;
 /// The most places at which the command of a wrapper may begin.
 const STARTS_MAX: usize = 32;
+/// The most here-documents of one script: the grammar's scanner compares each with all others.
+const HERE_DOCUMENTS_MAX: usize = 32;
 /// The most times that the parser of one script reports that it works, each after a hundred steps.
 const PARSER_REPORTS_MAX: u32 = 10_000;
 
@@ -63,9 +65,13 @@ const WRAPPERS: [(&str, usize); 41] = [
     ("unshare", 0),
     ("watch", 0),
 ];
-const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+const SHELLS: [&str; 13] =
+    ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "nu", "rbash", "sh", "tcsh", "yash", "zsh"];
 /// Programs that take a script after `-c`, and a name before or behind it.
 const SCRIPTED: [&str; 5] = ["flock", "runuser", "script", "su", "watch"];
+/// Options of git before its subcommand: those with a value, and those without.
+const GIT_VALUES: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+const GIT_FLAGS: [&str; 6] = ["--no-pager", "-p", "-P", "--paginate", "--bare", "--no-optional-locks"];
 /// Flags after which `find` and `fd` have a command, up to `;` or `+`.
 const EXECUTE: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 
@@ -125,7 +131,7 @@ impl Commands {
         // What is filled in before the script is read may be further commands.
         let filled = text.contains(UNREAD).then(|| text.replace(UNREAD, "$_"));
         let text = filled.as_deref().unwrap_or(text);
-        let tree = parsed(text);
+        let tree = if text.matches("<<").nth(HERE_DOCUMENTS_MAX).is_some() { None } else { parsed(text) };
         if filled.is_some() || tree.as_ref().is_none_or(|tree| tree.root_node().has_error()) {
             self.add_unread();
         }
@@ -215,44 +221,51 @@ impl Commands {
                     self.script(text.unwrap_or_default(), nesting + 1);
                 }
             }
-            "eval" => self.script(&rest.join(" "), nesting + 1),
-            "trap" => self.script(rest.first().map_or("", String::as_str), nesting + 1),
+            "eval" => self.script(&operands(rest).join(" "), nesting + 1),
+            "trap" => self.script(operands(rest).first().map_or("", String::as_str), nesting + 1),
             "alias" => {
                 for (_, value) in rest.iter().filter_map(|word| word.split_once('=')) {
                     self.script(value, nesting + 1);
                 }
             }
-            "source" | "." if rest.first().is_some_and(|file| file.contains(UNREAD)) => self.add_unread(),
+            "source" | "." if rest.first().is_some_and(|file| file.contains(UNREAD) || file.starts_with("/dev/")) => {
+                self.add_unread();
+            }
             "xargs" => {
                 for start in inner(words, 0) {
-                    let mut inside = filled(&words[start..]);
+                    let mut inside = filled(&words[start..], replaced(rest));
                     inside.push(UNREAD.to_string());
                     self.command(&inside, Input::Other, nesting + 1);
                 }
             }
             "find" | "fd" | "fdfind" => self.executed(rest, nesting),
             // A name that git itself gives to another command.
-            "git" if rest.iter().any(|word| word.starts_with("alias.")) => self.add(format!("git {UNREAD}")),
+            "git" if gives_alias(rest) => self.add(format!("git {UNREAD}")),
             _ => {}
         }
     }
 
     /// Reads what a shell is started with: a script, a file, or what it reads.
     fn shell(&mut self, rest: &[String], input: Input<'_>, nesting: usize) {
-        let (mut left, mut scripted) = (rest.iter(), false);
+        let (mut left, mut scripted, mut reads) = (rest.iter(), false, false);
         let first = loop {
             let Some(word) = left.next() else { break None };
             if !word.starts_with(['-', '+']) || word == "-" {
                 break Some(word);
             }
-            scripted |= word.contains('c') && !word.starts_with("--");
-            // These take the name of an option.
-            if word.ends_with(['o', 'O']) && !word.starts_with("--") {
+            let short = !word.starts_with("--");
+            scripted |= word == "--command" || short && word.contains('c');
+            reads |= short && word.contains('s');
+            // These take the name of an option, or a file.
+            if short && word.ends_with(['o', 'O']) || matches!(word.as_str(), "--rcfile" | "--init-file") {
                 left.next();
             }
         };
         match (first, input) {
             (Some(script), _) if scripted => self.script(script, nesting + 1),
+            // The words behind it are the arguments of what it reads.
+            (_, Input::Text(script)) if reads => self.script(script, nesting + 1),
+            _ if reads => self.add_unread(),
             // A file that doesn't exist before, such as the output of a command.
             (Some(file), _) if file.contains(UNREAD) || file == "-" || file.starts_with("/dev/") => self.add_unread(),
             (Some(_), _) => {}
@@ -267,7 +280,7 @@ impl Commands {
         for (at, _) in starts {
             let until = |word: &&String| !matches!(word.as_str(), ";" | "+");
             let inside: Vec<String> = rest[at + 1..].iter().take_while(until).cloned().collect();
-            self.command(&filled(&inside), Input::Other, nesting + 1);
+            self.command(&filled(&inside, "{}"), Input::Other, nesting + 1);
         }
     }
 }
@@ -276,9 +289,13 @@ impl Commands {
 /// may have, assignments, and this number of other arguments.
 fn inner(words: &[String], mut own: usize) -> Vec<usize> {
     let (mut starts, mut at, mut may_be_value) = (Vec::new(), 1, false);
+    let git = words.first().is_some_and(|name| name.rsplit('/').next() == Some("git"));
     while let Some(word) = words.get(at).filter(|_| starts.len() < STARTS_MAX) {
-        if word.starts_with('-') && word.len() > 1 {
-            may_be_value = word != "--" && !word.contains('=');
+        if git && GIT_VALUES.contains(&word.as_str()) {
+            at += 1;
+            may_be_value = false;
+        } else if word.starts_with('-') && word.len() > 1 {
+            may_be_value = word != "--" && !word.contains('=') && !(git && GIT_FLAGS.contains(&word.as_str()));
         } else if is_assignment(word) {
             may_be_value = false;
         } else {
@@ -303,14 +320,36 @@ fn is_split(word: &str) -> bool {
     word == "--split-string" || word.starts_with("--split-string=")
 }
 
+/// Whether git's arguments give another command a name, as `-c alias.x=push` does; the part before the point has no case.
+fn gives_alias(rest: &[String]) -> bool {
+    let named = |word: &String| word.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("alias."));
+    let reads = |word: &String| word.starts_with("--get");
+    rest.iter().any(|word| word.starts_with("--config-env")) || rest.iter().any(named) && !rest.iter().any(reads)
+}
+
 fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
 /// Fills in the places that a program fills in for each of its inputs.
-fn filled(words: &[String]) -> Vec<String> {
-    words.iter().map(|word| word.replace("{}", &UNREAD.to_string())).collect()
+fn filled(words: &[String], place: &str) -> Vec<String> {
+    words.iter().map(|word| word.replace(place, &UNREAD.to_string())).collect()
+}
+
+/// Returns the text that `xargs` replaces by each of its inputs.
+fn replaced(rest: &[String]) -> &str {
+    let at = rest.iter().position(|word| word.starts_with("-I"));
+    let named = at.and_then(|at| {
+        let attached = rest[at].strip_prefix("-I").filter(|place| !place.is_empty());
+        attached.or_else(|| Some(rest.get(at + 1)?.as_str()))
+    });
+    named.unwrap_or("{}")
+}
+
+/// Returns what stands behind `--`, or everything.
+fn operands(rest: &[String]) -> &[String] {
+    if rest.first().is_some_and(|word| word == "--") { &rest[1..] } else { rest }
 }
 
 /// Parses a script; `None` if that takes too long.
