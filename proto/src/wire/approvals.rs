@@ -77,6 +77,7 @@ pub struct ApprovalView {
     pub arguments: Arguments,
     /// For an edited call: the arguments that the agent requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Arguments, required = false))]
     pub requested: Option<Arguments>,
     /// The agent's reason for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

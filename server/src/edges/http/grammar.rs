@@ -246,6 +246,8 @@ pub(crate) fn parameter(path: &str, name: &str) -> Value {
         "since" | "until" => text(MOMENT),
         "type" => json!({ "$ref": "#/components/schemas/MessageType" }),
         "cursor" if path == "/messages" => text("^[0-9]{1,19}$"),
+        "cursor" if path == "/escalations" => text("^esc-[0-9]{1,9}$"),
+        "cursor" if path == "/approvals" => text("^apr-[0-9]{1,9}$"),
         "cursor" => text("^conv-[0-9]{1,9}$"),
         "open" => json!({ "type": "boolean" }),
         "Idempotency-Key" => text(REQUEST_ID),
