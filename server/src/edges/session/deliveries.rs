@@ -376,6 +376,10 @@ impl Inbox {
             return Ok(None);
         }
         self.rings = rings;
+        if let Some(receiving) = &self.receiving {
+            // What is asked for now fills the window.
+            receiving.allow(0);
+        }
         let most = self.step.min(window.free());
         let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns(), most)).await?;
         // One at a time while little comes, and many while much does.
@@ -389,6 +393,8 @@ impl Inbox {
         Box::pin(self.collect()).await?;
         self.taken.extend(received.deliveries);
         self.taken.make_contiguous().sort_by_key(|(parcel, _)| parcel.delivery().map(order));
+        // One that was on its way counted in neither: it goes back, because another session of the agent may be idle.
+        self.taken.truncate(window.free());
         Ok(self.taken.pop_front())
     }
 }
