@@ -92,14 +92,14 @@ test('counts of a conversation include its children, folded below it, and their 
   await page.getByText(/Child conversations are counted, too/).waitFor();
 });
 
-test('a conversation without open work is finished, and offers no stop at first sight', async () => {
+test('a conversation without open work has ended, and offers no stop at first sight', async () => {
   await broker.ask('helper', 'DONE-1', 'Do it');
   const { turn } = await broker.take('helper');
   await assert.rejects(broker.call('helper', 'POST', '/messages', { type: 'request', to: 'helper', body: 'you do it' }), /self_send/);
   await finish('helper', turn, 'did it');
   await page.goto(`${broker.url}/conversations/DONE-1`);
   await connected(page);
-  await page.locator('.heading .badge', { hasText: 'finished' }).waitFor();
+  await page.locator('.heading .badge', { hasText: 'ended' }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Stop', exact: true }).isVisible(), false);
   // What a rule refused on the way is said beside it, here and in the list.
   await page.locator('.facts').getByText('1 refused').waitFor();
@@ -107,7 +107,7 @@ test('a conversation without open work is finished, and offers no stop at first 
   await page.getByRole('button', { name: 'Pause', exact: true }).click();
   await page.locator('.heading .badge', { hasText: 'paused' }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
-  await page.locator('.heading .badge', { hasText: 'finished' }).waitFor();
+  await page.locator('.heading .badge', { hasText: 'ended' }).waitFor();
   // A finished answer leaves no state of now on its edge.
   await page.goto(`${broker.url}/conversations/DONE-1?view=graph`);
   assert.equal(await page.locator('.edges td .badge').count(), 0);
@@ -119,7 +119,7 @@ test('a filter that is chosen applies at once, without its button', async () => 
   await page.getByLabel('State').selectOption('idle');
   await page.waitForURL(/state=idle/);
   await page.locator('.row', { hasText: 'DONE-1' }).getByText('1 refused').waitFor();
-  await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.every((word) => word === 'finished')), true);
+  await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.every((word) => word === 'ended')), true);
 });
 
 test('buttons that answer are named apart, and the card says what a press and silence do', async () => {

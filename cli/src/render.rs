@@ -1,7 +1,7 @@
 //! Formats messages and other objects as text. All foreign text is escaped here.
 
 use lastword_client::wire::{ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
-use lastword_proto::state::EscalationState;
+use lastword_proto::state::{ApprovalState, EscalationState};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -147,7 +147,12 @@ pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
         let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
         append_body(&mut text, &format!("{decision} by {by}{words}"), "    → ", usize::MAX);
     }
+    if let Some(why) = view.undecided() {
+        append_body(&mut text, &format!("denied: {why}"), "    → ", usize::MAX);
+    }
     text.push_str(&format!("\n    digest {}", view.digest));
-    text.push_str(&out.tone(Tone::Faint, &format!("\n    denied automatically at {}", view.expires_at)));
+    if view.state == ApprovalState::Pending {
+        text.push_str(&out.tone(Tone::Faint, &format!("\n    denied automatically at {}", view.expires_at)));
+    }
     text
 }

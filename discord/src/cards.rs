@@ -221,9 +221,11 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
 fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
     let who = by(view.by.as_deref(), user);
     let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+    if let Some(why) = view.undecided() {
+        return format!("⌛ Denied: {why}.");
+    }
     match (view.state, view.decision) {
-        (ApprovalState::Pending, _) => String::new(),
-        (ApprovalState::Expired, _) => "⌛ Not decided in time: denied.".to_owned(),
+        (ApprovalState::Pending | ApprovalState::Expired | ApprovalState::Withdrawn, _) => String::new(),
         (ApprovalState::Ignored, _) => format!("⚪ Ignored by {who}."),
         (ApprovalState::Approved | ApprovalState::Used, Some(Decision::Edit)) => {
             format!("✏️ Edited and approved by {who}{words}")

@@ -244,7 +244,7 @@ codes! {
         "Choose another name, or remove that agent first.";
     ApprovalUsed "approval_used" 409 "H2" "The approval was already used"
         "Request a new approval for each call.";
-    ApprovalExpired "approval_expired" 409 "H2" "No human decided in time, so the call is denied"
+    ApprovalExpired "approval_expired" 409 "H2" "The call was not decided in time, or it was approved too long ago"
         "Continue without that call, or escalate to the user.";
     ApproverNotAllowed "approver_not_allowed" 403 "H3" "You aren't allowed to decide this approval"
         "Wait for a human's decision.";

@@ -203,7 +203,7 @@ pub(crate) fn standing(standing: ConversationStatus) -> Cell {
     // What a person reads where the API says `latched` and `idle`.
     let word = match standing {
         ConversationStatus::Latched => "held",
-        ConversationStatus::Idle => "finished",
+        ConversationStatus::Idle => "ended",
         ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => standing.word(),
     };
     (word.to_owned(), look)

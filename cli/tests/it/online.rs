@@ -313,6 +313,14 @@ fn each_answer_to_a_held_call_is_a_command() {
     }
     let shown = server.operator(&["approvals", "--all"]).ok();
     assert!(shown.contains("respond by operator: which region?") && shown.contains(r#""cmd": "ls""#), "{shown}");
+    // Without a task, an agent's held call ends with the agent.
+    let held = hold(url, token.trim(), r#"{"tool":"shell","arguments":{"cmd":"late"}}"#);
+    server.operator(&["agent", "remove", "hive"]).ok();
+    for told in [server.operator(&["approvals", "--all"]), server.operator(&["explain", held["id"].as_str().unwrap()])]
+    {
+        let told = told.ok();
+        assert!(told.contains("withdrawn") && told.contains("denied: its agent was removed"), "{told}");
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn a_call_on_which_nobody_decides_is_denied() {
     let mut agent = Running::acp(&server, "fake", &[], &[]);
     assert_eq!(ask(&server, "fake", "permit deploy")["body"], "reject_once");
     let told = agent.until("approval_answered");
-    assert!(told["reason"].as_str().unwrap().contains("not decided in time"), "{told}");
+    assert!(told["reason"].as_str().unwrap().contains("no human decided in time"), "{told}");
 }
 
 #[test]

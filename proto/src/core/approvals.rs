@@ -157,6 +157,7 @@ impl Step<'_> {
             ApprovalState::Approved => {}
             ApprovalState::Used => return Err(Refusal::new(Code::ApprovalUsed).about(id)),
             ApprovalState::Expired => return Err(Refusal::new(Code::ApprovalExpired).about(id)),
+            ApprovalState::Withdrawn => return Err(Refusal::new(Code::LeaseLost).about(id)),
             ApprovalState::Pending => return Err(Refusal::new(Code::NotDecided).about(id)),
             ApprovalState::Rejected | ApprovalState::Ignored => return Err(Refusal::new(Code::NotApproved).about(id)),
         }
@@ -171,7 +172,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::ApprovalExpired).numbers(use_ms, late).about(id));
         }
         if task.and_then(|t| self.state().tasks.get(&t)).is_some_and(crate::state::Task::is_closed) {
-            return Err(Refusal::new(Code::ApprovalExpired).about(id));
+            return Err(Refusal::new(Code::LeaseLost).about(id));
         }
         self.record(Fact::ApprovalUsed { approval: id });
         Ok(Reply::Usable(TaskUse { approval: id, task }))

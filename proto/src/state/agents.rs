@@ -367,10 +367,10 @@ impl State {
         let held: Vec<ApprovalId> =
             self.approvals.iter().filter(|(_, a)| a.agent == agent).map(|(id, _)| *id).collect();
         for id in held {
-            self.end_approval(at, id, ApprovalState::Expired);
+            self.end_approval(at, id, ApprovalState::Withdrawn);
             // An approved call that was not made yet must not become usable for a successor.
             if let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Approved) {
-                approval.state = ApprovalState::Expired;
+                approval.state = ApprovalState::Withdrawn;
             }
         }
     }

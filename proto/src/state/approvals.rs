@@ -24,10 +24,12 @@ pub enum ApprovalState {
     Rejected,
     /// The call was denied without being examined.
     Ignored,
-    /// No decision was made in time, or its task ended.
+    /// No decision was made in time.
     Expired,
     /// The call was made.
     Used,
+    /// Its task ended, or its agent was removed, before the call was decided or made.
+    Withdrawn,
 }
 
 /// A held tool call (H2).

@@ -271,6 +271,17 @@ impl EndReason {
 }
 
 impl State {
+    /// Returns what ended a task: for one that ended with the task above it, what ended that one, unless it was its
+    /// answer. `None` while it is open.
+    #[must_use]
+    pub fn ended(&self, task: &Task) -> Option<EndReason> {
+        let Phase::Closed(_, cause) = task.phase else { return None };
+        let Asker::Task { task: above, .. } = task.asker else { return Some(cause) };
+        let above = self.tasks.get(&above).filter(|_| cause == EndReason::AskerEnded);
+        let above = above.and_then(|above| self.ended(above));
+        Some(above.filter(|cause| !matches!(cause, EndReason::Answered | EndReason::Empty)).unwrap_or(cause))
+    }
+
     /// Returns the task that serves the request with this id.
     #[must_use]
     pub fn task_of(&self, request: &str) -> Option<(TaskId, &Task)> {
@@ -440,7 +451,7 @@ impl State {
             self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
         }
         for approval in approvals {
-            self.end_approval(at, approval, ApprovalState::Expired);
+            self.end_approval(at, approval, ApprovalState::Withdrawn);
         }
         self.close_exchanges(at, id);
     }

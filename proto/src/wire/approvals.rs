@@ -5,7 +5,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 use super::Arguments;
-use crate::fact::{Decision, Kind};
+use crate::fact::{Decision, EndReason, Kind};
 use crate::names::RequestId;
 use crate::state::ApprovalState;
 
@@ -67,6 +67,9 @@ pub struct ApprovalView {
     pub digest: String,
     /// Whether the call awaits a decision, and how it was decided or used.
     pub state: ApprovalState,
+    /// For a withdrawn call: what ended its task; absent if it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<EndReason>,
     /// The time at which the call is denied if no decision is made.
     pub expires_at: String,
     /// The agent that would make the call.
@@ -108,4 +111,32 @@ pub struct ApprovalView {
     /// The comment of the human or agent who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+}
+
+impl ApprovalView {
+    /// Returns how a call ended that nobody decided, as a clause for humans.
+    #[must_use]
+    pub const fn undecided(&self) -> Option<&'static str> {
+        match self.state {
+            ApprovalState::Expired => Some("no human decided in time"),
+            ApprovalState::Withdrawn => Some(match self.ended {
+                Some(EndReason::Stopped) => "a human stopped its work",
+                Some(EndReason::Cancelled) => "its request was cancelled",
+                Some(EndReason::AskerEnded) => "the work above it ended",
+                Some(EndReason::Deadline) => "the deadline of its request passed",
+                Some(EndReason::GrantExpired) => "the grant of its work expired",
+                Some(EndReason::Unanswered) => "no human answered its agent's question in time",
+                Some(EndReason::NotAcknowledged | EndReason::LeaseLost) => "its agent lost the work",
+                Some(EndReason::NobodyLeft) => "no agent is left for its work",
+                Some(EndReason::RecipientGone) => "its agent was removed",
+                Some(EndReason::Answered | EndReason::Empty) => "its agent ended the work without it",
+                None => "its agent was removed, or its work started again",
+            }),
+            ApprovalState::Pending
+            | ApprovalState::Approved
+            | ApprovalState::Rejected
+            | ApprovalState::Ignored
+            | ApprovalState::Used => None,
+        }
+    }
 }

@@ -193,12 +193,10 @@ fn held(call: &ToolCallUpdateFields) -> (String, Value) {
 
 fn reason(view: &ApprovalView) -> String {
     let by = quote::decider(view);
-    match view.state {
-        ApprovalState::Expired => "not decided in time, so it is denied".to_owned(),
-        ApprovalState::Ignored => format!("ignored by {by}"),
-        ApprovalState::Rejected | ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Used => {
-            format!("rejected by {by}")
-        }
+    match view.undecided() {
+        Some(why) => format!("denied: {why}"),
+        None if view.state == ApprovalState::Ignored => format!("ignored by {by}"),
+        None => format!("rejected by {by}"),
     }
 }
 

@@ -115,6 +115,10 @@ fn denial(view: &ApprovalView) -> String {
             format!("Rejected by {by}. Do not make this call in another form; continue without it.")
         }
         Some(Decision::Ignore) => format!("Ignored by {by}. Continue without this call."),
+        None if view.state == ApprovalState::Withdrawn => {
+            let why = view.undecided().unwrap_or_default();
+            format!("The call is denied, because {why}. Stop working on it.")
+        }
         Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
             format!(
                 "No human decided {} in time, so the call is denied. Continue without it, or ask the user.",

@@ -372,6 +372,7 @@ mod tests {
             id: "apr-1".into(),
             digest: "0".repeat(64),
             state: ApprovalState::Pending,
+            ended: None,
             expires_at: rfc3339(Time(1_000)),
             agent: "a".repeat(64),
             tool: long.clone(),

@@ -3,6 +3,7 @@
 use lastword_proto::State;
 use lastword_proto::fact::{SYSTEM, hex};
 use lastword_proto::ids::ApprovalId;
+use lastword_proto::state::ApprovalState;
 use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
 
 use super::requests::request_of;
@@ -15,6 +16,7 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         id: id.to_string(),
         digest: hex(&known.digest),
         state: known.state,
+        ended: task.filter(|_| known.state == ApprovalState::Withdrawn).and_then(|task| state.ended(task)),
         expires_at: rfc3339(known.expires_at),
         agent: state.name_of(known.agent).to_owned(),
         tool: known.tool.to_string(),

@@ -72,3 +72,28 @@ async fn what_is_not_offered_for_a_call_is_not_named() {
     let seen = browser.get(&format!("/approvals/{two}")).await.is(200);
     seen.has("Reject with instructions, edit or ignore<").lacks("lways allow").lacks("Respond");
 }
+
+#[tokio::test]
+async fn what_a_human_stopped_or_cancelled_is_not_said_to_be_undecided_or_pending() {
+    let world = asked().await;
+    let call = json!({"tool": "Bash", "arguments": {"command": "rm -rf build"}});
+    let held = hold(&world, call.clone()).await;
+    let question = world.post("coder", "/v1/escalations", json!({"message": "Now?", "options": []})).await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/conversations/SHOP-1").await.is(200).has("badge warn\">pending");
+    world.post("operator", "/v1/conversations/SHOP-1/stop", json!({})).await.is(204);
+    let view = world.get("operator", &format!("/v1/approvals/{held}")).await.is(200);
+    assert_eq!((&view["state"], &view["ended"]), (&json!("withdrawn"), &json!("stopped")));
+    let page = browser.get(&format!("/approvals/{held}")).await.is(200);
+    page.has("The call was denied: a human stopped its work.").has(">withdrawn<").lacks("decided in time");
+    let tree = browser.get("/conversations/SHOP-1").await.is(200);
+    tree.has("badge plain\">withdrawn").lacks("badge warn\">pending").lacks(">finished<");
+    browser.get(&format!("/questions/{}", id(&question, "id"))).await.is(200).has("It was withdrawn: its task ended.");
+
+    let world = asked().await;
+    let held = hold(&world, call).await;
+    let asked = world.get("operator", &format!("/v1/approvals/{held}")).await.is(200);
+    world.post("operator", &format!("/v1/requests/{}/cancel", id(&asked, "request_id")), json!({})).await.is(200);
+    let view = world.get("operator", &format!("/v1/approvals/{held}")).await.is(200);
+    assert_eq!((&view["state"], &view["ended"]), (&json!("withdrawn"), &json!("cancelled")));
+}

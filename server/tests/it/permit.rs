@@ -125,6 +125,24 @@ async fn what_an_agent_says_of_a_call_is_not_taken_for_a_humans_word() {
 }
 
 #[tokio::test]
+async fn a_call_whose_work_a_human_stops_says_so_and_waits_for_nobody() {
+    let world = at_work(Limits::default(), Policy::default()).await;
+    let stop = async {
+        while world.get("operator", "/v1/approvals").await.is(200)["items"].as_array().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        world.post("operator", "/v1/conversations/T-1/stop", json!({})).await
+    };
+    let (answer, _) = tokio::join!(ask(&world, "kilo", "Bash", json!({ "command": "deploy" })), stop);
+    assert_eq!(answer["behavior"], "deny", "{answer}");
+    assert_eq!(answer["message"], "The call is denied, because a human stopped its work. Stop working on it.");
+    assert_eq!(state(&world).await.0, "withdrawn");
+    let call = json!({ "tool": "Bash", "arguments": { "command": "deploy" } });
+    let late = world.post("kilo", "/v1/approvals/apr-1/use", call).await;
+    assert_eq!(late.body["code"], "lease_lost", "{}", late.body);
+}
+
+#[tokio::test]
 async fn a_call_that_nobody_decides_is_denied() {
     let world = at_work(Limits { approval_ms: 50, ..Limits::default() }, Policy::default()).await;
     let answer = ask(&world, "kilo", "Bash", json!({ "command": "deploy" })).await;

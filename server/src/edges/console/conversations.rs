@@ -192,11 +192,11 @@ pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
 }
 
 /// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`, and that
-/// it is finished, where the API says `idle`.
+/// it has ended, where the API says `idle`.
 const fn standing_word(status: ConversationStatus) -> &'static str {
     match status {
         ConversationStatus::Latched => "held",
         ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => status.word(),
-        ConversationStatus::Idle => "finished",
+        ConversationStatus::Idle => "ended",
     }
 }

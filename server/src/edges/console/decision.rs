@@ -249,14 +249,14 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
             }
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
-                @match (held.state, &held.by) {
-                    (ApprovalState::Expired, _) => "No human decided in time, so the call was denied.",
+                @if let Some(why) = held.undecided() { "The call was denied: " (why) "." }
+                @else { @match (held.state, &held.by) {
                     (state, Some(by)) => {
                         "The call was " @if held.requested.is_some() { "edited and approved" } @else { (approval_word(state)) } " by " b { (foreign_line(by)) } "."
                         @if held.requested.is_some() && state == ApprovalState::Used { " It was made as edited." }
                     },
                     (state, None) => { "The call was " (approval_word(state)) "." },
-                }
+                } }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
             }
             div.facts {
@@ -406,5 +406,6 @@ pub(super) const fn approval_word(state: ApprovalState) -> &'static str {
         ApprovalState::Ignored => "ignored",
         ApprovalState::Expired => "expired",
         ApprovalState::Used => "used",
+        ApprovalState::Withdrawn => "withdrawn",
     }
 }

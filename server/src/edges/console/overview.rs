@@ -122,7 +122,7 @@ fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
         ("Active", "/conversations?state=active", now.active, "good"),
-        ("Finished", "/conversations?state=idle", now.ended, "plain"),
+        ("Ended", "/conversations?state=idle", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
         ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{Fact, Part};
+use lastword_proto::fact::{Fact, Part, Rerun};
 use lastword_proto::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_proto::{AnswerStatus, Message, Seq, Time};
 
@@ -122,6 +122,7 @@ impl Works {
                 self.tasks.insert(*task, Work { asked: at, ..Work::default() });
             }
             Fact::RootEnded { task, status } => self.end(*task, at, *status),
+            Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
             Fact::TurnOpened { turn, task, attempt, .. } => self.turn(at, *turn, *task, *attempt),
             Fact::TurnClosed { turn, spend, .. } => {
                 self.charge(*turn, (spend.tokens, spend.cost_microusd), true, Some(at))
@@ -185,6 +186,16 @@ impl Works {
             for wait in work.waits.iter_mut().filter(|wait| wait.to.is_none()) {
                 wait.to = Some(at);
             }
+        }
+        self.withdraw(task, at);
+    }
+
+    /// Ends what a task still asked humans, as the broker does when the task ends or starts again.
+    fn withdraw(&mut self, task: TaskId, at: Time) {
+        let calls = self.calls.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
+        let questions = self.questions.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
+        for place in calls.chain(questions).collect::<Vec<_>>() {
+            self.settle(place, at, "withdrawn");
         }
     }
 
