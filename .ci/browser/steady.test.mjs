@@ -59,7 +59,8 @@ function model() {
   window.decisions = () => { const all = told(); sessionStorage.removeItem('decisions'); return all; };
   const look = () => {
     const now = performance.now();
-    const bar = document.querySelector('#top')?.getBoundingClientRect().bottom ?? 0;
+    const bars = [...document.querySelectorAll('#top, .flash')];
+    const bar = Math.max(0, ...bars.map((one) => one.getBoundingClientRect().bottom));
     for (const card of document.querySelectorAll('.card[id^=apr-]')) {
       const digest = card.querySelector('[name=digest]')?.value;
       if (!seen[card.id] || seen[card.id].digest !== digest) seen[card.id] = { digest, parts: {}, whole: Infinity };
@@ -112,6 +113,19 @@ test('a call that expires sooner is not inserted under the pointer, and is told 
   await page.locator(`#${soon}`).waitFor();
   assert.equal(await page.locator(`#${late}`).count(), 0);
   assert.equal(await state(soon), 'pending');
+});
+
+test('the outcome of a decision moves no other card', async () => {
+  const [first, second] = [await hold('Late', 'make one'), await hold('Late', 'make two')];
+  await approve(second).waitFor();
+  await live(first);
+  const at = () => page.locator(`#${second}`).boundingBox();
+  const was = await at();
+  await page.mouse.move(...await middle(approve(first)));
+  await page.mouse.down();
+  await page.mouse.up();
+  await page.locator('#flash .flash').waitFor();
+  assert.deepEqual(await at(), was);
 });
 
 test('what is new is shown by a press of its note', async () => {

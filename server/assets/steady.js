@@ -29,7 +29,7 @@ const steady = (() => {
 
   // --- Which texts of a call had their begin and their end in the window, under which digest.
   const texts = new Map();
-  const top = () => document.querySelector('#top')?.getBoundingClientRect().bottom ?? 0;
+  const top = () => Math.max(0, ...all('#top, #notices, #flash').map((bar) => bar.getBoundingClientRect().bottom));
   const digest = (card) => card.querySelector('[name=digest]')?.value;
   const see = (text, at, card) => {
     const { top: begin, bottom: end, height } = text.getBoundingClientRect();

@@ -91,11 +91,11 @@ fn changed(kind: &str) -> &'static [List] {
             &[]
         }
         "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
-        "registered" | "amended" | "rekeyed" | "removed" | "noticed" => &[List::Agents],
+        "registered" | "amended" | "rekeyed" | "noticed" => &[List::Agents],
         "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
-        // The end of a task also ends its questions.
-        "accepted" | "turn_closed" | "grant_closed" => {
-            &[List::Conversations, List::Agents, List::Shown, List::Escalations]
+        // The end of a task, a new attempt and the end of an agent also end its questions and held calls.
+        "accepted" | "turn_closed" | "grant_closed" | "root_ended" | "requeued" | "removed" => {
+            &[List::Conversations, List::Agents, List::Shown, List::Escalations, List::Approvals]
         }
         "refused"
         | "observed"
@@ -107,8 +107,6 @@ fn changed(kind: &str) -> &'static [List] {
         | "grant_extended"
         | "conversation_opened"
         | "root_started"
-        | "root_ended"
-        | "requeued"
         | "budget_warned" => &[List::Conversations, List::Agents, List::Shown],
         _ => &ALL,
     }
@@ -331,5 +329,9 @@ mod tests {
         assert_eq!(changed("something_new"), ALL);
         assert_eq!(changed("renewed"), []);
         assert!(changed("approval_asked").contains(&List::Approvals));
+        // A stopped task, root or not, takes its held calls with it.
+        for end in ["accepted", "root_ended", "turn_closed", "grant_closed", "requeued", "removed"] {
+            assert!(changed(end).contains(&List::Approvals) && changed(end).contains(&List::Escalations), "{end}");
+        }
     }
 }
