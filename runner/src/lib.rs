@@ -23,7 +23,7 @@ pub use crate::event::{Event, EventSink};
 pub use crate::hook::{HookError, Occasion, claude as hook, wait as hook_wait};
 pub use crate::private::PrivateFolder;
 pub use crate::process::scrub;
-pub use crate::program::{CLAUDE_CHANNELS, opencode_config};
+pub use crate::program::{CLAUDE_CHANNELS, CODEX_CHANNELS, codex_denials, opencode_config};
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};
 pub use crate::usage::{PRICES_DATE, Price, Prices};

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::settings::{Driver, Settings};
 
 /// Tools of Claude Code that reach other sessions, or start turns later.
-pub const CLAUDE_CHANNELS: [&str; 4] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"];
+pub const CLAUDE_CHANNELS: [&str; 5] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup", "Monitor"];
+/// Features of Codex that reach other sessions, or start turns later.
+pub const CODEX_CHANNELS: [&str; 3] = ["multi_agent", "multi_agent_v2", "goals"];
 /// Tools of Claude Code that act. `permissions.ask` overrides a user's own `allow` rules.
 const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
 /// Programs that start another one, which is named in their arguments.
@@ -142,14 +144,13 @@ pub(crate) fn prepare(settings: &mut Settings) {
             settings.args.splice(at..at, added);
         }
         (Program::Codex, Driver::Command) => {
-            settings.args.splice(at..at, ["--disable", "multi_agent"].map(ToOwned::to_owned));
+            settings.args.splice(at..at, codex_denials());
         }
         (Program::CodexAcp, Driver::Acp) => {
-            let mut added = vec!["-c".to_owned(), "features.multi_agent=false".to_owned()];
+            settings.args.extend(codex_denials());
             if held {
-                added.extend(["-c".to_owned(), r#"approval_policy="untrusted""#.to_owned()]);
+                settings.args.extend(["-c".to_owned(), r#"approval_policy="untrusted""#.to_owned()]);
             }
-            settings.args.extend(added);
         }
         (Program::Opencode, driver) => {
             let before = settings.env.get(OPENCODE_CONFIG).cloned().or_else(inherited_opencode_config);
@@ -160,6 +161,11 @@ pub(crate) fn prepare(settings: &mut Settings) {
         | (Program::ClaudeAcp | Program::Gemini, _)
         | (Program::CodexAcp, Driver::Command) => {}
     }
+}
+
+/// Returns the arguments that turn off Codex's channels, whatever a configuration file says.
+pub fn codex_denials() -> impl Iterator<Item = String> {
+    CODEX_CHANNELS.iter().flat_map(|feature| ["-c".to_owned(), format!("features.{feature}=false")])
 }
 
 #[expect(clippy::disallowed_methods, reason = "the agent's own configuration, which it would read itself")]
@@ -241,14 +247,16 @@ mod tests {
     #[test]
     fn a_program_under_run_gets_no_channel_past_the_broker_also_unheld() {
         let claude = prepared(Driver::Command, "npx claude -p").args;
-        let denied = "--disallowedTools=ListAgents,SendMessage,CronCreate,ScheduleWakeup";
+        let denied = "--disallowedTools=ListAgents,SendMessage,CronCreate,ScheduleWakeup,Monitor";
         assert_eq!(claude, ["claude", denied, r#"--settings={"crossSessionInbound":"refuse"}"#, "-p"]);
         let meta = Program::ClaudeAcp.session_meta(true).unwrap();
         let options = &meta["claudeCode"]["options"];
         assert_eq!(options["disallowedTools"], json!(CLAUDE_CHANNELS));
         assert_eq!(options["settings"]["crossSessionInbound"], "refuse");
-        assert_eq!(prepared(Driver::Command, "codex exec").args, ["--disable", "multi_agent", "exec"]);
-        assert_eq!(prepared(Driver::Acp, "codex-acp").args, ["-c", "features.multi_agent=false"]);
+        let denied =
+            ["-c", "features.multi_agent=false", "-c", "features.multi_agent_v2=false", "-c", "features.goals=false"];
+        assert_eq!(prepared(Driver::Command, "codex exec").args, [&denied[..], &["exec"]].concat());
+        assert_eq!(prepared(Driver::Acp, "codex-acp").args, denied);
         for (driver, line) in [(Driver::Command, "opencode run"), (Driver::Acp, "opencode acp")] {
             let config = &prepared(driver, line).env[OPENCODE_CONFIG];
             assert_eq!(serde_json::from_str::<Value>(config).unwrap()["permission"]["task"], "deny");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
-use lastword_runner::CLAUDE_CHANNELS;
+use lastword_runner::{CLAUDE_CHANNELS, CODEX_CHANNELS};
 use serde_json::Value;
 
 use super::init_clients::Program;
@@ -22,8 +22,9 @@ pub(super) fn open(program: Program) -> Vec<String> {
         Program::Claude => claude(&read),
         Program::Codex => {
             // The nearest file that says something decides.
-            let setting = read.iter().find_map(|config| config["features"]["multi_agent"].as_bool());
-            if setting == Some(false) { Vec::new() } else { vec!["sub-agents (features.multi_agent)".to_owned()] }
+            let setting = |feature: &str| read.iter().find_map(|config| config["features"][feature].as_bool());
+            let open = CODEX_CHANNELS.into_iter().filter(|feature| setting(feature) != Some(false));
+            open.map(|feature| format!("features.{feature}")).collect()
         }
         Program::Opencode => {
             let task = read.iter().map(|config| &config["permission"]["task"]).find(|rule| !rule.is_null());

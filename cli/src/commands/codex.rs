@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use lastword_runner::PrivateFolder;
+use lastword_runner::{PrivateFolder, codex_denials};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -130,7 +130,7 @@ fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Fa
         command.args(ASKS);
     }
     command.args(settings(args));
-    command.args(["--disable", "multi_agent", "-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
+    command.args(codex_denials()).args(["-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
     let server = match place.mcp_url() {
         Some(url) => format!("url={},bearer_token_env_var=\"LASTWORD_TOKEN\"", toml::Value::from(url)),
         None => {

@@ -2,7 +2,7 @@
 //! was added, and leaves the same rules of the user.
 
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp};
-use lastword_runner::CLAUDE_CHANNELS;
+use lastword_runner::{CLAUDE_CHANNELS, CODEX_CHANNELS};
 
 use super::channels::GEMINI_CHANNEL;
 use super::init_clients::Program;
@@ -11,10 +11,10 @@ use super::init_files::{appended, list, members, object, remove_if_empty};
 /// The setting of Claude Code for messages from other sessions, and the value that refuses them.
 const INBOUND: &str = "crossSessionInbound";
 const REFUSED: &str = "refuse";
+/// How many of Claude Code's channels the first version turned off.
+const CLAUDE_CHANNELS_FIRST: usize = 4;
 /// The comment by which `init` knows its own lines of Codex's file.
 const CODEX_MARK: &str = " # by lastword init";
-/// The line that turns off Codex's sub-agents.
-const CODEX_DENIAL: &str = "multi_agent = false # by lastword init\n";
 /// Turns off a program's channels past the broker, in the file that lists its servers.
 pub(super) fn add_denials(root: &CstObject, program: Program) -> Result<(), String> {
     match program {
@@ -118,21 +118,30 @@ fn own_denials(deny: &CstArray) -> Vec<CstNode> {
     let elements = deny.elements();
     let words: Vec<String> = elements.iter().map(ToString::to_string).collect();
     let wanted: Vec<String> = CLAUDE_CHANNELS.iter().map(|tool| format!("{tool:?}")).collect();
-    let at = words.windows(wanted.len()).rposition(|row| row == wanted);
-    at.map(|at| elements.into_iter().skip(at).take(wanted.len()).collect()).unwrap_or_default()
+    // Earlier versions denied fewer.
+    let row = (CLAUDE_CHANNELS_FIRST..=wanted.len()).rev().find_map(|count| {
+        let at = words.windows(count).rposition(|row| *row == wanted[..count])?;
+        Some((at, count))
+    });
+    row.map(|(at, count)| elements.into_iter().skip(at).take(count).collect()).unwrap_or_default()
 }
 
-/// Turns off Codex's sub-agents, unless the file says something about them.
+/// Returns the line that turns off a feature of Codex.
+fn denial(feature: &str) -> String {
+    format!("{feature} = false{CODEX_MARK}\n")
+}
+
+/// Turns off Codex's channels about which the file says nothing.
 pub(super) fn with_denial(text: &str, known: &toml::Table) -> String {
-    let Some(features) = known.get("features") else {
-        return appended(text, &format!("[features]{CODEX_MARK}\n{CODEX_DENIAL}"));
-    };
-    let header =
-        text.split_inclusive('\n').find(|line| line.split('#').next().is_some_and(|line| line.trim() == "[features]"));
-    match header {
-        Some(header) if features.get("multi_agent").is_none() && header.ends_with('\n') => {
-            text.replacen(header, &format!("{header}{CODEX_DENIAL}"), 1)
-        }
+    let features = known.get("features");
+    let unset = CODEX_CHANNELS.iter().filter(|name| features.is_none_or(|features| features.get(name).is_none()));
+    let denials: String = unset.map(|name| denial(name)).collect();
+    if features.is_none() {
+        return appended(text, &format!("[features]{CODEX_MARK}\n{denials}"));
+    }
+    let is_header = |line: &&str| line.split('#').next().is_some_and(|line| line.trim() == "[features]");
+    match text.split_inclusive('\n').find(is_header) {
+        Some(header) if header.ends_with('\n') => text.replacen(header, &format!("{header}{denials}"), 1),
         // Features without a table of their own are the user's to change.
         Some(_) | None => text.to_owned(),
     }
@@ -140,11 +149,16 @@ pub(super) fn with_denial(text: &str, known: &toml::Table) -> String {
 
 /// Takes out what [`with_denial`] added.
 pub(super) fn without_denial(text: &str) -> String {
-    let whole = format!("[features]{CODEX_MARK}\n{CODEX_DENIAL}");
-    for (added, left) in [(format!("\n{whole}"), ""), (whole, ""), (CODEX_DENIAL.to_owned(), "")] {
-        if text.contains(&added) {
-            return text.replacen(&added, left, 1);
+    let ours = |line: &&str| CODEX_CHANNELS.iter().any(|name| **line == denial(name));
+    let left: String = text.split_inclusive('\n').filter(|line| !ours(line)).collect();
+    let header = format!("[features]{CODEX_MARK}\n");
+    for added in [format!("\n{header}"), header] {
+        // A user may have added features of their own below it.
+        if let Some((before, after)) = left.split_once(&added)
+            && (after.is_empty() || after.starts_with(['\n', '[']))
+        {
+            return format!("{before}{after}");
         }
     }
-    text.to_owned()
+    left
 }

@@ -463,7 +463,9 @@ mod tests {
         ] {
             let added = codex(text, Step::Add(&call)).unwrap();
             let table: toml::Table = added.parse().unwrap();
-            assert_eq!(table["features"]["multi_agent"].as_bool(), Some(false), "{added}");
+            for channel in lastword_runner::CODEX_CHANNELS {
+                assert_eq!(table["features"][channel].as_bool(), Some(false), "{added}");
+            }
             let server = &table["mcp_servers"]["lastword"];
             assert_eq!(server["args"][3].as_str(), Some("/x y/kilo.token"));
             assert_eq!(server["default_tools_approval_mode"].as_str(), Some("approve"));
@@ -503,7 +505,11 @@ mod tests {
         }
         let own = "[features]\nmulti_agent = true\n";
         let added = codex(own, Step::Add(&call)).unwrap();
-        assert!(added.starts_with(own) && added.matches("multi_agent").count() == 1, "{added}");
+        let features = &added.parse::<toml::Table>().unwrap()["features"];
+        assert!(
+            features["multi_agent"].as_bool() == Some(true) && features["goals"].as_bool() == Some(false),
+            "{added}"
+        );
         assert_eq!(codex(&added, Step::Remove).unwrap(), own);
     }
 

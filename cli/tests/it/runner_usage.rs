@@ -27,8 +27,9 @@ fn fake(server: &Server, name: &str, script: &str) -> String {
 
 /// Returns the program's arguments, without those that turn off its channels past the broker.
 fn args(server: &Server) -> String {
-    let text = fs::read_to_string(server.path().join("args")).unwrap().replace("--disable multi_agent", "");
-    let channels = |word: &&str| word.starts_with("--disallowedTools=") || word.starts_with("--settings=");
+    let text = fs::read_to_string(server.path().join("args")).unwrap().replace("-c features.", "features.");
+    let channels =
+        |word: &&str| ["--disallowedTools=", "--settings=", "features."].iter().any(|begin| word.starts_with(begin));
     text.split_whitespace().filter(|word| !channels(word)).collect::<Vec<_>>().join(" ")
 }
 

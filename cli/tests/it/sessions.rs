@@ -148,7 +148,7 @@ fn an_idle_session_of_codex_wakes_and_its_last_text_is_the_answer() {
     let read = |name: &str| fs::read_to_string(server.path().join(name)).unwrap();
     let (args, server_args) = (read("args"), read("server.args"));
     assert!(args.contains("--remote\nunix://") && args.contains("-c\nsandbox_mode=\"read-only\""), "{args}");
-    assert!(server_args.contains("--disable\nmulti_agent") && server_args.contains("model=\"x\""), "{server_args}");
+    assert!(server_args.contains("-c\nfeatures.goals=false") && server_args.contains("model=\"x\""), "{server_args}");
     assert!(!server_args.contains("lw_"), "a token is in no argument");
     finish(&server, child);
 }
