@@ -105,46 +105,80 @@ fn database_files(server: &Server) -> usize {
     paths.filter(|path| path.to_string_lossy().contains(".db")).count()
 }
 
-/// Lets a human act while connections of agents hold answers that they don't read.
-fn unread(attack: &str, notes: usize, connections: usize, request: impl Fn(&str) -> String) {
-    let (server, address, agent) = start_with_notes(notes);
-    let calls = held_calls(&server, &address, if is_campaign() { 100 } else { 8 });
-    let mut human = Human::of(&server, &address);
-    let before = resident(&server);
-    let text = request(&agent);
-    let mut held = Attack::on(&address);
-    held.hold(connections, text.as_bytes());
-    let mut most = 0;
-    for call in &calls {
-        human.acts(call);
-        most = most.max(resident(&server));
+/// What agents make the broker read and send while a human acts.
+#[derive(Default)]
+struct Load {
+    notes: usize,
+    /// The requests whose answers nobody reads, on so many connections each.
+    unread: Vec<(usize, &'static str)>,
+    /// How many connections search without a pause, each for the next of eight agents.
+    searchers: usize,
+    /// How many processors are busy besides.
+    loops: usize,
+}
+
+const LISTS: &str = "/v1/messages?limit=1000";
+const EVENTS: &str = "/v1/events?after=0";
+const TREE: &str = "/v1/conversations/NOTES-1";
+
+impl Load {
+    fn unread(path: &'static str) -> Self {
+        let (notes, connections) = if is_campaign() { (400, 80) } else { (80, 24) };
+        Self { notes, unread: vec![(connections, path)], ..Self::default() }
     }
-    human.tells(attack, (before, most));
-    assert!(most < RESIDENT_MAX, "{attack}: {most} MiB");
-    drop(held);
-    let after = || resident(&server) < before + RESIDENT_MAX / 2;
-    wait_for("the memory of answers that nobody reads", after);
-    assert_eq!(server.operator(&["approvals"]).code, 0, "and the server serves on");
-}
 
-#[test]
-fn lists_that_an_agent_does_not_read_take_no_more_than_its_window() {
-    let (notes, connections) = if is_campaign() { (400, 80) } else { (80, 24) };
-    unread("unread lists", notes, connections, |agent| format!("GET /v1/messages?limit=1000 HTTP/1.1\r\n{agent}\r\n"));
-}
+    fn searches() -> Self {
+        let (notes, loops) = if is_campaign() { (400, 2) } else { (40, 0) };
+        Self { notes, searchers: 16, loops, ..Self::default() }
+    }
 
-#[test]
-fn event_streams_that_an_agent_does_not_read_take_no_more_than_its_window() {
-    let (notes, connections) = if is_campaign() { (400, 60) } else { (80, 24) };
-    unread("unread events", notes, connections, |agent| format!("GET /v1/events?after=0 HTTP/1.1\r\n{agent}\r\n"));
-}
-
-#[test]
-fn conversations_that_an_agent_does_not_read_take_no_more_than_its_window() {
-    let (notes, connections) = if is_campaign() { (400, 80) } else { (80, 24) };
-    unread("unread trees", notes, connections, |agent| {
-        format!("GET /v1/conversations/NOTES-1 HTTP/1.1\r\n{agent}\r\n")
-    });
+    /// Lets a human act under it, and bounds the memory and the descriptors that it takes.
+    fn bear(&self, attack: &str) {
+        let (server, address, agent) = start_with_notes(self.notes);
+        let mut agents = vec![agent];
+        agents.extend((0..7).map(|n| headers(server.agent(&format!("searcher-{n}")))));
+        let calls = held_calls(&server, &address, if is_campaign() { 100 } else { 8 });
+        let mut human = Human::of(&server, &address);
+        let before = resident(&server);
+        let get = |path: &str, agent: usize, more: &str| {
+            format!("GET {path} HTTP/1.1\r\n{}{more}\r\n", agents[agent % agents.len()])
+        };
+        let unread: Vec<_> = self.unread.iter().map(|(count, path)| (*count, get(path, 0, ""))).collect();
+        let mut held = Attack::on(&address);
+        for (connections, request) in &unread {
+            held.hold(*connections, request.as_bytes());
+        }
+        let (ended, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (mut most, mut files) = (0, 0);
+        std::thread::scope(|threads| {
+            let _end = EndOnDrop(&ended);
+            for n in 0..self.searchers {
+                let request = get("/v1/messages?q=word&limit=500", n, "Connection: close\r\n");
+                let (address, ended, answered) = (&address, &ended, &answered);
+                threads.spawn(move || searches(address, &request, ended, answered));
+            }
+            for _ in 0..self.loops {
+                threads.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            for call in &calls {
+                human.acts(call);
+                most = most.max(resident(&server));
+                files = files.max(database_files(&server));
+            }
+        });
+        println!("{attack}: {} searches answered, {files} database files open", answered.into_inner());
+        human.tells(attack, (before, most));
+        assert!(files <= FILES_MAX, "{files} descriptors of database files");
+        assert!(most < RESIDENT_MAX, "{attack}: {most} MiB");
+        drop(held);
+        let after = || resident(&server) < before + RESIDENT_MAX / 2;
+        wait_for("the memory of answers that nobody reads", after);
+        assert_eq!(server.operator(&["approvals"]).code, 0, "and the server serves on");
+    }
 }
 
 /// Calls on one connection after another, reading each answer, until the test ends.
@@ -157,44 +191,30 @@ fn searches(address: &str, request: &str, ended: &AtomicBool, answered: &AtomicU
 }
 
 #[test]
+fn lists_that_an_agent_does_not_read_take_no_more_than_its_window() {
+    Load::unread(LISTS).bear("unread lists");
+}
+
+#[test]
+fn event_streams_that_an_agent_does_not_read_take_no_more_than_its_window() {
+    Load::unread(EVENTS).bear("unread events");
+}
+
+#[test]
+fn conversations_that_an_agent_does_not_read_take_no_more_than_its_window() {
+    Load::unread(TREE).bear("unread trees");
+}
+
+#[test]
 fn searches_of_agents_leave_threads_and_descriptors_to_humans() {
-    let (notes, searchers, loops) = if is_campaign() { (400, 16, 2) } else { (40, 16, 0) };
-    let (server, address, agent) = start_with_notes(notes);
-    let mut agents = vec![agent];
-    agents.extend((0..7).map(|n| headers(server.agent(&format!("searcher-{n}")))));
-    let calls = held_calls(&server, &address, if is_campaign() { 200 } else { 8 });
-    let mut human = Human::of(&server, &address);
-    let (before, ended, answered) = (resident(&server), AtomicBool::new(false), AtomicUsize::new(0));
-    let (mut most, mut files) = (0, 0);
-    std::thread::scope(|threads| {
-        let _end = EndOnDrop(&ended);
-        for n in 0..searchers {
-            let request = format!(
-                "GET /v1/messages?q=word&limit=500 HTTP/1.1\r\n{}Connection: close\r\n\r\n",
-                agents[n % agents.len()]
-            );
-            let (address, ended, answered) = (&address, &ended, &answered);
-            threads.spawn(move || searches(address, &request, ended, answered));
-        }
-        for _ in 0..loops {
-            threads.spawn(|| {
-                while !ended.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        for call in &calls {
-            human.acts(call);
-            most = most.max(resident(&server));
-            files = files.max(database_files(&server));
-        }
-    });
-    human.tells(
-        &format!("searches, {} of them answered, {files} database files open", answered.into_inner()),
-        (before, most),
-    );
-    assert!(files <= FILES_MAX, "{files} descriptors of database files");
-    assert!(most < RESIDENT_MAX, "{most} MiB");
+    Load::searches().bear("searches");
+}
+
+#[test]
+fn unread_lists_unread_events_and_searches_at_once_leave_a_human_their_controls() {
+    let connections = if is_campaign() { 40 } else { 12 };
+    let unread = [LISTS, EVENTS, TREE].map(|path| (connections, path)).into();
+    Load { unread, ..Load::searches() }.bear("lists, events, trees and searches at once");
 }
 
 #[test]
