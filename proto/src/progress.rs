@@ -148,20 +148,16 @@ impl Seen {
 
     /// Adds the units of a text. Returns the number of new ones, where a line of code counts as two.
     fn add(&mut self, reading: &Reading) -> u64 {
-        let (words, lines) = reading.units();
         let new = match self {
-            Self::List(list) if list.is_empty() => {
-                list.reserve_exact(words.len() + lines.len());
-                list.extend_from_slice(words);
-                list.extend_from_slice(lines);
-                (words.len() + 2 * lines.len()) as u64
-            }
             Self::List(list) => {
                 let mut bits = Bits::new();
                 for hash in list.iter() {
                     bits.add(*hash);
                 }
-                add_to(words, lines, |hash| {
+                if list.is_empty() {
+                    list.reserve_exact(reading.hashes());
+                }
+                add_to(reading, |hash| {
                     let new = bits.add(hash);
                     if new {
                         list.push(hash);
@@ -169,7 +165,7 @@ impl Seen {
                     new
                 })
             }
-            Self::Map { bits, set } => add_to(words, lines, |hash| {
+            Self::Map { bits, set } => add_to(reading, |hash| {
                 let (byte, bit) = (&mut bits[usize::from(hash) / 8], 1 << (hash % 8));
                 let new = *byte & bit == 0;
                 *byte |= bit;
@@ -201,7 +197,11 @@ impl Seen {
     }
 }
 
-fn add_to(words: &[u16], lines: &[u16], mut add: impl FnMut(u16) -> bool) -> u64 {
+fn add_to(reading: &Reading, mut add: impl FnMut(u16) -> bool) -> u64 {
+    let (words, lines) = reading.units();
+    // A text that was said before but for its counters, times and ids says nothing new by these.
+    let said = reading.shape().is_some_and(|shape| !add(shape));
+    let words = if said { &words[..reading.numbers_at()] } else { words };
     let mut new = 0;
     for hash in words {
         new += u64::from(add(*hash));
@@ -299,8 +299,7 @@ impl Progress {
     /// Returns the bytes that the state after a first message is counted with.
     #[must_use]
     pub fn bytes_of(first: &Reading) -> u64 {
-        let (words, lines) = first.units();
-        FIXED_BYTES + 2 * (words.len() + lines.len()) as u64
+        FIXED_BYTES + 2 * first.hashes() as u64
     }
 
     /// Returns the bytes that the state is counted with, the same on every machine.

@@ -17,15 +17,20 @@ const LINE_CHARS: u32 = 4;
 const SUFFIX_CHARS: u32 = 3;
 /// Chooses one of many equally good hashes. It decides only which units share a bit.
 const UNIT_SEED: u64 = 0x9351_7228_6182_d787;
+/// Stands for every run with a digit in the shape of a text.
+const SHAPE_SEED: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// What one text amounts to. It costs microseconds and depends on the text alone, so it can be made on any thread before
 /// the message is judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     same: u64,
-    /// The different hashes of words and pairs, then those of lines of code.
+    /// The different hashes of words and pairs, of runs with a digit, and of lines of code.
     units: Box<[u16]>,
+    numbers_at: u32,
     lines_at: u32,
+    /// The hash of the text in which every run with a digit is the same; `None` without such a run, or with no other.
+    shape: Option<u16>,
     tokens: u32,
     words: u16,
     blank: bool,
@@ -108,6 +113,22 @@ impl Reading {
     /// Returns the different hashes of words and pairs, and those of lines of code that aren't among them.
     pub(super) fn units(&self) -> (&[u16], &[u16]) {
         self.units.split_at(self.lines_at as usize)
+    }
+
+    /// Returns the number of hashes that a first text adds.
+    pub(super) fn hashes(&self) -> usize {
+        // Two hashes of 16 bits may be the same.
+        self.units.len() + usize::from(self.shape.is_some_and(|shape| !self.units.contains(&shape)))
+    }
+
+    /// Returns the number of hashes of runs without a digit; those with one follow.
+    pub(super) const fn numbers_at(&self) -> usize {
+        self.numbers_at as usize
+    }
+
+    /// Returns the hash of the text but for its counters, times and ids; `None` if it has none, or nothing else.
+    pub(super) const fn shape(&self) -> Option<u16> {
+        self.shape
     }
 }
 
@@ -317,11 +338,14 @@ impl Whole {
 struct Scan {
     bits: Bits,
     units: Vec<u16>,
+    numbers: Vec<u16>,
     lines: Vec<u16>,
+    shape: u64,
     words: u16,
     run: Run,
     /// The hash of the last run, to which a number belongs.
     before: u64,
+    has_digits: bool,
     whole: Whole,
     /// The line of code that is being read; `None` outside a fence.
     line: Option<Whole>,
@@ -335,10 +359,13 @@ impl Scan {
             bits: Bits::new(),
             // Words of English text have five to six characters with their space.
             units: Vec::with_capacity(chars / 5 + 4),
+            numbers: Vec::new(),
             lines: Vec::new(),
+            shape: SHAPE_SEED,
             words: 0,
             run: Run::None,
             before: 0,
+            has_digits: false,
             whole: Whole::new(Hash::WORD),
             line: None,
             ticks: 0,
@@ -429,7 +456,7 @@ impl Scan {
             (Class::Spaceless, Run::Pairs { last, several }) => {
                 let pair = pair(*last, c);
                 (*last, *several) = (c, true);
-                self.unit(pair, pair);
+                self.unit(pair, pair, false);
             }
             (Class::Spaceless, Run::None | Run::Word { .. }) => {
                 self.end_run();
@@ -446,22 +473,24 @@ impl Scan {
             Run::Pairs { last, several: false } => {
                 let mut hash = Hash::WORD;
                 hash.add(last);
-                self.unit(hash.value(), hash.value());
+                self.unit(hash.value(), hash.value(), false);
             }
             Run::Word { hash, chars, starts_with_digit, has_digit } => {
                 let suffix = starts_with_digit || (has_digit && chars <= SUFFIX_CHARS);
                 let hash = hash.value();
-                self.unit(if suffix { mix(self.before.rotate_left(23), hash) } else { hash }, hash);
+                self.unit(if suffix { mix(self.before.rotate_left(23), hash) } else { hash }, hash, has_digit);
             }
         }
     }
 
-    fn unit(&mut self, hash: u64, run: u64) {
+    fn unit(&mut self, hash: u64, run: u64, has_digit: bool) {
         self.words = self.words.saturating_add(1);
         self.before = run;
+        self.shape = mix(self.shape.rotate_left(23), if has_digit { SHAPE_SEED } else { run });
+        self.has_digits |= has_digit;
         let unit = unit(hash);
         if self.bits.add(unit) {
-            self.units.push(unit);
+            if has_digit { self.numbers.push(unit) } else { self.units.push(unit) }
         }
     }
 
@@ -509,7 +538,10 @@ impl Scan {
         self.put_ticks();
         self.end_line();
         // Of at most `READ_CHARS` characters there are fewer.
-        let lines_at = u32::try_from(self.units.len()).unwrap_or(u32::MAX);
+        let place = |units: &Vec<u16>| u32::try_from(units.len()).unwrap_or(u32::MAX);
+        let numbers_at = place(&self.units);
+        self.units.append(&mut self.numbers);
+        let lines_at = place(&self.units);
         for line in self.lines {
             if self.bits.add(line) {
                 self.units.push(line);
@@ -517,7 +549,9 @@ impl Scan {
         }
         let (same, blank) = (self.whole.hash.value(), self.whole.chars == 0);
         let tokens = u32::try_from((chars / TOKEN_CHARS).max(1)).unwrap_or(u32::MAX);
-        Reading { same, units: self.units.into(), lines_at, tokens, words: self.words, blank }
+        // Numbers alone are all that a text says.
+        let shape = (self.has_digits && numbers_at > 0).then(|| unit(self.shape));
+        Reading { same, units: self.units.into(), numbers_at, lines_at, shape, tokens, words: self.words, blank }
     }
 }
 

@@ -13,6 +13,38 @@ fn units(text: &str) -> u64 {
     Seen::default().add(&read(text))
 }
 
+/// Returns the word with this number, of letters only.
+fn word(number: u32) -> String {
+    format!("{number:05}").bytes().map(|digit| char::from(b'a' + digit - b'0')).collect()
+}
+
+#[test]
+fn a_text_said_again_with_other_numbers_times_or_ids_says_nothing_new() {
+    let thanks: [fn(u32) -> String; 4] = [
+        |n| format!("Thank you so much for all of your help! This is message {n}."),
+        |n| format!("All is well and done at 12:{n:02}:{:02}, happy to help again.", n * 7 % 60),
+        |n| format!("Request req-{:08x} is fine, thank you again for it.", n.wrapping_mul(0x9e37_79b9)),
+        |n| format!("谢谢你，任务{n}已经完成，非常感谢你的帮助"),
+    ];
+    for text in thanks {
+        let mut progress = Progress::default();
+        let held = (0..40).find(|n| {
+            let verdict = progress.message(n % 2, Some(1 - n % 2), &read(&text(*n)));
+            matches!(verdict, Verdict::Hold(_))
+        });
+        assert!(held.is_some_and(|held| held <= 9), "{held:?}: {}", text(1));
+    }
+    // In a sentence of its own a number is new.
+    let mut seen = Seen::default();
+    assert_eq!(seen.add(&read("the answer to six is 42")), 6);
+    assert_eq!(seen.add(&read("the answer to six is 43")), 0);
+    assert_eq!(seen.add(&read("six is 43, the answer is 43")), 1, "is 43");
+    // Numbers that stand alone are what is said.
+    assert_eq!(["50", "75", "62.5"].map(|number| seen.add(&read(number))), [1, 1, 2]);
+    let first = read("page 5 of 7");
+    assert_eq!(Progress::bytes_of(&first), FIXED_BYTES + 2 * 5, "page, page 5, of, of 7, and the text's shape");
+}
+
 #[test]
 fn a_unit_is_a_word_a_number_with_its_word_or_a_line_of_code() {
     assert_eq!(units(""), 0);
@@ -88,8 +120,7 @@ fn the_sixth_message_is_the_first_that_is_warned_of_and_two_more_hold() {
 fn new_words_pay_for_what_is_read_again() {
     let mut progress = Progress::default();
     for i in 0..200_u32 {
-        let words: Vec<String> = (0..40).map(|n| format!("w{}x{}", i, n)).collect();
-        let text = words.join(" ");
+        let text = (0..40).map(|n| word(40 * i + n)).collect::<Vec<_>>().join(" ");
         // 40 new units pay for 8,000 tokens.
         let verdict = progress.message(i % 2, Some(1 - i % 2), &read(&text));
         if progress.curve().context < 8_000 {
@@ -107,7 +138,7 @@ fn the_same_message_three_times_is_stuck_unless_much_was_said_between() {
         let mut last = Verdict::Going;
         for i in 0..3_usize {
             last = progress.message(0, Some(1), &read(repeated));
-            let news: Vec<String> = (0..between).map(|n| format!("news{i}x{n}")).collect();
+            let news: Vec<String> = (0..between).map(|n| word((100 * i + n) as u32)).collect();
             progress.message(1, Some(0), &read(&news.join(" ")));
         }
         last

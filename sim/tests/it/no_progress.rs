@@ -60,9 +60,10 @@ fn held_at(max: u32, said: impl Fn(u32) -> String) -> Option<u32> {
     })
 }
 
-/// A word that no other number has.
+/// A word of letters only that no other number has.
 fn word(n: u32) -> String {
-    format!("w{:x}", n.wrapping_mul(2_654_435_761))
+    let letter = |digit: char| digit.to_digit(16).map_or(digit, |digit| char::from(b'a' + digit as u8));
+    format!("{:x}", n.wrapping_mul(2_654_435_761)).chars().map(letter).collect()
 }
 
 fn words(from: u32, count: u32) -> String {
