@@ -88,7 +88,15 @@ fn is_wide(name: &str) -> bool {
     let mut parts = path.split('/');
     // What follows the last `/` is the beginning of a name.
     let _open = parts.next_back();
-    !parts.any(|part| !matches!(part, "" | "." | ".."))
+    let mut depth = 0_i32;
+    for part in parts {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+    }
+    depth <= 0
 }
 
 /// Whether two resource names can cover the same resource; a trailing `*` covers every name that begins with the text
@@ -110,12 +118,22 @@ mod tests {
     fn an_agents_claim_names_a_directory_before_its_star() {
         for wide in
             ["*", "a*", "z*", "**", "src*", "repo:*", "repo:s*", "/*", "/s*", "./*", "../*", "a:b:*", "repo:/*", "//*"]
+                .into_iter()
+                .chain(["a/../*", "repo:a/../*", "a/b/../../*", "../a/*", "a/../../b/*"])
         {
             assert!(is_wide(wide), "{wide}");
         }
-        for narrow in
-            ["repo:src/auth/*", "docs/*", "src/a*", "README.md", "repo:README.md", "a", "/srv/www/*", "./src/*"]
-        {
+        for narrow in [
+            "repo:src/auth/*",
+            "docs/*",
+            "src/a*",
+            "README.md",
+            "repo:README.md",
+            "a",
+            "/srv/www/*",
+            "./src/*",
+            "a/../b/*",
+        ] {
             assert!(!is_wide(narrow), "{narrow}");
         }
     }

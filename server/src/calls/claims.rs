@@ -14,6 +14,11 @@ use crate::views;
 /// Claims a resource (C1).
 pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
     let resource = checked("resource", &new.resource, Resource::new)?;
+    // Claims are compared as text, so another spelling of a directory would conflict with none of them.
+    if new.resource.split(['/', ':']).any(|part| part == "..") {
+        let text = format!("{:?} has the part `..`; name the directory itself", new.resource);
+        return Err(FieldError::new("resource", text).into());
+    }
     let ttl_ms = match new.ttl_ms {
         Some(0) => return Err(FieldError::new("ttl_ms", "is 0, so the claim would have ended already").into()),
         Some(ttl_ms) => ttl_ms,

@@ -160,7 +160,11 @@ async fn an_agents_claim_names_a_directory_and_a_humans_may_cover_everything() {
         let refused = world.post("kilo", "/v1/claims", json!({ "resource": wide })).await.refused(403, "forbidden");
         assert!(refused["detail"].as_str().unwrap().contains("name a directory"), "{wide}: {refused}");
     }
-    for narrow in ["repo:src/auth/*", "docs/*", "README.md", "plan"] {
+    for (name, by) in [("a/../*", "kilo"), ("repo:../x", "kilo"), ("src/..", "operator")] {
+        let refused = world.post(by, "/v1/claims", json!({ "resource": name })).await.refused(400, "malformed");
+        assert!(refused["detail"].as_str().unwrap().contains("`..`"), "{name}: {refused}");
+    }
+    for narrow in ["repo:src/auth/*", "docs/*", "README.md", "plan", "a..b"] {
         world.post("kilo", "/v1/claims", json!({ "resource": narrow })).await.is(201);
     }
     let held = world.post("operator", "/v1/claims", json!({ "resource": "*" })).await;
