@@ -39,6 +39,15 @@ def until(what, look):
     raise AssertionError(f"{what} never came")
 
 
+def closed_folder():
+    """Returns a new folder to whose parents only their owners may write: Gemini CLI reads no settings elsewhere, such as below /tmp."""
+    candidates = [MODULES.parent, pathlib.Path.home(), os.environ.get("XDG_RUNTIME_DIR"), "/run"]
+    for folder in [pathlib.Path(name).resolve() for name in candidates if name]:
+        if os.access(folder, os.W_OK) and not any(above.stat().st_mode & 0o022 for above in [folder, *folder.parents]):
+            return tempfile.mkdtemp(dir=folder)
+    raise AssertionError("no folder to whose parents nobody else may write: set HOME to one")
+
+
 class Workspace:
     """A broker, a model, and an empty home for the programs."""
 
@@ -312,8 +321,7 @@ class Programs(unittest.TestCase):
         self.assertNotIn("task", self.offered())
 
     def test_an_idle_session_of_gemini_wakes(self):
-        # Gemini CLI reads no settings below a folder to which everybody may write, such as /tmp.
-        state = tempfile.mkdtemp(dir=MODULES.parent)
+        state = closed_folder()
         self.addCleanup(shutil.rmtree, state, ignore_errors=True)
         self.space.more = {"XDG_STATE_HOME": state}
         types = self.session("gemini", MODULES / ".bin/gemini", "--wake")

@@ -9,6 +9,8 @@ mod chaos;
 #[cfg(test)]
 mod checkpoints;
 #[cfg(test)]
+mod closed;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::closed::closed_folder;
 use crate::program::{PATH, Server};
 use crate::running::{Running, ask, wait_for};
 
@@ -21,7 +22,8 @@ done"#;
 /// Returns a copy of the program that every user may read: the kernel closes a process whose file its user can't read.
 fn readable_copy(dir: &Path) -> PathBuf {
     let copy = dir.join("lastword");
-    fs::copy(env!("CARGO_BIN_EXE_lastword"), &copy).unwrap();
+    // Written by another process: a child that another test starts meanwhile would keep the file open, and it couldn't run.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_lastword")).arg(&copy).status().unwrap().success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     copy
 }
@@ -52,17 +54,19 @@ fn an_agent_reads_neither_the_memory_nor_the_environment_of_its_runner() {
     }
 }
 
-/// A user's folder with a copy of the program, below folders to which only root may write, and the user's commands.
-struct Home(tempfile::TempDir);
+/// A user's folder with a copy of the program and the user's commands, and one for the launchers' state.
+struct Home(tempfile::TempDir, tempfile::TempDir);
 
 impl Home {
     fn new() -> Self {
         let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         readable_copy(home.path());
+        let state = closed_folder();
         if rustix::process::geteuid().is_root() {
             chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(state.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        Self(home)
+        Self(home, state)
     }
 
     /// Writes a program that says, to the file `said`, what it can read of the processes that started it, the mode of
@@ -75,10 +79,11 @@ impl Home {
                  pid=$(sed 's/.*) . //; s/ .*//' /proc/$pid/stat)\n\
              done\n\
              look $$ self >&4\n\
-             for folder in \"$HOME\"/tmp/lastword-* \"$HOME\"/.local/state/lastword/hooks/gemini-*; do\n\
+             for folder in \"$HOME\"/tmp/lastword-* '{state}'/lastword/hooks/gemini-*; do\n\
                  [ -d \"$folder\" ] && echo \"folder $(stat -c %a \"$folder\")\" >&4\n\
              done\n\
-             env >&4; echo end >&4\n{then}\n"
+             env >&4; echo end >&4\n{then}\n",
+            state = self.1.path().display(),
         );
         let bin = self.0.path().join("bin");
         fs::create_dir_all(&bin).unwrap();
@@ -97,7 +102,7 @@ impl Home {
             chown(&tmp, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         command.current_dir(self.0.path()).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.env("HOME", self.0.path()).env("TMPDIR", tmp);
+        command.env("HOME", self.0.path()).env("TMPDIR", tmp).env("XDG_STATE_HOME", self.1.path());
         command.env("PATH", format!("{}:{PATH}", self.0.path().join("bin").display()));
         command.env("LASTWORD_URL", server.first_line["listening"].as_str().unwrap());
         let token = fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap();
@@ -133,11 +138,12 @@ fn a_program_in_a_session_reads_nothing_of_its_launcher_and_the_launchers_folder
 #[test]
 fn the_folder_of_a_launcher_that_was_killed_is_removed_at_the_next_start() {
     let server = Server::start();
-    for (program, parent) in [("opencode", "tmp"), ("gemini", ".local/state/lastword/hooks")] {
+    for program in ["opencode", "gemini"] {
         let home = Home::new();
+        let parent = if program == "gemini" { home.1.path().join("lastword/hooks") } else { home.0.path().join("tmp") };
         home.program(program, "exec sleep 30");
         let folders = || {
-            let names = fs::read_dir(home.0.path().join(parent)).into_iter().flatten().flatten();
+            let names = fs::read_dir(&parent).into_iter().flatten().flatten();
             names.filter(|entry| entry.path().join("lock").exists()).map(|entry| entry.path()).collect::<Vec<_>>()
         };
         let mut killed = home.launch(&server, program).spawn().unwrap();

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
+use crate::closed::closed_folder;
 use crate::program::{PATH, Server, lastword};
 use crate::running::wait_for;
 
@@ -250,8 +251,8 @@ fn gemini_joins_for_one_run_by_settings_of_its_own() {
         dir.display()
     );
     let bin = program(dir, "gemini", &script);
-    // A folder to which only its owner may write; the one of the server is below /tmp.
-    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The folder of the server is below /tmp.
+    let state = closed_folder();
     let run = |args: &[&str]| {
         let mut command = lastword(dir);
         command.args(["--token-file", ".lastword/operator.token", "gemini", "--as", "kilo"]).args(args);
