@@ -70,6 +70,10 @@ pub struct Subjects {
     /// Other spellings of these, and each command that the call would run. [`UNREAD`] stands for a part that nobody can
     /// read before it runs.
     pub spelled: Vec<Box<str>>,
+    /// Commands that the call may run: those in an argument of a program that isn't known.
+    pub possible: Vec<Box<str>>,
+    /// The arguments of programs that aren't known; each of these words may begin a command that the program runs.
+    pub passed: Vec<Box<str>>,
 }
 
 /// Stands for any text in [`Subjects`].
@@ -79,14 +83,14 @@ pub const UNREAD: char = '\0';
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Covers {
     No,
-    /// A part of the call can't be read, and the rule may be about it.
+    /// A part of the call can't be read, or is passed to a program that isn't known, and the rule may be about it.
     Perhaps,
     Yes,
 }
 
 impl Policy {
-    /// Returns the rule that applies to an agent's call of a tool. Where a part of the call can't be read, a rule that
-    /// denies asks instead.
+    /// Returns the rule that applies to an agent's call of a tool. Where a part of the call can't be read, or only may be a
+    /// command, a rule that denies asks instead.
     #[must_use]
     pub fn first(&self, agent: &str, tool: &str, subjects: &Subjects) -> Option<ApprovalRule> {
         let for_agent =
@@ -141,7 +145,7 @@ impl CallPattern {
         if let Some(digest) = argument.strip_prefix(EXACT) {
             return sure(digest == hex(&subjects.arguments));
         }
-        let Subjects { written, spelled, .. } = subjects;
+        let Subjects { written, spelled, possible, passed, .. } = subjects;
         match ruling {
             // A rule must not allow what it can't see: a second subject, a second command, another folder.
             Ruling::Allow => sure(matches!(written.as_slice(), [only] if fits(argument, only, stays_within))),
@@ -149,9 +153,13 @@ impl CallPattern {
                 // What a call of an unknown tool acts on stays unknown, and a rule for all tools must not hold each.
                 let blind = written.is_empty() && self.tool.contains('*');
                 let mut texts = written.iter().chain(spelled);
-                if texts.clone().any(|text| fits(argument, text.trim(), |_, _| true)) {
+                let mut unread = texts.clone().filter(|text| text.contains(UNREAD));
+                if texts.any(|text| fits(argument, text.trim(), |_, _| true)) {
                     Covers::Yes
-                } else if !blind && texts.any(|text| text.contains(UNREAD) && may_fit(argument, text.trim())) {
+                } else if !blind && unread.any(|text| may_fit(argument, text.trim()))
+                    || possible.iter().any(|text| may_begin(argument, text, &mut core::iter::once(0)))
+                    || passed.iter().any(|text| may_begin(argument, text, &mut word_starts(text)))
+                {
                     Covers::Perhaps
                 } else {
                     Covers::No
@@ -210,6 +218,28 @@ fn fits(pattern: &str, text: &str, free: impl Fn(char, Option<char>) -> bool) ->
     }
 }
 
+/// The most places of a text that are compared with a pattern in full. A text with more of them isn't told apart.
+const BEGINNINGS_MAX: usize = 8;
+
+fn word_starts(text: &str) -> impl Iterator<Item = usize> {
+    core::iter::once(0).chain(text.match_indices(' ').map(|(at, _)| at + 1))
+}
+
+/// Whether a text may fit a pattern from one of these places on, if something was read there.
+fn may_begin(pattern: &str, text: &str, places: &mut dyn Iterator<Item = usize>) -> bool {
+    let literal = pattern.split('*').next().unwrap_or_default();
+    if literal.is_empty() {
+        // It fits from the first place on if from any.
+        return fits(pattern, text, |_, _| true);
+    }
+    let begins = |from: &str| {
+        let read = from.chars().zip(literal.chars()).take_while(|(found, _)| *found != UNREAD);
+        !from.is_empty() && !from.starts_with(UNREAD) && { read }.all(|(found, wanted)| found == wanted)
+    };
+    let mut beginnings = places.filter_map(|at| text.get(at..)).filter(|from| begins(from));
+    beginnings.by_ref().take(BEGINNINGS_MAX).any(|from| may_fit(pattern, from)) || beginnings.next().is_some()
+}
+
 /// Whether some text fits a pattern that is this text but for its unread parts, each of which may be any text.
 fn may_fit(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
@@ -245,7 +275,7 @@ mod tests {
 
     fn call(written: &[&str], spelled: &[&str]) -> Subjects {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
-        Subjects { arguments: [7; 32], written: texts(written), spelled: texts(spelled) }
+        Subjects { arguments: [7; 32], written: texts(written), spelled: texts(spelled), ..Subjects::default() }
     }
 
     fn covers(ruling: Ruling, pattern: &str, tool: &str, subjects: &[&str]) -> bool {
@@ -331,6 +361,34 @@ mod tests {
         assert_eq!(ruling(&call(&["rm x"], &["rm x"])), Some(Ruling::Deny));
         assert_eq!(ruling(&call(&["ls"], &["ls"])), Some(Ruling::Allow));
         assert!(!covers(Ruling::Allow, "Bash(*)", "Bash", &["\0"]));
+    }
+
+    #[test]
+    fn a_command_that_a_program_which_is_not_known_may_run_waits_for_a_decision() {
+        let of = |pattern: &str, subjects: &Subjects| {
+            CallPattern::parse(pattern).unwrap().covers(Ruling::Deny, "Bash", subjects)
+        };
+        let passed = |text: &str| Subjects { passed: alloc::vec![text.into()], ..call(&["x"], &["x"]) };
+        for (text, covered) in [
+            ("run git push", Covers::Perhaps),
+            ("git push", Covers::Perhaps),
+            ("run git pull", Covers::No),
+            ("run git\u{1}push", Covers::No),
+            ("run agit push", Covers::No),
+            ("run git", Covers::No),
+            ("run git \0", Covers::Perhaps),
+            ("run g\0", Covers::Perhaps),
+            ("run \0 push", Covers::No),
+        ] {
+            assert_eq!(of("Bash(git push*)", &passed(text)), covered, "{text}");
+        }
+        assert_eq!(of("Bash(rm)", &passed("x rm")), Covers::Perhaps);
+        assert_eq!(of("Bash(rm)", &passed("x rm y")), Covers::No);
+        assert_eq!(of("Bash(*push)", &passed("git \0")), Covers::No, "the whole command was compared");
+        assert_eq!(of("Bash(rm *x)", &passed(&"rm y ".repeat(9))), Covers::Perhaps, "too many to compare");
+        let possible = |text: &str| Subjects { possible: alloc::vec![text.into()], ..call(&["x"], &["x"]) };
+        assert_eq!(of("Bash(git push*)", &possible("git push origin")), Covers::Perhaps);
+        assert_eq!(of("Bash(git push*)", &possible("echo git push")), Covers::No);
     }
 
     #[test]

@@ -605,7 +605,7 @@ fn call(tool: &str, words: &[&str]) -> HeldCall {
 /// Reads a call as if its arguments were a command, more roughly than the shell does.
 fn subjects(command: &str) -> Subjects {
     let spelled = command.split([';', '&', '|']).map(|part| part.trim().into()).collect();
-    Subjects { arguments: credential(command), written: vec![command.into()], spelled }
+    Subjects { arguments: credential(command), written: vec![command.into()], spelled, ..Subjects::default() }
 }
 
 /// `PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]`, in which `_` in the pattern is a space.

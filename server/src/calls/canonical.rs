@@ -36,9 +36,10 @@ pub(crate) fn subjects(arguments: &Arguments) -> Subjects {
     if written.is_empty() && !matches!(arguments.as_str(), "{}" | "null" | "[]") {
         commands.add_unread();
     }
-    let mut spelled = commands.into_spelled();
-    spelled.extend(written.iter().map(|text| plain(text).into()));
-    Subjects { arguments: Sha256::digest(arguments.as_str().as_bytes()).into(), written, spelled }
+    let plain = written.iter().map(|text| plain(text).into()).collect::<Vec<_>>();
+    let mut subjects = commands.into_subjects(Sha256::digest(arguments.as_str().as_bytes()).into(), written);
+    subjects.spelled.extend(plain);
+    subjects
 }
 
 /// Returns a file or address as it was written.

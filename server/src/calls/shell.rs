@@ -3,11 +3,18 @@
 //! This reads what well-meaning agents write, through wrappers, nesting and quotes. It is no sandbox: a program that was
 //! written to a file before runs whatever is in it. What it can't read is [`UNREAD`], and a rule that denies asks then.
 
-use lastword_proto::policy::UNREAD;
+use std::rc::Rc;
+
+use lastword_proto::fact::Digest;
+use lastword_proto::policy::{Subjects, UNREAD};
 use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 
-use self::words::Word;
+use self::programs::{SCRIPTED, SHELLS, WRAPPERS};
+use self::words::{Names, Source, Word, has_unread};
 
+mod heredocs;
+mod passed;
+mod programs;
 mod words;
 
 /// The deepest nesting of scripts in scripts.
@@ -21,54 +28,6 @@ const HERE_DOCUMENTS_MAX: usize = 32;
 /// The most times that the parser of one script reports that it works, each after a hundred steps.
 const PARSER_REPORTS_MAX: u32 = 10_000;
 
-/// Programs that run the command which their arguments are, with the number of their own arguments before it.
-const WRAPPERS: [(&str, usize); 41] = [
-    ("builtin", 0),
-    ("busybox", 0),
-    ("caffeinate", 0),
-    ("chroot", 1),
-    ("chrt", 1),
-    ("command", 0),
-    ("coproc", 0),
-    ("dbus-run-session", 0),
-    ("doas", 0),
-    ("env", 0),
-    ("exec", 0),
-    ("fakeroot", 0),
-    ("firejail", 0),
-    ("flock", 1),
-    ("gtimeout", 1),
-    ("ionice", 0),
-    ("ltrace", 0),
-    ("nice", 0),
-    ("nocorrect", 0),
-    ("noglob", 0),
-    ("nohup", 0),
-    ("nsenter", 0),
-    ("parallel", 0),
-    ("prlimit", 0),
-    ("proxychains", 0),
-    ("rlwrap", 0),
-    ("runuser", 1),
-    ("setarch", 1),
-    ("setsid", 0),
-    ("ssh", 1),
-    ("stdbuf", 0),
-    ("strace", 0),
-    ("sudo", 0),
-    ("systemd-run", 0),
-    ("taskset", 1),
-    ("time", 0),
-    ("timeout", 1),
-    ("torsocks", 0),
-    ("unbuffer", 0),
-    ("unshare", 0),
-    ("watch", 0),
-];
-const SHELLS: [&str; 13] =
-    ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "nu", "rbash", "sh", "tcsh", "yash", "zsh"];
-/// Programs that take a script after `-c`, and a name before or behind it.
-const SCRIPTED: [&str; 5] = ["flock", "runuser", "script", "su", "watch"];
 /// Options of git before its subcommand: those with a value, and those without.
 const GIT_VALUES: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"];
 const GIT_FLAGS: [&str; 6] = ["--no-pager", "-p", "-P", "--paginate", "--bare", "--no-optional-locks"];
@@ -86,28 +45,60 @@ enum Input<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     spelled: Vec<Box<str>>,
+    possible: Vec<Box<str>>,
+    passed: Vec<Box<str>>,
+    /// Whether the commands that are read now only may be some.
+    only_possible: bool,
+    /// The names in the scripts that are read now, each in the one before.
+    named: Vec<Rc<Names>>,
     bytes: usize,
 }
 
 impl Commands {
-    /// Returns the spellings of all commands, each once.
-    pub(super) fn into_spelled(mut self) -> Vec<Box<str>> {
-        self.spelled.sort_unstable();
-        self.spelled.dedup();
-        self.spelled
+    /// Returns the subjects of a call with these arguments, as they were written.
+    pub(super) fn into_subjects(self, arguments: Digest, written: Vec<Box<str>>) -> Subjects {
+        let [mut spelled, mut possible, mut passed] = [self.spelled, self.possible, self.passed];
+        for texts in [&mut spelled, &mut possible, &mut passed] {
+            texts.sort_unstable();
+            texts.dedup();
+        }
+        Subjects { arguments, written, spelled, possible, passed }
     }
 
     /// Adds what can't be read.
     pub(super) fn add_unread(&mut self) {
-        self.add(UNREAD.to_string());
+        if !self.only_possible {
+            self.add(&UNREAD.to_string());
+        }
     }
 
-    fn add(&mut self, spelling: String) {
-        if self.is_full() {
+    fn add(&mut self, spelling: &str) {
+        if !self.counts(spelling) {
             return;
         }
+        let spelling = words::replaced(spelling, &UNREAD.to_string()).into();
+        if self.only_possible { self.possible.push(spelling) } else { self.spelled.push(spelling) }
+    }
+
+    fn add_passed(&mut self, words: &[String]) {
+        // A pattern begins at a word of the list, and not within one.
+        let word = |word: &String| words::replaced(word, &UNREAD.to_string()).replace(char::is_whitespace, "\u{1}");
+        let text = words.iter().map(word).collect::<Vec<_>>().join(" ");
+        if self.counts(&text) {
+            self.passed.push(text.into());
+        }
+    }
+
+    /// Counts the bytes of a spelling. When they become too many, nothing of the call can be read.
+    fn counts(&mut self, spelling: &str) -> bool {
+        if self.is_full() {
+            return false;
+        }
         self.bytes = self.bytes.saturating_add(spelling.len().max(1));
-        self.spelled.push(if self.is_full() { UNREAD.to_string() } else { spelling }.into());
+        if self.is_full() {
+            self.spelled.push(UNREAD.to_string().into());
+        }
+        !self.is_full()
     }
 
     const fn is_full(&self) -> bool {
@@ -129,32 +120,91 @@ impl Commands {
             return self.add_unread();
         }
         // What is filled in before the script is read may be further commands.
-        let filled = text.contains(UNREAD).then(|| text.replace(UNREAD, "$_"));
-        let text = filled.as_deref().unwrap_or(text);
-        let tree = if text.matches("<<").nth(HERE_DOCUMENTS_MAX).is_some() { None } else { parsed(text) };
-        if filled.is_some() || tree.as_ref().is_none_or(|tree| tree.root_node().has_error()) {
+        if words::has_unread_commands(text) {
             self.add_unread();
         }
-        let Some(tree) = tree else { return };
+        let filled = has_unread(text).then(|| words::replaced(text, "$_"));
+        self.filled_script(filled.as_deref().unwrap_or(text), nesting);
+    }
+
+    fn filled_script(&mut self, text: &str, nesting: usize) {
+        let tree = if text.matches("<<").nth(HERE_DOCUMENTS_MAX).is_some() { None } else { parsed(text) };
+        let Some(tree) = tree else { return self.add_unread() };
+        if !tree.root_node().has_error() {
+            return self.tree(&tree, text, nesting);
+        }
+        let rewritten = heredocs::rewritten(text);
+        let again = rewritten.and_then(|script| Some((parsed(&script.script)?, script)));
+        let Some((again, script)) = again.filter(|(tree, _)| !tree.root_node().has_error()) else {
+            self.add_unread();
+            return self.tree(&tree, text, nesting);
+        };
+        self.tree(&again, &script.script, nesting);
+        for document in &script.documents {
+            // In case that it isn't what it seems.
+            self.possible_script(&document.body, nesting + 1);
+            if let Some(filled) = &document.filled {
+                self.script(filled, nesting + 1);
+            }
+        }
+    }
+
+    fn tree(&mut self, tree: &Tree, text: &str, nesting: usize) {
+        let script = Source::new(text, &mut self.named);
         let mut left = vec![(tree.root_node(), None)];
         while let Some((node, around)) = left.pop().filter(|_| !self.is_full()) {
-            if node.kind() == "command" {
-                self.simple(node, around, text, nesting);
+            match node.kind() {
+                "command" => self.simple(node, around, &script, nesting),
+                "variable_assignment" => self.assignment(&text[node.byte_range()]),
+                "declaration_command" => {
+                    for word in node.named_children(&mut node.walk()) {
+                        self.assignment(&words::read(word, &script).text);
+                    }
+                    self.values(node, &script, nesting);
+                }
+                _ => {}
             }
             let around = Some(node).filter(|node| node.kind() == "redirected_statement");
             left.extend(node.children(&mut node.walk()).map(|child| (child, around)));
         }
+        self.named.pop();
+    }
+
+    /// Reads a script that an unknown program may run.
+    fn possible_script(&mut self, text: &str, nesting: usize) {
+        let outer = std::mem::replace(&mut self.only_possible, true);
+        self.script(text, nesting);
+        self.only_possible = outer;
+    }
+
+    /// Reads an assignment to a variable that may give git commands other names.
+    fn assignment(&mut self, word: &str) {
+        let Some((name, value)) = word.split_once('=').filter(|(name, _)| name.starts_with("GIT_CONFIG")) else {
+            return;
+        };
+        if name != "GIT_CONFIG_NOSYSTEM" && value != "/dev/null" {
+            self.add(&format!("git {UNREAD}"));
+        }
+    }
+
+    /// Reads the values of a command's variables, which the command may run.
+    fn values(&mut self, node: Node<'_>, script: &Source<'_>, nesting: usize) {
+        for child in node.named_children(&mut node.walk()).filter(|child| child.kind() == "variable_assignment") {
+            if let Some(value) = child.child_by_field_name("value") {
+                self.strings(&words::read(value, script).text, nesting);
+            }
+        }
     }
 
     /// Reads one command with its redirections, which may be of the statement around it.
-    fn simple(&mut self, node: Node<'_>, around: Option<Node<'_>>, text: &str, nesting: usize) {
+    fn simple(&mut self, node: Node<'_>, around: Option<Node<'_>>, script: &Source<'_>, nesting: usize) {
         let mut found: Vec<Word> = Vec::new();
         let mut redirects: Vec<Node<'_>> = Vec::new();
         let mut walk = node.walk();
         let mut more = walk.goto_first_child();
         while more {
             match walk.field_name() {
-                Some("name" | "argument") => found.push(words::read(walk.node(), text)),
+                Some("name" | "argument") => found.push(words::read(walk.node(), script)),
                 Some("redirect") => redirects.push(walk.node()),
                 _ => {}
             }
@@ -170,12 +220,19 @@ impl Commands {
             let behind = redirect.children_by_field_name("destination", &mut redirect.walk()).skip(skipped).collect();
             let within = redirect.children_by_field_name("argument", &mut redirect.walk()).collect();
             let more: [Vec<Node<'_>>; 2] = [behind, within];
-            found.extend(more.concat().into_iter().map(|node| words::read(node, text)));
-            input = words::input(redirect, text).or(input);
+            found.extend(more.concat().into_iter().map(|node| words::read(node, script)));
+            input = words::input(redirect, script).or(input);
         }
+        self.values(node, script, nesting);
         let Some((name, rest)) = found.split_first() else { return };
         let words: Vec<String> =
             std::iter::once(name.as_name()).chain(rest.iter().map(|word| word.text.clone())).collect();
+        if words[0] != name.text && !has_unread(&words[0]) {
+            // Rules may be about a folder, too.
+            let outer = std::mem::replace(&mut self.only_possible, true);
+            self.add(&format!("/{UNREAD}/{}", words.join(" ")));
+            self.only_possible = outer;
+        }
         self.command(&words, input.as_deref().map_or(Input::Other, Input::Text), nesting);
     }
 
@@ -186,20 +243,24 @@ impl Commands {
             return self.add_unread();
         }
         let name = first.rsplit('/').next().unwrap_or_default();
-        self.add(words.join(" "));
+        self.add(&words.join(" "));
         let starts = inner(words, 0);
         if starts.len() == STARTS_MAX {
             self.add_unread();
         }
-        for start in starts.into_iter().chain([1]) {
+        for start in starts.iter().copied().chain([1]) {
             let spelled = std::iter::once(name).chain(words.iter().skip(start).map(String::as_str));
-            self.add(spelled.collect::<Vec<_>>().join(" "));
+            self.add(&spelled.collect::<Vec<_>>().join(" "));
+        }
+        if let Some(subcommand) = name.strip_prefix("git-") {
+            let words: Vec<String> = ["git", subcommand].map(str::to_owned).into_iter().chain(rest.to_vec()).collect();
+            return self.command(&words, input, nesting + 1);
         }
         if let Some((_, own)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) {
             for start in inner(words, *own) {
                 self.command(&words[start..], input, nesting + 1);
                 // The other machine's shell, or `watch`'s, reads the words as one line.
-                if matches!(name, "ssh" | "watch" | "parallel") {
+                if matches!(name, "ssh" | "watch") {
                     self.script(&words[start..].join(" "), nesting + 1);
                 }
             }
@@ -212,15 +273,18 @@ impl Commands {
         {
             self.script(rest.get(at + 1).map_or("", String::as_str), nesting + 1);
         }
+        self.special(name, words, &starts, nesting);
+        let subcommands: Vec<(usize, &str)> = starts.iter().map(|at| (*at, words[*at].as_str())).collect();
+        if let Some(passed) = programs::first_passed(name, &subcommands).and_then(|from| words.get(from..)) {
+            self.passed(passed, nesting);
+        }
+    }
+
+    /// Reads the commands among the arguments of programs that have a way of their own.
+    fn special(&mut self, name: &str, words: &[String], starts: &[usize], nesting: usize) {
+        let rest = &words[1..];
         match name {
-            // One argument that is split into words.
-            "env" => {
-                for (at, word) in rest.iter().enumerate().filter(|(_, word)| word.starts_with("-S") || is_split(word)) {
-                    let attached = word.strip_prefix("-S").or_else(|| Some(word.split_once('=')?.1));
-                    let text = attached.filter(|text| !text.is_empty()).or_else(|| Some(rest.get(at + 1)?.as_str()));
-                    self.script(text.unwrap_or_default(), nesting + 1);
-                }
-            }
+            "env" => self.env(rest, nesting),
             "eval" => self.script(&operands(rest).join(" "), nesting + 1),
             "trap" => self.script(operands(rest).first().map_or("", String::as_str), nesting + 1),
             "alias" => {
@@ -228,9 +292,7 @@ impl Commands {
                     self.script(value, nesting + 1);
                 }
             }
-            "source" | "." if rest.first().is_some_and(|file| file.contains(UNREAD) || file.starts_with("/dev/")) => {
-                self.add_unread();
-            }
+            "source" | "." if rest.first().is_some_and(|file| is_unread_file(file)) => self.add_unread(),
             "xargs" => {
                 for start in inner(words, 0) {
                     let mut inside = filled(&words[start..], replaced(rest));
@@ -238,10 +300,81 @@ impl Commands {
                     self.command(&inside, Input::Other, nesting + 1);
                 }
             }
+            "parallel" => self.parallel(words, nesting),
             "find" | "fd" | "fdfind" => self.executed(rest, nesting),
-            // A name that git itself gives to another command.
-            "git" if gives_alias(rest) => self.add(format!("git {UNREAD}")),
+            "git" => {
+                // A name that git itself gives to another command.
+                if gives_alias(rest) {
+                    self.add(&format!("git {UNREAD}"));
+                }
+                // Settings may be commands.
+                for word in &words[1..starts.last().copied().unwrap_or(words.len())] {
+                    self.strings(word, nesting);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Reads the variables of `env`, and an argument that it splits into words.
+    fn env(&mut self, rest: &[String], nesting: usize) {
+        for (at, word) in rest.iter().enumerate() {
+            let short = Some(word).filter(|word| word.starts_with('-') && !word.starts_with("--"));
+            let attached = short.and_then(|word| Some(word.split_once('S')?.1));
+            let split =
+                attached.or_else(|| word.strip_prefix("--split-string=")).or((word == "--split-string").then_some(""));
+            if let Some(text) = split {
+                let next = rest.get(at + 1).map_or("", String::as_str);
+                self.script(if text.is_empty() { next } else { text }, nesting + 1);
+            } else if is_assignment(word) {
+                self.assignment(word);
+                self.strings(word, nesting);
+            }
+        }
+    }
+
+    /// Reads the command that `parallel` runs for each of its inputs, or the inputs if they are the commands.
+    fn parallel(&mut self, words: &[String], nesting: usize) {
+        let separator = words.iter().position(|word| word.starts_with(":::")).unwrap_or(words.len());
+        let (before, inputs) = words.split_at(separator);
+        let starts = inner(before, 0);
+        for start in &starts {
+            // A place for an input is `{}`, `{.}`, `{2}` and such.
+            let place =
+                |word: &String| word.split_once('{').map_or(word.clone(), |(read, _)| format!("{read}{UNREAD}"));
+            let mut inside: Vec<String> = before[*start..].iter().map(place).collect();
+            inside.push(UNREAD.to_string());
+            self.filled_script(&words::replaced(&inside.join(" "), "$_"), nesting + 1);
+        }
+        if starts.is_empty() {
+            for input in inputs.iter().skip(1) {
+                self.script(input, nesting + 1);
+            }
+            if inputs.is_empty() || inputs[0].starts_with("::::") {
+                self.add_unread();
+            }
+        }
+    }
+
+    /// Reads the words that a program gets which isn't known: it may run them.
+    fn passed(&mut self, words: &[String], nesting: usize) {
+        for spelling in passed::spellings(words) {
+            self.add_passed(&spelling);
+        }
+        for word in words {
+            self.strings(word, nesting);
+        }
+    }
+
+    /// Reads one argument, or the value in it, as a script that the program may run.
+    fn strings(&mut self, word: &str, nesting: usize) {
+        let is_script = |text: &&str| text.contains(|c: char| c.is_whitespace() || ";&|{".contains(c));
+        let attached = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|rest| rest.get(1..));
+        let value = word.split_once('=').map(|(_, value)| value);
+        // Editors and pagers run what stands behind `!`.
+        let behind_mark = Some(word.trim_start_matches(['+', ':', '!'])).filter(|text| *text != word);
+        for text in [Some(word), attached, value, behind_mark].into_iter().flatten().filter(is_script) {
+            self.possible_script(text, nesting + 1);
         }
     }
 
@@ -254,6 +387,11 @@ impl Commands {
                 break Some(word);
             }
             let short = !word.starts_with("--");
+            if let Some((_, script)) =
+                word.split_once('c').filter(|(_, script)| short && script.contains(char::is_whitespace))
+            {
+                return self.script(script, nesting + 1);
+            }
             scripted |= word == "--command" || short && word.contains('c');
             reads |= short && word.contains('s');
             // These take the name of an option, or a file.
@@ -267,7 +405,7 @@ impl Commands {
             (_, Input::Text(script)) if reads => self.script(script, nesting + 1),
             _ if reads => self.add_unread(),
             // A file that doesn't exist before, such as the output of a command.
-            (Some(file), _) if file.contains(UNREAD) || file == "-" || file.starts_with("/dev/") => self.add_unread(),
+            (Some(file), _) if is_unread_file(file) => self.add_unread(),
             (Some(_), _) => {}
             (None, Input::Text(script)) => self.script(script, nesting + 1),
             (None, Input::Other) => self.add_unread(),
@@ -316,8 +454,13 @@ fn is_flag(word: &str, flag: char) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.ends_with(flag)
 }
 
-fn is_split(word: &str) -> bool {
-    word == "--split-string" || word.starts_with("--split-string=")
+/// Whether a script's file is no file that exists before. Where only its folder can't be read, it is one.
+fn is_unread_file(file: &str) -> bool {
+    let (folder, name) = file.rsplit_once('/').unwrap_or((file, file));
+    let is_device = name == "stdin" || name.bytes().all(|byte| byte.is_ascii_digit());
+    let is_elsewhere = file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/");
+    // What isn't quoted may be several words.
+    is_elsewhere || file.contains(UNREAD) || has_unread(name) || has_unread(folder) && is_device
 }
 
 /// Whether git's arguments give another command a name, as `-c alias.x=push` does; the part before the point has no case.
@@ -421,14 +564,29 @@ mod tests {
             ("`".repeat(20_001), true),
             (format!("x {}", "-a b ".repeat(10_000)), true),
             ("sudo ".repeat(20_000), true),
+            ("parallel ".repeat(20_000), true),
             ("<<E ".repeat(5_000), true),
             ("{ ".repeat(20_000), true),
             ("a;".repeat(20_000), false),
+            ("x 'a b' ".repeat(5_000), false),
+            ("x git -C y ".repeat(5_000), false),
+            ("x -a b ".repeat(5_000), false),
+            ("rm a1b2c3d4e5f6g7h8.rs ".repeat(10_000), false),
+            ("x git-push ".repeat(5_000), false),
+            (format!("x {}", "$A ".repeat(10_000)), false),
+            (format!("x {}", "'y ".repeat(4_000)), false),
+            ("x 'y {a; b -c d' ".repeat(3_000), false),
+            ("cat <<A <<B; ".repeat(3_000), true),
             (format!("cat > x <<E\n{}E\n", "some text\n".repeat(20_000)), false),
         ] {
             let mut commands = super::Commands::default();
             commands.read_script(&text);
-            assert_eq!(commands.into_spelled().contains(&"\0".into()), unread, "{}", &text[..20]);
+            assert_eq!(
+                commands.into_subjects([0; 32], Vec::new()).spelled.contains(&"\0".into()),
+                unread,
+                "{}",
+                &text[..20]
+            );
         }
     }
 }
