@@ -40,7 +40,7 @@ def until(what, look):
 
 
 def closed_folder():
-    """Returns a new folder to whose parents only their owners may write: Gemini CLI reads no settings elsewhere, such as below /tmp."""
+    """Returns a new folder to whose parents only their owners may write: Gemini CLI reads no settings below /tmp."""
     candidates = [MODULES.parent, pathlib.Path.home(), os.environ.get("XDG_RUNTIME_DIR"), "/run"]
     for folder in [pathlib.Path(name).resolve() for name in candidates if name]:
         if os.access(folder, os.W_OK) and not any(above.stat().st_mode & 0o022 for above in [folder, *folder.parents]):
