@@ -1,6 +1,8 @@
 //! Words an explanation: what happened, the rule and its numbers, the chain from the grant down, and the next step.
 
-use lastword_client::wire::{CausalLink, Explanation, IncidentView, RefusedSend, StoredMessage, Subject};
+use lastword_client::wire::{
+    CausalLink, Explanation, IncidentView, RefusedSend, StoredMessage, Subject, amount, is_cost,
+};
 use lastword_proto::MessageType;
 use lastword_proto::state::{ApprovalState, EscalationState};
 
@@ -106,6 +108,7 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
         plain(format!(": {}", escape_line(&problem.detail))),
     ]);
     if let (Some(limit), Some(current)) = (problem.limit, problem.current) {
+        let [limit, current] = [limit, current].map(|n| amount(problem.is_cost, n));
         lines.push(indented(Tone::Plain, format!("limit {limit}, would have been {current}")));
     }
     if observed {
@@ -125,7 +128,8 @@ fn incident(incident: &IncidentView) -> Vec<StyledLine> {
     ];
     let rule = incident.code.rule();
     let mut lines = vec![first];
-    let numbers = format!("{} ({rule}): limit {}, {}", incident.code.title(), incident.limit, incident.current);
+    let [current, limit] = incident.amounts();
+    let numbers = format!("{} ({rule}): limit {limit}, {current}", incident.code.title());
     lines.push(indented(Tone::Plain, numbers));
     if let Some(at) = &incident.lifted_at {
         let ended = match &incident.lifted_by {
@@ -176,8 +180,8 @@ fn standing(told: &Explanation) -> Vec<StyledLine> {
     if !told.limits.is_empty() {
         lines.push(head("limits"));
         for limit in &told.limits {
-            let (tone, text) = tree::used(&limit.name, limit.current, limit.limit);
-            lines.push(vec![plain("  "), (tone, text), (Tone::Faint, format!("  {} left", limit.left))]);
+            let left = format!("  {} left", amount(is_cost(&limit.name), limit.left));
+            lines.push(vec![plain("  "), tree::used(&limit.name, limit), (Tone::Faint, left)]);
         }
     }
     lines.extend(tree::held(&told.held_by));

@@ -9,7 +9,6 @@ mod demo;
 mod discord;
 mod explanation;
 mod failure;
-mod money;
 mod notify;
 mod oidc;
 mod out;

@@ -1,6 +1,6 @@
 //! Prints events one below the other.
 
-use lastword_client::wire::{Event, StoredMessage};
+use lastword_client::wire::{Event, StoredMessage, amount};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -116,6 +116,7 @@ fn numbers(event: &Event) -> String {
     let number = |name: &str| event.data.get(name).and_then(Value::as_u64);
     let mut text = String::new();
     if let (Some(limit), Some(current)) = (number("limit"), number("current")) {
+        let [limit, current] = [limit, current].map(|n| amount(event.data.contains_key("is_cost"), n));
         text.push_str(&format!(" limit {limit}, would be {current}"));
     }
     if let Some(ms) = number("retry_after_ms") {
@@ -125,7 +126,10 @@ fn numbers(event: &Event) -> String {
 }
 
 fn latched(event: &Event) -> StyledLine {
-    let number = |name: &str| event.data.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let number = |name: &str| {
+        let n = event.data.get(name).and_then(Value::as_u64).unwrap_or_default();
+        amount(event.data.contains_key("is_cost"), n)
+    };
     let on = event.reference.as_deref().or(data(event, "room")).or(data(event, "grant")).unwrap_or_default();
     let incident = data(event, "incident").unwrap_or("held");
     vec![

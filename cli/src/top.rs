@@ -15,7 +15,7 @@ pub(crate) use self::draw::draw;
 pub(crate) use self::feed::{ModelUpdater, Update, carry_out};
 pub(crate) use self::keys::press;
 pub(crate) use self::model::{Model, Order, Seen};
-pub(crate) use self::rows::{span, spent, standing};
+pub(crate) use self::rows::{share, span, spent, standing};
 pub(crate) use self::screen::{Screen, wall_clock};
 
 /// Example models for the tests of keys and pictures.

@@ -11,12 +11,10 @@ use lastword_proto::state::EscalationState;
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
-use crate::top::standing;
+use crate::top::{share, standing};
 
 /// Most lines shown of a body.
 const BODY_LINES: usize = 3;
-/// Percentage of a limit from which it needs attention.
-const NEAR_PERCENT: u64 = 75;
 
 /// Returns the lines of the whole conversation.
 pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
@@ -50,12 +48,11 @@ pub(crate) fn heading(summary: &ConversationSummary) -> StyledLine {
 
 fn counts(view: &ConversationView) -> StyledLine {
     let counters = &view.summary.counters;
-    let depth = view.limits.iter().find(|limit| limit.name == "depth_max").map_or(0, |limit| limit.limit);
-    let turns = view.limits.iter().find(|limit| limit.name == "turns_soft_max").map_or(0, |limit| limit.limit);
-    let mut line = vec![plain(format!("  {} messages, {} open, ", counters.messages, counters.open_tasks))];
-    line.push(used("deepest", counters.deepest.into(), depth));
-    line.push(plain(", "));
-    line.push(used("since a human spoke", counters.agent_messages, turns));
+    let mut line = vec![plain(format!("  {} messages, {} open", counters.messages, counters.open_tasks))];
+    for (name, what) in [("depth_max", "deepest"), ("turns_soft_max", "since a human spoke")] {
+        let limit = view.limits.iter().find(|limit| limit.name == name);
+        line.extend(limit.into_iter().flat_map(|limit| [plain(", "), used(what, limit)]));
+    }
     line
 }
 
@@ -70,13 +67,13 @@ pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
         first.push((Tone::Bad, format!(", held by {incident}")));
     }
     let mut usage = vec![plain("    ")];
-    for (i, Distance { name, limit, current, estimated: is_estimated, .. }) in view.limits.iter().enumerate() {
+    for (i, limit) in view.limits.iter().enumerate() {
         if i > 0 {
             usage.push(plain(", "));
         }
-        let what = name.trim_start_matches("grant_").trim_end_matches("_max");
-        usage.push(used(what, *current, *limit));
-        if *is_estimated {
+        let what = limit.name.trim_start_matches("grant_").trim_end_matches("_max").trim_end_matches("_microusd");
+        usage.push(used(what, limit));
+        if limit.estimated {
             usage.push((Tone::Faint, estimated(true).to_owned()));
         }
     }
@@ -84,13 +81,9 @@ pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
 }
 
 /// Formats a limit's usage, in a tone by how near the limit is.
-pub(crate) fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
-    let tone = match current.saturating_mul(100) {
-        used if used >= limit.saturating_mul(100) => Tone::Bad,
-        used if used >= limit.saturating_mul(NEAR_PERCENT) => Tone::Warn,
-        _ => Tone::Plain,
-    };
-    (tone, format!("{what} {current}/{limit}"))
+pub(crate) fn used(what: &str, limit: &Distance) -> (Tone, String) {
+    let (text, tone) = share(limit);
+    (tone, format!("{what} {text}"))
 }
 
 /// Lists what holds work until a human acts, each with the command that lifts it (H6).

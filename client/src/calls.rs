@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use lastword_proto::wire::{
     AgentToken, ApprovalView, ArchivesView, ClaimView, ClockView, ConversationSummary, ConversationView,
-    DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Finish, Finished,
-    HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom, NewSchedule,
-    Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, StoredMessage, UseApproval,
+    DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Extended, Finish,
+    Finished, HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom,
+    NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, StoredMessage,
+    UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -184,12 +185,14 @@ impl Client {
         self.get(&format!("/v1/conversations/{}", segment(reference))).await
     }
 
-    /// Extends the grants of a conversation (D9).
+    /// Extends the grants of a conversation (D9); returns what still holds them.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn grant(&self, reference: &str, extend: &Extend) -> Result<Value, ClientError> {
-        self.value(&format!("/v1/conversations/{}/grant", segment(reference)), extend).await
+    pub async fn grant(&self, reference: &str, extend: &Extend) -> Result<Extended, ClientError> {
+        let path = format!("/v1/conversations/{}/grant", segment(reference));
+        let extended = self.json_or_nothing(self.request(Method::POST, &path).json(extend)).await?;
+        Ok(extended.unwrap_or_default())
     }
 
     /// Pauses a conversation, an agent or the workspace (H4).

@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::guards::MONEY;
+
 /// A message or call that was not admitted, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -47,6 +49,18 @@ impl Refusal {
         // In a conversation these refusals are about nothing else, and name nothing.
         let counted = matches!(self.code, Code::TurnsSoft | Code::TurnsHard);
         self.subject.as_deref().filter(|_| counted)
+    }
+
+    /// Returns whether the numbers are money, in millionths of a dollar: only a budget counts it, beside tokens.
+    #[must_use]
+    pub fn is_cost(&self) -> bool {
+        let subject = self.subject.as_deref().filter(|_| self.code == Code::Budget);
+        // A day's budget of tokens is about its agent, whose name could be the word, but has no space.
+        let is_money = |subject: &str| match self.retry_after_ms {
+            None => subject == MONEY,
+            Some(_) => subject.strip_prefix(MONEY).is_some_and(|rest| rest.starts_with(' ')),
+        };
+        subject.is_some_and(is_money)
     }
 
     /// Adds the name that the refusal is about.

@@ -22,6 +22,7 @@ mod incidents;
 mod lifts;
 mod limits;
 mod messages;
+mod money;
 mod page;
 mod problem;
 pub mod quote;
@@ -48,12 +49,13 @@ pub use exact::{Arguments, Inexact};
 pub use explanations::{
     CausalLink, ExchangeLine, ExchangeVerdict, ExchangeView, Explanation, Hold, RefusedSend, Repetition, Subject,
 };
-pub use grants::{Extend, GrantView};
+pub use grants::{Extend, Extended, GrantView};
 pub use humans::{HumanPatch, IdToken, NewHuman, SignInLink, SignInProvider, SignedIn};
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use limits::{ApprovalRuleView, LimitView, LimitsView};
 pub use messages::{DeliveryState, Receipt, StoredMessage};
+pub use money::{amount, is_cost, money};
 pub use page::Page;
 pub use problem::Problem;
 pub use requests::{HistoryItem, RequestView};
@@ -62,4 +64,4 @@ pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView};
-pub use usage::{MODELS_MAX, ModelUsage, Usage, microusd, money};
+pub use usage::{MODELS_MAX, ModelUsage, Usage, microusd};

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use lastword_client::wire::{AgentGrant, Extend, IncidentView};
+use lastword_client::wire::{AgentGrant, Extend, HeldBy};
 
 use super::Context;
 use crate::failure::Failure;
-use crate::out::escape_line;
+use crate::out::{Out, Tone, escape_line};
 use crate::quantity::{duration, milliseconds};
 use crate::session::confirmed;
+use crate::tree;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -74,10 +75,8 @@ async fn to_agent(agent: &str, args: &Args, cx: &Context) -> Result<(), Failure>
         return Err(Failure::refused("not granted"));
     }
     let view = client.grant_agent(agent, &more).await?;
-    cx.out.show(&view, |view, _| match &view.rests_until {
-        None => format!("extended the budget of {agent} for today"),
-        Some(until) => format!("extended the budget of {agent} for today; it is still used up until {until}"),
-    })
+    let budget = format!("the budget of {agent} for today");
+    cx.out.show(&view, |view, out| words(&budget, &view.held_by, out))
 }
 
 async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(), Failure> {
@@ -97,15 +96,17 @@ async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(
     if !confirmed(&format!("Extend the budget of {}?", escape_line(reference)), args.yes)? {
         return Err(Failure::refused("not granted"));
     }
-    let answer = client.grant(reference, &extend).await?;
-    let incidents = client.incidents().await?.items;
-    let of_it =
-        |incident: &&IncidentView| incident.reference.as_deref() == Some(reference) && incident.scope == "grant";
-    let still = incidents.iter().filter(of_it).find(|incident| incident.lifted_at.is_none());
-    cx.out.show(&answer, |_, _| match still {
-        None => format!("extended the budget of {reference}"),
-        Some(held) => {
-            format!("extended the budget of {reference}; it is not enough: {} still holds {}", held.code, held.on)
-        }
-    })
+    let extended = client.grant(reference, &extend).await?;
+    cx.out.show(&extended, |extended, out| words(&format!("the budget of {reference}"), &extended.held_by, out))
+}
+
+/// Words an extension: one that doesn't lift what holds the work names what does.
+fn words(budget: &str, held_by: &[HeldBy], out: &Out) -> String {
+    let budget = escape_line(budget);
+    if held_by.is_empty() {
+        return format!("extended {budget}");
+    }
+    let mut lines = vec![vec![(Tone::Bad, format!("not lifted: the amount was added to {budget}"))]];
+    lines.extend(tree::held(held_by));
+    out.whole(lines)
 }

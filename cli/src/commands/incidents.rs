@@ -26,6 +26,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 const HEAD: [&str; 8] = ["id", "at", "holds", "code", "limit", "was", "parked", "lifted by"];
 
 fn row(incident: &IncidentView) -> Vec<String> {
+    let [current, limit] = incident.amounts();
     vec![
         incident.id.clone(),
         incident.at.clone(),
@@ -36,8 +37,8 @@ fn row(incident: &IncidentView) -> Vec<String> {
             format!("{} {}", incident.scope, incident.on)
         },
         incident.code.to_string(),
-        incident.limit.to_string(),
-        incident.current.to_string(),
+        limit,
+        current,
         incident.parked.join(" "),
         match (&incident.lifted_by, &incident.lifted_at) {
             (Some(by), _) => by.clone(),

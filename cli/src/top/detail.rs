@@ -113,7 +113,7 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<StyledLine> {
         row("id", &view.id),
         row("ref", view.reference.as_deref().unwrap_or("-")),
         row("code", &format!("{} ({}): {}", view.code, view.code.rule(), view.code.title())),
-        row("numbers", &format!("{} of {}", view.current, view.limit)),
+        row("numbers", &view.amounts().join(" of ")),
         row("parked", &parked),
         StyledLine::new(),
         faint(next),

@@ -539,6 +539,16 @@ mod tests {
     }
 
     #[test]
+    fn a_hold_by_money_is_told_in_dollars_in_its_row_and_in_full() {
+        let mut model = samples::model();
+        let held = &mut model.lists.incidents[0];
+        (held.is_cost, held.limit, held.current) = (true, 6_000_000, 7_500_000);
+        typed(&mut model, "jj");
+        let shown = text(&painted(&mut model, 120, 24));
+        assert!(shown.contains("budget $7.50/$6.00") && shown.contains("$7.50 of $6.00"), "{shown}");
+    }
+
+    #[test]
     fn an_agent_whose_day_budget_is_used_up_says_so_unless_a_human_holds_it() {
         let mut model = samples::model();
         model.turn_to(Tab::Agents);

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{
-    AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView,
+    AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView, money,
     parse_rfc3339,
 };
 use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
 use super::model::Lists;
-use crate::money::money;
 use crate::out::{Tone, escape_line};
 
 /// A row, and the object that it shows.
@@ -94,7 +93,7 @@ impl<'a> Item<'a> {
                 faint("-"),
                 faint(view.reference.as_deref().unwrap_or(&view.on)),
                 age(&view.at, now_ms),
-                plain(&format!("{} {}/{}: {}", view.code, view.current, view.limit, view.code.title())),
+                plain(&format!("{} {}: {}", view.code, view.amounts().join("/"), view.code.title())),
             ],
             Self::Conversation(view, below) => conversation(view, below, now_ms),
             Self::Agent(view) => agent(view),
@@ -216,14 +215,14 @@ fn nearest(distance: &Distance) -> Cell {
 }
 
 /// Formats the used share of a limit.
-pub(super) fn share(distance: &Distance) -> Cell {
+pub(crate) fn share(distance: &Distance) -> Cell {
     let percent = distance.current.saturating_mul(100) / distance.limit.max(1);
     let look = match percent {
         100.. => Tone::Bad,
         75.. => Tone::Warn,
         _ => Tone::Plain,
     };
-    (format!("{}/{}", distance.current, distance.limit), look)
+    (distance.amounts().join("/"), look)
 }
 
 /// Formats how long ago a time was.

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use crate::program::{Server, lastword};
+use crate::screen::Terminal;
 
 /// Returns a server with two agents, kilo in its turn on T-1, at the cap of one exchange.
 pub(crate) fn at_the_cap() -> Server {
@@ -183,7 +184,11 @@ fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
     let turn = server.as_agent("kilo", &["inbox", "--wait", "5s", "--json"]).json()["turn"]["id"].clone();
     assert_eq!(server.as_agent("kilo", &["send", "hive", "review it"]).code, 1);
     let grant = || server.operator(&["grant", "T-1", "--messages", "1", "--yes"]).ok();
-    assert_eq!(grant(), "extended the budget of T-1; it is not enough: grant_messages still holds grant-1\n");
+    let short = grant();
+    assert!(
+        short.starts_with("not lifted: ") && short.contains("lift it: lastword grant T-1 --messages 20"),
+        "{short}"
+    );
     assert_eq!(grant(), "extended the budget of T-1\n");
     server.as_agent("kilo", &["send", "hive", "review it"]).ok();
     server.as_agent("kilo", &["finish", turn.as_str().unwrap(), "done", "--status", "completed"]).ok();
@@ -195,6 +200,79 @@ fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
     server.operator(&["schedule", "run", "nightly", "--yes"]).ok();
     assert!(server.operator(&["schedule", "list"]).ok().contains("nightly"));
     server.operator(&["schedule", "remove", "nightly", "--yes"]).ok();
+}
+
+/// Returns a server with these limits, on which hive has spent $7.50 for kilo's T-1.
+fn expensive(limits: &str) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), format!("[limits]\n{limits}\n")).unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    server.operator(&["ask", "kilo", "write it", "--ref", "T-1", "--wait", "0s"]).ok();
+    server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
+    server.as_agent("kilo", &["send", "hive", "help", "--ref", "T-1"]).ok();
+    let taken = server.as_agent("hive", &["inbox", "--wait", "5s", "--json"]).json();
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let (url, turn) = (server.first_line["listening"].as_str().unwrap(), taken["turn"]["id"].as_str().unwrap());
+    let body = r#"{"answer": "done", "usage": {"cost_usd": 7.5}}"#;
+    crate::online::post(url, token.trim(), &format!("/v1/turns/{turn}/finish"), body);
+    server
+}
+
+#[test]
+fn a_hold_by_money_is_told_in_dollars_wherever_the_terminal_shows_it() {
+    let server = expensive("grant_cost_microusd_max = 6000000");
+    server.as_agent("kilo", &["send", "hive", "again", "--ref", "T-1"]);
+    let looks: [&[&str]; 6] = [
+        &["incidents"],
+        &["explain", "inc-1"],
+        &["explain", "grant-1"],
+        &["tree", "T-1"],
+        &["tail", "-n", "200"],
+        &["inbox"],
+    ];
+    for look in looks {
+        let told = server.operator(look).ok();
+        assert!(told.contains("$6.00") && !told.contains("000000"), "{look:?}: {told}");
+    }
+    let top = Terminal::run(server.path(), &["top"], &[]);
+    top.shows(&["inc-1", "budget $7.50/$6.00"]);
+}
+
+#[test]
+fn an_extension_that_lifts_no_hold_says_so_in_red_and_what_lifts_it() {
+    let server = expensive("grant_cost_microusd_max = 6000000");
+    let tokens = ["grant", "T-1", "--tokens", "5", "--yes"];
+    let told = server.operator(&tokens).ok();
+    let lift = "lastword grant T-1 --cost 6.0";
+    assert!(told.starts_with("not lifted: the amount was added to the budget of T-1\n"), "{told}");
+    assert!(told.contains("held: grant grant-1 is held") && told.contains(&format!("lift it: {lift}\n")), "{told}");
+    let json = server.operator(&[&tokens[..], &["--json"]].concat()).json();
+    assert_eq!(json["held_by"][0]["lift"]["cli"], lift, "{json}");
+    let red = Terminal::run(server.path(), &tokens, &[]);
+    red.shows(&["not lifted", "lift it"]);
+    assert!(red.written().contains("\u{1b}[31mnot lifted"), "{}", red.written());
+    assert_eq!(red.ended(), 0);
+    let json = server.operator(&["grant", "T-1", "--cost", "6.0", "--yes", "--json"]).json();
+    assert_eq!(json, serde_json::json!({ "held_by": [] }));
+    assert_eq!(server.operator(&tokens).ok(), "extended the budget of T-1\n");
+}
+
+#[test]
+fn a_day_whose_money_is_used_up_is_told_in_dollars_and_extended_by_them() {
+    let server = expensive("agent_day_cost_microusd_max = 6000000");
+    assert!(server.operator(&["incidents"]).ok().contains("$6.00"));
+    let lift = "lastword grant --agent hive --cost 6.0";
+    let by = |more: [&str; 2]| server.operator(&["grant", "--agent", "hive", more[0], more[1], "--yes"]).ok();
+    let told = by(["--tokens", "5"]);
+    assert!(told.starts_with("not lifted: the amount was added to the budget of hive for today\n"), "{told}");
+    assert!(told.contains(&format!("lift it: {lift}\n")), "{told}");
+    server.agent("lima");
+    let refused = server.as_agent("hive", &["send", "lima", "hello", "--ref", "T-2"]);
+    assert!(refused.stderr.contains("(limit $6.00, would be $7.50)"), "{refused:?}");
+    assert!(refused.stderr.contains(&format!("a human can lift it: {lift}\n")), "{refused:?}");
+    assert_eq!(by(["--cost", "6.0"]), "extended the budget of hive for today\n");
 }
 
 #[test]

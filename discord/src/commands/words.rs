@@ -1,7 +1,7 @@
 //! Words the output of `/lastword`.
 
 use lastword_client::ClientError;
-use lastword_client::wire::{ConversationView, Distance, LimitView, TreeNode};
+use lastword_client::wire::{ConversationView, Distance, LimitView, TreeNode, is_cost, money};
 use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
@@ -57,8 +57,11 @@ async fn workspace(broker: &RetryingClient) -> Result<String, ClientError> {
     for held in incidents.iter().filter(|incident| incident.lifted_at.is_none()) {
         let parked = if held.parked.is_empty() { String::new() } else { format!(", {} parked", held.parked.len()) };
         waits.push(format!(
-            "- {} {} is held: {} {} of {}{parked}",
-            held.scope, held.on, held.code, held.current, held.limit
+            "- {} {} is held: {} {}{parked}",
+            held.scope,
+            held.on,
+            held.code,
+            held.amounts().join(" of ")
         ));
     }
     let mut lines = vec![format!("**Pending decisions**: {}", if waits.is_empty() { "nothing" } else { "" })];
@@ -93,7 +96,7 @@ const fn running(state: Running) -> &'static str {
 }
 
 fn distance(to: &Distance) -> String {
-    format!("{} {} of {}", to.name, to.current, to.limit)
+    format!("{} {}", to.name, to.amounts().join(" of "))
 }
 
 /// Shows a conversation, each message under its cause.
@@ -165,7 +168,8 @@ fn rows(limits: &[Distance]) -> Vec<String> {
     let mut limits: Vec<&Distance> = limits.iter().collect();
     limits.sort_by_key(|to| std::cmp::Reverse(u128::from(to.current) * 1_000 / u128::from(to.limit.max(1))));
     let row = |to: &&Distance| {
-        let used = format!("{}/{}", brief(to.current), brief(to.limit));
+        let words = |n| if is_cost(&to.name) { money(n) } else { brief(n) };
+        let used = format!("{}/{}", words(to.current), words(to.limit));
         column(&format!("{:<24} {used:>14}", to.name))
     };
     limits.iter().map(row).collect()

@@ -124,8 +124,7 @@ impl Step<'_> {
             return Lift::of(met.code, 0);
         }
         let spent = crate::guards::budget_of_grant(self.state(), self.state().grants.get(&met.grant)?)?;
-        let money = spent.subject.as_deref() == Some(crate::guards::MONEY);
-        Lift::of(met.code, if money { self.state().limits.grant_cost_microusd_max } else { 0 })
+        Lift::of(met.code, if spent.is_cost() { self.state().limits.grant_cost_microusd_max } else { 0 })
     }
 
     /// Extends a grant. If it is latched, tokens, cost and time count from the current use, so that the extension is

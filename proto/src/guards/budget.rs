@@ -6,7 +6,7 @@ use crate::ids::{DAY_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Grant, State};
 
-/// The subject of a refusal for cost; a refusal for tokens has none.
+/// The subject of a refusal for the cost of a grant, and the first word of one for the cost of an agent's day.
 pub(crate) const MONEY: &str = "money";
 
 /// Refuses a message if the budget of the grant, or of the sender's day, is used up.
@@ -29,6 +29,12 @@ impl State {
     pub fn budget_used_up(&self, grant: &Grant) -> Option<Refusal> {
         exceeded(self, grant)
     }
+
+    /// Returns the refusal that an agent's send would get, if its budget of the day is used up.
+    #[must_use]
+    pub fn day_used_up(&self, agent: &Agent, now: Time) -> Option<Refusal> {
+        exceeded_by_day(self, agent, now)
+    }
 }
 
 /// Returns a refusal with the limit and value of the grant's budget, if it is used up.
@@ -45,8 +51,12 @@ pub(crate) fn exceeded(state: &State, grant: &Grant) -> Option<Refusal> {
 pub(crate) fn exceeded_by_day(state: &State, agent: &Agent, now: Time) -> Option<Refusal> {
     let spend = agent.day.on(now).spend;
     let tokens = over((spend.tokens, agent.day_tokens_max(&state.limits, now)));
-    let day = tokens.or_else(|| over((spend.cost_microusd, agent.day_cost_microusd_max(&state.limits, now))))?;
-    Some(day.about(agent.name()).retry_after(DAY_MS - now.0 % DAY_MS))
+    let cost = || over((spend.cost_microusd, agent.day_cost_microusd_max(&state.limits, now)));
+    let day = match tokens {
+        Some(tokens) => tokens.about(agent.name()),
+        None => cost()?.about(format_args!("{MONEY} of {}'s day", agent.name())),
+    };
+    Some(day.retry_after(DAY_MS - now.0 % DAY_MS))
 }
 
 /// A limit of 0 means no limit.

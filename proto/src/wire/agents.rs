@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Distance;
+use super::{Distance, HeldBy};
 use crate::fact::{Kind, Role};
 use crate::names::RequestId;
 use crate::state::Running;
@@ -122,6 +122,9 @@ pub struct AgentView {
     /// The end of its rest, if it used up its budget of the day (B1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_until: Option<String>,
+    /// What lets it rest, with the step that extends its budget (H6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
     /// The role of a human (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EscalationView, GrantView, HeldBy, RefusedSend, StoredMessage};
+use super::{EscalationView, GrantView, HeldBy, RefusedSend, StoredMessage, amount, is_cost};
 use crate::state::Running;
 
 /// Counters of a conversation.
@@ -74,6 +74,14 @@ pub struct Distance {
     /// Whether the current value is estimated from the length of the text, at least in part (B1).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub estimated: bool,
+}
+
+impl Distance {
+    /// Returns the current value and the limit, each in its unit.
+    #[must_use]
+    pub fn amounts(&self) -> [String; 2] {
+        [self.current, self.limit].map(|n| amount(is_cost(&self.name), n))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

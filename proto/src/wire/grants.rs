@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Distance;
+use super::{Distance, HeldBy};
 
 /// A grant and its current state (D8).
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -53,4 +53,12 @@ pub struct Extend {
     /// Rounds to add to the conversation, of two messages each, with the messages, turns and requests that they need
     /// (D2).
     pub rounds: u64,
+}
+
+/// What an extension doesn't lift; `POST /v1/conversations/{ref}/grant` (D9).
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Extended {
+    /// The latches that still hold the extended grants, each with the step that lifts it (H6).
+    pub held_by: Vec<HeldBy>,
 }

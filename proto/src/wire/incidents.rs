@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::amount;
 use crate::refusal::Code;
 
 /// The record of a limit that tripped; `GET /v1/incidents` (R3).
@@ -40,4 +41,12 @@ pub struct IncidentView {
     pub lifted_by: Option<String>,
     /// The requests that the latch holds; empty once it is lifted.
     pub parked: Vec<String>,
+}
+
+impl IncidentView {
+    /// Returns the value that tripped the limit, and the limit, each in its unit.
+    #[must_use]
+    pub fn amounts(&self) -> [String; 2] {
+        [self.current, self.limit].map(|n| amount(self.is_cost, n))
+    }
 }

@@ -53,11 +53,12 @@ impl LiftStep {
     #[must_use]
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other code is lifted by an extension, or by nothing")]
     pub fn of(refusal: &Refusal, at: RefusedAt<'_>) -> Option<Self> {
+        let cost = refusal.limit.filter(|_| refusal.is_cost());
         let of_day = refusal.code == Code::Budget && refusal.retry_after_ms.is_some();
         match refusal.code {
             Code::RootAllowance if refusal.subject.is_some() => at.agent.map(the_task_itself),
             Code::RootAllowance => at.agent.map(|agent| more_roots(agent, refusal.limit)),
-            Code::Budget if of_day => at.agent.map(more_for_today),
+            Code::Budget if of_day => at.agent.map(|agent| more_for_today(agent, cost)),
             Code::Unattended => Some(Self {
                 call: "POST /v1/workspace/resume".into(),
                 cli: "lastword resume --workspace".into(),
@@ -69,11 +70,7 @@ impl LiftStep {
             Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
                 at.reference.map(|on| resume(on, None))
             }
-            code => {
-                let money = refusal.subject.as_deref() == Some(crate::guards::MONEY);
-                let cost = refusal.limit.filter(|_| money).unwrap_or(0);
-                at.reference.and_then(|reference| extend(Lift::of(code, cost)?, reference))
-            }
+            code => at.reference.and_then(|reference| extend(Lift::of(code, cost.unwrap_or(0))?, reference)),
         }
     }
 }
@@ -100,7 +97,7 @@ pub fn grant_body(lift: Lift) -> Option<Value> {
         }
     }
     if cost_microusd > 0 {
-        body.insert("cost_usd".into(), json!(cost_microusd as f64 / 1e6));
+        body.insert("cost_usd".into(), dollars(cost_microusd));
     }
     (!body.is_empty()).then_some(Value::Object(body))
 }
@@ -155,12 +152,20 @@ fn the_task_itself(agent: &str) -> LiftStep {
     }
 }
 
-fn more_for_today(agent: &str) -> LiftStep {
+fn more_for_today(agent: &str, cost: Option<u64>) -> LiftStep {
+    let (field, flag, amount) = match cost {
+        Some(microusd) => ("cost_usd", "cost", dollars(microusd)),
+        None => ("tokens", "tokens", json!(50_000)),
+    };
     LiftStep {
-        call: alloc::format!("POST /v1/agents/{agent}/grant {{\"tokens\":50000}}"),
-        cli: alloc::format!("lastword grant --agent {agent} --tokens 50000"),
-        text: alloc::format!("A human extends the tokens of {agent} for today."),
+        call: alloc::format!("POST /v1/agents/{agent}/grant {{\"{field}\":{amount}}}"),
+        cli: alloc::format!("lastword grant --agent {agent} --{flag} {amount}"),
+        text: alloc::format!("A human extends the {flag} of {agent} for today."),
     }
+}
+
+fn dollars(microusd: u64) -> Value {
+    json!(microusd as f64 / 1e6)
 }
 
 /// Encodes a REF as one segment of a path.
@@ -184,6 +189,12 @@ mod tests {
         assert_eq!(step.cli, "lastword grant --agent kilo --tokens 50000");
         let step = LiftStep::of(&Refusal::new(Code::Budget).numbers(2_000_000, 2_000_000).about("money"), at).unwrap();
         assert_eq!(step.cli, "lastword grant T-1/2 --cost 2.0");
+        let day = Refusal::new(Code::Budget).numbers(2_500_000, 2_500_000).retry_after(5);
+        let step = LiftStep::of(&day.clone().about("money of kilo's day"), at).unwrap();
+        assert_eq!(step.call, "POST /v1/agents/kilo/grant {\"cost_usd\":2.5}");
+        assert_eq!(step.cli, "lastword grant --agent kilo --cost 2.5");
+        let step = LiftStep::of(&day.about("money"), at).unwrap();
+        assert_eq!(step.cli, "lastword grant --agent kilo --tokens 50000", "an agent of that name");
         let step = LiftStep::of(&Refusal::new(Code::TurnsSoft), at).unwrap();
         assert_eq!(step.cli, "lastword resume T-1/2");
         let step = LiftStep::of(&Refusal::new(Code::TurnsSoft).about("den"), at).unwrap();

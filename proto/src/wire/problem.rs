@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use super::LiftStep;
+use super::{LiftStep, amount};
 use crate::refusal::{Code, Refusal};
 
 /// A refusal, as `application/problem+json`.
@@ -24,6 +24,9 @@ pub struct Problem {
     pub detail: String,
     /// The rule that the code enforces.
     pub rule: String,
+    /// Whether the two numbers are money, in millionths of a dollar; absent if they aren't.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_cost: bool,
     /// The limit that the call met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -50,6 +53,7 @@ fn detail(refusal: &Refusal) -> String {
         text.push_str(subject);
     }
     if let (Some(limit), Some(current)) = (refusal.limit, refusal.current) {
+        let [limit, current] = [limit, current].map(|n| amount(refusal.is_cost(), n));
         text.push_str(&alloc::format!(" (limit {limit}, would be {current})"));
     }
     text
@@ -73,6 +77,7 @@ impl Problem {
             code,
             detail,
             rule: code.rule().into(),
+            is_cost: refusal.is_cost(),
             limit: refusal.limit,
             current: refusal.current,
             retry_after_ms: refusal.retry_after_ms,

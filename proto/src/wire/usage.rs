@@ -149,17 +149,6 @@ const fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
-/// Formats an amount in millionths of a dollar. Small ones keep enough digits to differ from zero.
-#[must_use]
-pub fn money(microusd: u64) -> alloc::string::String {
-    let (dollars, rest) = (microusd / 1_000_000, microusd % 1_000_000);
-    match microusd {
-        0 => "$0".into(),
-        1..10_000 => alloc::format!("${dollars}.{:04}", rest.div_ceil(100)),
-        _ => alloc::format!("${dollars}.{:02}", rest / 10_000),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,15 +3,15 @@
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
 use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::wire::{Extend, FieldError, HeldBy, microusd};
+use lastword_proto::wire::{Extend, Extended, FieldError, microusd};
 
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Extends the grants of a conversation, or one of them, and its rounds.
-pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
+/// Extends the grants of a conversation, or one of them, and its rounds; returns what still holds them.
+pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<Extended, ApiError> {
     caller.human()?;
     let named = |id: &str| {
         let text = format!("{id:?} isn't a grant id such as grant-3");
@@ -40,16 +40,10 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
     if extension != Extension::NONE {
         admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await)?;
     }
-    Ok(())
-}
-
-/// Returns what still holds the grants of a conversation, or one of them, after an extension, and what lifts it.
-pub(crate) async fn still_held(ctx: &Context, conv: ConvId, only: Option<String>) -> Result<Option<HeldBy>, ApiError> {
-    let only = only.as_deref().and_then(GrantId::parse);
-    let look = move |live: &Live<'_>| {
-        let of =
-            live.state.grants.iter().filter(|(id, grant)| grant.conv == conv && only.is_none_or(|only| only == *id));
-        of.filter(|(_, grant)| grant.end.is_none()).find_map(|(id, _)| views::latch_of(live.state, id))
+    let still_held = move |live: &Live<'_>| {
+        let grants = live.state.grants.iter().filter(|(_, grant)| grant.conv == conv && grant.end.is_none());
+        let extended = grants.filter(|(id, _)| only.is_none_or(|only| only == *id));
+        extended.filter_map(|(id, _)| views::latch_of(live.state, id)).collect()
     };
-    Ok(ctx.handle.query(look).await?)
+    Ok(Extended { held_by: ctx.handle.query(still_held).await? })
 }

@@ -9,6 +9,7 @@ use lastword_proto::wire::{AgentView, Distance, rfc3339};
 use lastword_proto::{State, Time};
 
 use super::conversations::distance;
+use super::held::of_rest;
 use crate::broker::Live;
 
 /// Returns an agent or human; `None` if the number is unknown.
@@ -30,6 +31,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         tokens_today: agent.day.on(live.now()).spend.tokens,
         tokens_estimated: agent.day.on(live.now()).estimated,
         rests_until: agent.rests_until().map(rfc3339),
+        held_by: of_rest(live.state, agent).into_iter().collect(),
         role: agent.is_human().then_some(agent.role),
         limits: own_limits(agent),
         windows: windows(live, agent),

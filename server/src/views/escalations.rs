@@ -42,7 +42,7 @@ pub(crate) fn escalation(
         request_id: request_of(state, known.task),
         message,
         options: options.iter().map(ToString::to_string).collect(),
-        limit: known.lifts.as_ref().map(|lifts| words::met(&lifts.met)),
+        limit: known.lifts.as_ref().map(|lifts| words::met(lifts)),
         lifts: known.lifts.as_ref().map_or_else(Vec::new, |lifts| lift_views(state, lifts)),
         created_at: rfc3339(known.at),
         answered_by: known.by.map(|by| state.name_of(by).to_owned()),

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use lastword_proto::fact::{Latched, ModelSpend, Place, Recipient, SYSTEM, Scope};
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId, TaskId, TurnId};
 use lastword_proto::progress::Curve;
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{Event, rfc3339};
-use lastword_proto::{Entry, Fact, Principal, Refusal, Seq, State};
+use lastword_proto::{Code, Entry, Fact, Principal, Refusal, Seq, State};
 use serde_json::{Map, Value, json};
 
+use super::incidents::counts_cost;
 use super::messages::{Labels, label, may_read, stored};
+
+/// The member that says that the numbers of an event are money, in millionths of a dollar.
+const IS_COST: &str = "is_cost";
 
 /// An event whose message has its names, but not its text yet.
 pub(crate) struct EventDraft {
@@ -72,12 +76,22 @@ impl About {
         if let Some(subject) = &refusal.subject {
             about = about.with("subject", &**subject);
         }
+        if refusal.is_cost() {
+            about = about.with(IS_COST, true);
+        }
         let numbers =
             [("limit", refusal.limit), ("current", refusal.current), ("retry_after_ms", refusal.retry_after_ms)];
         numbers
             .into_iter()
             .filter_map(|(name, number)| Some((name, number?)))
             .fold(about, |about, (name, number)| about.with(name, number))
+    }
+
+    /// Adds the incident of a limit that tripped, with its numbers.
+    fn met(self, state: &State, (incident, code): (IncidentId, Code), (limit, current): (u64, u64)) -> Self {
+        let about = self.with("incident", incident.to_string()).with("code", code.word());
+        let about = if counts_cost(state, incident) { about.with(IS_COST, true) } else { about };
+        about.with("limit", limit).with("current", current)
     }
 
     fn turn(self, state: &State, turn: TurnId) -> Self {
@@ -271,11 +285,9 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
         Fact::BudgetWarned { grant, agent, percent } => {
             About::new("budget_warned").grant(state, *grant).agent(*agent).with("percent", *percent)
         }
-        Fact::LatchSet { incident, on, code, limit, current } => latch(state, About::new("latch_set"), *on)
-            .with("incident", incident.to_string())
-            .with("code", code.word())
-            .with("limit", *limit)
-            .with("current", *current),
+        Fact::LatchSet { incident, on, code, limit, current } => {
+            latch(state, About::new("latch_set"), *on).met(state, (*incident, *code), (*limit, *current))
+        }
         Fact::LatchLifted { on, by } => latch(state, About::new("latch_lifted"), *on).with("by", state.name_of(*by)),
         Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
             let about = About::new("escalation_opened").agent(*agent).conv(*conv);
@@ -327,12 +339,9 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
         Fact::RefusalsSummed { agent, code, count } => {
             About::new("refusals_summed").agent(*agent).with("code", code.word()).with("count", *count)
         }
-        Fact::IncidentNoted { incident, agent, code, limit, current } => About::new("incident_noted")
-            .agent(*agent)
-            .with("incident", incident.to_string())
-            .with("code", code.word())
-            .with("limit", *limit)
-            .with("current", *current),
+        Fact::IncidentNoted { incident, agent, code, limit, current } => {
+            About::new("incident_noted").agent(*agent).met(state, (*incident, *code), (*limit, *current))
+        }
         Fact::AgentLimited { agent, limits } => limits
             .values()
             .iter()

@@ -2,10 +2,10 @@
 
 use lastword_proto::fact::Latched;
 use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
-use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
+use lastword_proto::state::{Agent, ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
 use lastword_proto::wire::quote::word;
-use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, money, rfc3339};
-use lastword_proto::{Code, Refusal, State};
+use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, amount, rfc3339};
+use lastword_proto::{Code, Refusal, State, Time};
 
 use super::explanations::ExplainContext;
 use super::incidents::is_cost;
@@ -51,8 +51,13 @@ pub(crate) fn held_in_conversation(state: &State, id: ConvId) -> Vec<HeldBy> {
 /// Returns the hold of a latched room.
 pub(crate) fn held_in_room(state: &State, id: RoomId, incident: &Incident) -> Option<HeldBy> {
     let room = state.rooms.get(&id).filter(|room| room.latched && incident.lifted.is_none())?;
-    let text = format!("room {} is held: {} (limit {})", room.name, incident.code.title(), incident.limit);
+    let text = format!("room {} is held: {}", room.name, limit_of(state, incident));
     Some(HeldBy { text, lift: LiftStep::of_room(room.name.as_str()) })
+}
+
+/// Returns the limit of an incident in words.
+fn limit_of(state: &State, incident: &Incident) -> String {
+    format!("{} (limit {})", incident.code.title(), amount(is_cost(state, incident), incident.limit))
 }
 
 /// Returns the holds of these contexts, and of these tasks with their questions and calls, each once.
@@ -65,7 +70,8 @@ fn of_tasks(state: &State, wider: &[ExplainContext], tasks: &[TaskId]) -> Vec<He
         for hold in context.holds(state) {
             add(of_hold(state, &hold));
         }
-        add(context.task.and_then(|task| of_rest(state, task)));
+        let agent = context.task.and_then(|task| state.agent(state.tasks.get(&task)?.agent));
+        add(agent.and_then(|agent| of_rest(state, agent)));
     }
     let of = |task: Option<TaskId>| task.is_some_and(|task| tasks.contains(&task));
     for (id, known) in state.escalations.iter().filter(|(_, known)| of(known.task)) {
@@ -96,8 +102,7 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
         None if hold.state == "latched" => (Refusal::new(Code::Latched), Some(on.to_owned()), String::new()),
         None => (Refusal::new(Code::Paused).about(on), None, String::new()),
         Some(incident) => {
-            let limit = if is_cost(state, incident) { money(incident.limit) } else { incident.limit.to_string() };
-            let why = format!(": {} (limit {limit})", incident.code.title());
+            let why = format!(": {}", limit_of(state, incident));
             let latched = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on { Some(grant) } else { None };
             let grant = latched.and_then(|grant| state.grants.get(&grant));
             let reference = match latched {
@@ -117,10 +122,11 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
 }
 
 /// Returns the hold of an agent that has used up its day budget (B1).
-fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
-    let agent = state.agent(state.tasks.get(&task)?.agent)?;
+pub(super) fn of_rest(state: &State, agent: &Agent) -> Option<HeldBy> {
     let until = agent.rests_until()?;
-    let refusal = Refusal::new(Code::Budget).retry_after(1);
+    // The last moment of the day that is used up.
+    let spent = state.day_used_up(agent, Time(until.0.saturating_sub(1)));
+    let refusal = spent.unwrap_or_else(|| Refusal::new(Code::Budget).retry_after(1));
     let lift = LiftStep::of(&refusal, RefusedAt { reference: None, agent: Some(agent.name()) })?;
     let text = format!("agent {} gets no work until {}: its day budget is used up", agent.name(), rfc3339(until));
     Some(HeldBy { text, lift })

@@ -39,6 +39,11 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
     }
 }
 
+/// Returns whether a known incident's numbers are money.
+pub(crate) fn counts_cost(state: &State, id: IncidentId) -> bool {
+    state.incidents.get(&id).is_some_and(|incident| is_cost(state, incident))
+}
+
 /// Returns whether an incident's numbers are money: only a budget counts it, beside tokens.
 pub(crate) fn is_cost(state: &State, incident: &Incident) -> bool {
     if incident.code != Code::Budget {

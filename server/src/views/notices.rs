@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use lastword_proto::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
-use lastword_proto::state::{Agent, ApprovalState, IncidentOn};
+use lastword_proto::state::{Agent, ApprovalState};
 use lastword_proto::wire::quote::quoted;
-use lastword_proto::wire::{Notice, NoticeKind, rfc3339};
+use lastword_proto::wire::{Notice, NoticeKind, amount, rfc3339};
 use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State, visible};
 
 use super::fitting;
+use super::incidents::counts_cost;
 use super::messages::{label, stored};
 use super::words;
 use crate::broker::{Handle, Live};
@@ -164,17 +165,13 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
             let text = format!("{percent} % of this grant's budget is used up. Finish soon.");
             (NoticeKind::Warning, SYSTEM, None, text)
         }
-        Fact::LatchSet { code, limit, .. } => {
-            let text = format!("{} (limit {limit}). {}", code.title(), code.hint());
-            (NoticeKind::Warning, SYSTEM, None, text)
-        }
         Fact::GrantAged { grant, percent } => {
             let (name, text) = aged(state, *grant, *percent);
             (NoticeKind::Warning, SYSTEM, name, text)
         }
         Fact::IncidentNoted { incident, agent, code, limit, current } => {
-            let on = IncidentOn::Agent(*agent);
-            let text = format!("{incident}: {}", words::noted(state, on, *code, *limit, *current));
+            let numbers = [*limit, *current].map(|n| amount(counts_cost(state, *incident), n));
+            let text = format!("{incident}: {}", words::noted(state, *agent, *code, numbers));
             (NoticeKind::Warning, SYSTEM, None, text)
         }
         Fact::Unattended { percent } => (NoticeKind::Warning, SYSTEM, None, words::unattended(*percent)),
@@ -235,7 +232,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
 /// Returns the broker's sentence about a question that a limit caused, and its lifts, each with its command (H6).
 fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
-    let mut text = format!("\n{} A text answer extends nothing.", words::met(&lifts.met));
+    let mut text = format!("\n{} A text answer extends nothing.", words::met(lifts));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
         let lift = state.lift_words(*lift);
         text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));

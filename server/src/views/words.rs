@@ -1,8 +1,9 @@
 //! The sentences of the broker itself, which models and humans read. The core has only codes and numbers.
 
-use lastword_proto::fact::{EndReason, Met};
-use lastword_proto::ids::TaskId;
-use lastword_proto::state::{IncidentOn, Phase};
+use lastword_proto::fact::{EndReason, Lift, Met};
+use lastword_proto::ids::{AgentId, TaskId};
+use lastword_proto::state::{Lifts, Phase};
+use lastword_proto::wire::amount;
 use lastword_proto::{AnswerStatus, Code, State};
 use serde_json::Value;
 
@@ -12,8 +13,10 @@ pub(crate) fn json(text: &str) -> Value {
 }
 
 /// Returns the sentence about the limit that caused a question (H6).
-pub(crate) fn met(met: &Met) -> String {
-    let Met { code, limit, current, extended, conv, .. } = met;
+pub(crate) fn met(offered: &Lifts) -> String {
+    let Met { code, limit, current, extended, conv, .. } = &offered.met;
+    let is_cost = offered.lifts.iter().any(|lift| matches!(lift, Lift::CostMicroUsd(_)));
+    let [limit, current] = [limit, current].map(|n| amount(is_cost, *n));
     if conv.is_none() && matches!(code, Code::TurnsSoft | Code::TurnsHard) {
         return format!("Too many agent messages in a room without a human message: limit {limit}, {current} so far.");
     }
@@ -45,12 +48,9 @@ pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
     })
 }
 
-/// Returns the sentence about an incident that holds nothing (D7, G2, B1).
-pub(crate) fn noted(state: &State, on: IncidentOn, code: Code, limit: u64, current: u64) -> String {
-    let about = match on {
-        IncidentOn::Agent(agent) => state.name_of(agent).to_owned(),
-        IncidentOn::Latch(_) => "the workspace".to_owned(),
-    };
+/// Returns the sentence about an incident of an agent, which holds nothing (D7, G2, B1).
+pub(crate) fn noted(state: &State, agent: AgentId, code: Code, [limit, current]: [String; 2]) -> String {
+    let about = state.name_of(agent);
     format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", code.title())
 }
 

@@ -7,6 +7,7 @@ use crate::console::Browser;
 use crate::exchange::id;
 use crate::mcp::{done, tool};
 use crate::mcp_wire::{offering, result};
+use crate::notices::inbox;
 use crate::world::World;
 
 /// A world in which kilo and hive have one exchange on T-1, and kilo's turn with hive's answer is at the depth limit.
@@ -233,6 +234,50 @@ async fn a_hold_by_money_is_told_in_dollars_and_an_extension_by_tokens_says_that
     browser.post("/conversations/T-1/grant", &[("dollars", "2.50")]).await.is(200).has("flash good");
     let incidents = world.get("operator", "/v1/incidents").await.is(200)["items"].clone();
     assert!(incidents.as_array().unwrap().iter().all(|one| !one["lifted_at"].is_null()), "{incidents}");
+}
+
+#[tokio::test]
+async fn an_extension_answers_with_what_it_does_not_lift() {
+    let limits =
+        Limits { grant_cost_microusd_max: 6_000_000, agent_day_cost_microusd_max: 7_000_000, ..Limits::default() };
+    let world = World::within(limits, &["kilo", "hive", "lima"]).await;
+    world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "help").await.is(201);
+    let part = world.take("hive").await;
+    let turn = format!("/v1/turns/{}/finish", id(&part["turn"], "id"));
+    world.post("hive", &turn, json!({"answer": "done", "usage": {"cost_usd": 7.5}})).await.is(200);
+    let grant = "/v1/conversations/T-1/grant";
+    let still = world.post("operator", grant, json!({"tokens": 50_000})).await.is(200);
+    assert_eq!(still["held_by"][0]["text"], "grant grant-1 is held: The budget is used up (limit $6.00)", "{still}");
+    let (path, body) = id(&still["held_by"][0]["lift"], "call").strip_prefix("POST ").unwrap().split_once(' ').unwrap();
+    world.post("operator", path, serde_json::from_str(body).unwrap()).await.is(204);
+
+    let noted = inbox(&world, "operator").await.join("\n");
+    assert!(noted.contains("(limit $7.00, would be $7.50)"), "{noted}");
+    let refused = world.send("hive", "lima", "T-2", "hello").await.refused(422, "budget");
+    assert_eq!(
+        (&refused["is_cost"], id(&refused["lift"], "cli")),
+        (&json!(true), "lastword grant --agent hive --cost 7.0")
+    );
+    assert!(id(&refused, "detail").contains("(limit $7.00, would be $7.50)"), "{refused}");
+    let day = "/v1/agents/hive/grant";
+    let still = world.post("operator", day, json!({"tokens": 5})).await.is(200);
+    assert_eq!(still["held_by"][0]["lift"], refused["lift"], "{still}");
+    let browser = Browser::signed_in(&world).await;
+    browser
+        .post("/agents/hive/grant", &[("tokens", "5")])
+        .await
+        .is(200)
+        .has("Not lifted")
+        .has("extends the cost of hive");
+    browser.get("/conversations/T-1?view=log").await.is(200).has("$7.50").lacks("7\u{202f}500\u{202f}000");
+    let record = id(&refused, "record").replace("refused", "msg");
+    let record = browser.get(&format!("/messages/{record}")).await.is(200);
+    record.has("at most $7.00 allowed; this one would have made it $7.50");
+    let (path, body) = id(&refused["lift"], "call").strip_prefix("POST ").unwrap().split_once(' ').unwrap();
+    let lifted = world.post("operator", path, serde_json::from_str(body).unwrap()).await.is(200);
+    assert_eq!((&lifted["held_by"], &lifted["rests_until"]), (&Value::Null, &Value::Null), "{lifted}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ async fn say(world: &World, who: &str, kind: &str, to: &str, body: &str) -> Valu
 }
 
 /// Returns everything in a human's inbox, as texts.
-async fn inbox(world: &World, who: &str) -> Vec<String> {
+pub(crate) async fn inbox(world: &World, who: &str) -> Vec<String> {
     let mut texts = Vec::new();
     loop {
         let answer = world.get(who, "/v1/inbox").await;

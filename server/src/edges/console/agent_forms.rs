@@ -10,6 +10,7 @@ use lastword_proto::wire::{AgentGrant, AgentPatch, AgentView, LimitsView};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::conversation::not_lifted;
 use super::forms::Form;
 use super::frame::ErrorPage;
 use super::live::Topic;
@@ -162,9 +163,13 @@ pub(super) async fn grant(
         text => text.parse().ok().filter(|usd: &f64| usd.is_finite()).ok_or_else(|| no_amount("cost_usd", text))?,
     };
     let more = AgentGrant { tokens: units("tokens", &fields.tokens, 1)?, cost_usd };
-    agents::grant(&ctx, viewer.caller, &name, more).await?;
+    let view = agents::grant(&ctx, viewer.caller, &name, more).await?;
+    let (next, topics) = (format!("/agents/{}", encoded(&name)), [Topic::Agents]);
+    if let Some(still) = view.held_by.first() {
+        return Ok(viewer.failed(&not_lifted(still), &next, &topics));
+    }
     let words = html! { (foreign_line(&name)) " has a larger budget for today." };
-    Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
+    Ok(viewer.done(&words, &next, &topics))
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,9 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationStatus, ConversationView, Distance, Extend, GrantView, microusd, rfc3339};
+use lastword_proto::wire::{
+    ConversationStatus, ConversationView, Distance, Extend, GrantView, HeldBy, microusd, rfc3339,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -392,13 +394,9 @@ pub(super) async fn control(
     let next = format!("/conversations/{}", encoded(&reference));
     let topics = [Topic::Conversation(conv), Topic::Incidents, Topic::Inbox];
     let words = if verb == "grant" {
-        let more = more(&fields)?;
-        grants::extend(&ctx, viewer.caller, conv, more.clone()).await?;
-        if let Some(still) = grants::still_held(&ctx, conv, more.grant).await? {
-            let words = html! {
-                "Not lifted: the amount was added, but " (foreign_line(&still.text)) ". What lifts it: " (foreign_line(&still.lift.text))
-            };
-            return Ok(viewer.failed(&words, &next, &topics));
+        let extended = grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
+        if let Some(still) = extended.held_by.first() {
+            return Ok(viewer.failed(&not_lifted(still), &next, &topics));
         }
         html! { "Extended the grant of " (foreign_line(&reference)) "." }
     } else {
@@ -407,6 +405,13 @@ pub(super) async fn control(
         html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
     Ok(viewer.done(&words, &next, &topics))
+}
+
+/// Says that an extension doesn't lift what holds the work, and what does.
+pub(super) fn not_lifted(still: &HeldBy) -> Markup {
+    html! {
+        "Not lifted: the amount was added, but " (foreign_line(&still.text)) ". What lifts it: " (foreign_line(&still.lift.text))
+    }
 }
 
 fn dollars(text: &str) -> Result<f64, ApiError> {

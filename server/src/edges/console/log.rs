@@ -51,16 +51,23 @@ fn what(line: &HistoryEntry) -> Markup {
 
 /// Shows the members of an event without a message.
 pub(super) fn data(event: &Event) -> Markup {
+    let is_cost = event.data.contains_key("is_cost");
+    let unit = |name: &str| if is_cost && matches!(name, "limit" | "current") { "_microusd" } else { "" };
+    let members = event.data.iter().map(|(name, value)| (name.clone() + unit(name), value));
     html! {
-        @for (name, value) in &event.data {
-            @if !is_unknown(name, value) { span.pair { span.faint { (member(name)) } " " (excerpt(&words(name, value), 160)) } " " }
+        @for (name, value) in members {
+            @if !is_unknown(&name, value) { span.pair { span.faint { (member(&name)) } " " (excerpt(&words(&name, value), 160)) } " " }
         }
     }
 }
 
-/// Returns whether a member says nothing: a cost of 0 is one that nobody reported, and a report is the usual case.
+/// Returns whether a member says nothing: a cost of 0 is one that nobody reported, a report is the usual case, and the
+/// unit of the numbers is with them.
 fn is_unknown(name: &str, value: &Value) -> bool {
-    value.is_null() || (name.ends_with("_microusd") && value == 0) || (name == "estimated" && value == false)
+    value.is_null()
+        || (name.ends_with("_microusd") && value == 0)
+        || (name == "estimated" && value == false)
+        || name == "is_cost"
 }
 
 /// Returns the name of a member without its unit, which its value has.

@@ -13,7 +13,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{
-    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, number, room, time,
+    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, room, time,
 };
 use super::session::Viewer;
 use super::terms::{self, term};
@@ -117,7 +117,8 @@ fn why(problem: &Problem) -> Markup {
                 @if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
                     "refused from number " (number(most)) " on; this is number " (number(current)) ", refused ones included"
                 } @else {
-                    "at most " (number(most)) " allowed; this one would have made it " (number(current))
+                    @let words = |n| if problem.is_cost { money(n) } else { number(n) };
+                    "at most " (words(most)) " allowed; this one would have made it " (words(current))
                 }
             }
         }

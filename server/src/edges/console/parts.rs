@@ -354,11 +354,7 @@ fn numbers(name: &str, current: u64, limit: u64) -> Markup {
 pub(super) fn quantity(name: &str, n: u64) -> String {
     let plain = name.trim_end_matches("_max");
     if plain.ends_with("microusd") {
-        return if n == 0 && name != "microusd" {
-            "none".into()
-        } else {
-            format!("${}.{:02}", n / 1_000_000, n % 1_000_000 / 10_000)
-        };
+        return if n == 0 && name != "microusd" { "none".into() } else { money(n) };
     }
     if plain.ends_with("percent") {
         return format!("{n} %");
@@ -424,14 +420,6 @@ mod tests {
             ("budget_warning_percent", 80, "80 %"),
         ] {
             assert_eq!(quantity(name, n), told);
-        }
-    }
-
-    #[test]
-    fn small_amounts_of_money_are_more_than_nothing() {
-        let told = [(0, "$0"), (1, "$0.0001"), (9_950, "$0.0100"), (10_000, "$0.01"), (2_500_000, "$2.50")];
-        for (microusd, words) in told {
-            assert_eq!(money(microusd), words);
         }
     }
 

@@ -3,6 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use lastword_proto::fact::{Control, Scope};
 use lastword_proto::wire::{ConversationSummary, ConversationView, Extend, Page};
 
@@ -33,15 +34,16 @@ pub(super) async fn control(
     caller: Caller,
     Path((reference, verb)): Path<(String, String)>,
     Json(more): Json<Extend>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
     caller.human()?;
     let conv = conversations::find(&ctx, caller, &reference).await?;
-    if verb == "grant" {
-        grants::extend(&ctx, caller, conv, more).await?;
-    } else {
+    if verb != "grant" {
         control::control(&ctx, caller, Scope::Conversation(conv), word(&verb)?).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(StatusCode::NO_CONTENT)
+    let extended = grants::extend(&ctx, caller, conv, more).await?;
+    let lifts = extended.held_by.is_empty();
+    Ok(if lifts { StatusCode::NO_CONTENT.into_response() } else { Out(extended).into_response() })
 }
 
 pub(super) async fn control_all(

@@ -23,6 +23,7 @@ use super::grammar;
         wire::ConversationSummary,
         wire::ConversationView,
         wire::Extend,
+        wire::Extended,
         wire::AgentView,
         wire::NewAgent,
         wire::AgentPatch,
@@ -180,6 +181,7 @@ pub(crate) fn sent() -> Value {
 fn nothing(id: &str) -> Option<&'static str> {
     match id {
         "get_inbox" => Some("No delivery"),
+        "post_conversations_ref_grant" => Some("Nothing holds what was extended"),
         "post_messages" => Some("Noted: a STATUS on a request"),
         _ => None,
     }
