@@ -415,7 +415,8 @@ mod tests {
             ("used", "✅ Approved by ann (<@7>): not today"),
             ("rejected", "❌ Rejected by ann (<@7>): not today"),
             ("ignored", "⚪ Ignored by ann (<@7>)."),
-            ("expired", "⌛ Not decided in time: denied."),
+            ("expired", "⌛ Denied: no human decided in time."),
+            ("withdrawn", "⌛ Denied: its agent was removed, or its work started again."),
         ] {
             let card = held_call(&approval(&json!({}), state), Some(7));
             assert!(card.last().ends_with(words), "{}", card.last());

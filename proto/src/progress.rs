@@ -146,8 +146,9 @@ impl Seen {
         }
     }
 
-    /// Adds the units of a text. Returns the number of new ones, where a line of code counts as two.
-    fn add(&mut self, reading: &Reading) -> u64 {
+    /// Adds the units of a text, which its speaker may send in a row. Returns the number of new ones, where a line of code
+    /// counts as two.
+    fn add(&mut self, reading: &Reading, in_a_row: bool) -> u64 {
         let new = match self {
             Self::List(list) => {
                 let mut bits = Bits::new();
@@ -157,7 +158,7 @@ impl Seen {
                 if list.is_empty() {
                     list.reserve_exact(reading.hashes());
                 }
-                add_to(reading, |hash| {
+                add_to(reading, in_a_row, |hash| {
                     let new = bits.add(hash);
                     if new {
                         list.push(hash);
@@ -165,7 +166,7 @@ impl Seen {
                     new
                 })
             }
-            Self::Map { bits, set } => add_to(reading, |hash| {
+            Self::Map { bits, set } => add_to(reading, in_a_row, |hash| {
                 let (byte, bit) = (&mut bits[usize::from(hash) / 8], 1 << (hash % 8));
                 let new = *byte & bit == 0;
                 *byte |= bit;
@@ -197,10 +198,11 @@ impl Seen {
     }
 }
 
-fn add_to(reading: &Reading, mut add: impl FnMut(u16) -> bool) -> u64 {
+fn add_to(reading: &Reading, in_a_row: bool, mut add: impl FnMut(u16) -> bool) -> u64 {
     let (words, lines) = reading.units();
-    // A text that was said before but for its counters, times and ids says nothing new by these.
-    let said = reading.shape().is_some_and(|shape| !add(shape));
+    // A text that was said before but for its counters, times and ids says nothing new by these. A speaker who says it
+    // in a row hands out parts of a work.
+    let said = reading.shape().is_some_and(|shape| !add(shape)) && !in_a_row;
     let words = if said { &words[..reading.numbers_at()] } else { words };
     let mut new = 0;
     for hash in words {
@@ -239,7 +241,8 @@ impl Progress {
         }
         let free = u64::from(HASHES - self.seen.set());
         // Of the units that are really new, only this share finds its bit free.
-        let new = self.seen.add(reading) * u64::from(HASHES) / free.max(1);
+        let in_a_row = self.last.is_some_and(|(_, speaker)| speaker == from);
+        let new = self.seen.add(reading, in_a_row) * u64::from(HASHES) / free.max(1);
         let curve = &mut self.curve;
         curve.units = curve.units.saturating_add(new);
         if self.seen.set() > HASHES / 4 * 3 {

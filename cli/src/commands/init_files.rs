@@ -447,7 +447,10 @@ mod tests {
         );
         assert_eq!(value["permissions"]["allow"], serde_json::json!(["mcp__lastword"]));
         assert_eq!(value["crossSessionInbound"], "refuse", "{added}");
-        assert_eq!(value["permissions"]["deny"].as_array().unwrap().len(), 4, "{added}");
+        assert_eq!(value["permissions"]["deny"], serde_json::json!(lastword_runner::CLAUDE_CHANNELS), "{added}");
+        let earlier = added.replace("\"Monitor\"", "\"Mine\"");
+        assert!(settings(&earlier, Step::Remove).unwrap().contains("\"deny\""), "{earlier}");
+        assert!(!settings(&earlier, Step::Remove).unwrap().contains("ScheduleWakeup"), "those of an earlier version");
         assert_eq!(settings(&added, Step::Add(&call)).unwrap(), added, "a second time adds nothing");
     }
 

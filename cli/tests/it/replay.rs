@@ -60,9 +60,9 @@ fn a_loop_is_cut_and_a_review_of_many_rounds_goes_on_in_the_profile_long() {
 fn an_agent_that_asks_a_colleague_again_and_again_outside_every_turn_is_not_cut() {
     let dir = tempfile::tempdir().unwrap();
     let mut messages = vec![json!({ "from": "lead", "to": "writer", "text": "An article on clouds, please." })];
-    for n in 0..8 {
-        messages.push(json!({ "from": "checker", "to": "picker", "text": format!("Who speaks next, in round {n}?") }));
-        messages.push(json!({ "from": "picker", "to": "checker", "text": format!("Speaker {n} of the others.") }));
+    for topic in ["cirrus", "stratus", "nimbus", "cumulus", "fog", "mist", "haze", "contrails"] {
+        messages.push(json!({ "from": "checker", "to": "picker", "text": format!("Who writes about {topic}?") }));
+        messages.push(json!({ "from": "picker", "to": "checker", "text": format!("The {topic} expert does.") }));
     }
     let recorded = json!({ "conversation_id": "picks", "messages": messages }).to_string();
     fs::write(dir.path().join("picks.jsonl"), recorded).unwrap();

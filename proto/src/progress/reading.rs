@@ -17,7 +17,7 @@ const LINE_CHARS: u32 = 4;
 const SUFFIX_CHARS: u32 = 3;
 /// Chooses one of many equally good hashes. It decides only which units share a bit.
 const UNIT_SEED: u64 = 0x9351_7228_6182_d787;
-/// Stands for every run with a digit in the shape of a text.
+/// Stands for every number in the shape of a text.
 const SHAPE_SEED: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// What one text amounts to. It costs microseconds and depends on the text alone, so it can be made on any thread before
@@ -25,11 +25,12 @@ const SHAPE_SEED: u64 = 0xd1b5_4a32_d192_ed03;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     same: u64,
-    /// The different hashes of words and pairs, of runs with a digit, and of lines of code.
+    /// The different hashes of words and pairs, of numbers, and of lines of code. A number is a run that begins with a
+    /// digit, or has one and is longer than [`SUFFIX_CHARS`].
     units: Box<[u16]>,
     numbers_at: u32,
     lines_at: u32,
-    /// The hash of the text in which every run with a digit is the same; `None` without such a run, or with no other.
+    /// The hash of the text in which every number is the same; `None` without a number, or with nothing else.
     shape: Option<u16>,
     tokens: u32,
     words: u16,
@@ -121,7 +122,7 @@ impl Reading {
         self.units.len() + usize::from(self.shape.is_some_and(|shape| !self.units.contains(&shape)))
     }
 
-    /// Returns the number of hashes of runs without a digit; those with one follow.
+    /// Returns the number of hashes of words and pairs; those of numbers follow.
     pub(super) const fn numbers_at(&self) -> usize {
         self.numbers_at as usize
     }
@@ -345,7 +346,7 @@ struct Scan {
     run: Run,
     /// The hash of the last run, to which a number belongs.
     before: u64,
-    has_digits: bool,
+    has_numbers: bool,
     whole: Whole,
     /// The line of code that is being read; `None` outside a fence.
     line: Option<Whole>,
@@ -365,7 +366,7 @@ impl Scan {
             words: 0,
             run: Run::None,
             before: 0,
-            has_digits: false,
+            has_numbers: false,
             whole: Whole::new(Hash::WORD),
             line: None,
             ticks: 0,
@@ -478,19 +479,21 @@ impl Scan {
             Run::Word { hash, chars, starts_with_digit, has_digit } => {
                 let suffix = starts_with_digit || (has_digit && chars <= SUFFIX_CHARS);
                 let hash = hash.value();
-                self.unit(if suffix { mix(self.before.rotate_left(23), hash) } else { hash }, hash, has_digit);
+                // A short run that begins with a letter is a name more often than a number: a version, a chess move.
+                let number = starts_with_digit || (has_digit && chars > SUFFIX_CHARS);
+                self.unit(if suffix { mix(self.before.rotate_left(23), hash) } else { hash }, hash, number);
             }
         }
     }
 
-    fn unit(&mut self, hash: u64, run: u64, has_digit: bool) {
+    fn unit(&mut self, hash: u64, run: u64, number: bool) {
         self.words = self.words.saturating_add(1);
         self.before = run;
-        self.shape = mix(self.shape.rotate_left(23), if has_digit { SHAPE_SEED } else { run });
-        self.has_digits |= has_digit;
+        self.shape = mix(self.shape.rotate_left(23), if number { SHAPE_SEED } else { run });
+        self.has_numbers |= number;
         let unit = unit(hash);
         if self.bits.add(unit) {
-            if has_digit { self.numbers.push(unit) } else { self.units.push(unit) }
+            if number { self.numbers.push(unit) } else { self.units.push(unit) }
         }
     }
 
@@ -550,7 +553,7 @@ impl Scan {
         let (same, blank) = (self.whole.hash.value(), self.whole.chars == 0);
         let tokens = u32::try_from((chars / TOKEN_CHARS).max(1)).unwrap_or(u32::MAX);
         // Numbers alone are all that a text says.
-        let shape = (self.has_digits && numbers_at > 0).then(|| unit(self.shape));
+        let shape = (self.has_numbers && numbers_at > 0).then(|| unit(self.shape));
         Reading { same, units: self.units.into(), numbers_at, lines_at, shape, tokens, words: self.words, blank }
     }
 }

@@ -10,7 +10,7 @@ fn read(text: &str) -> Reading {
 
 /// Returns the number of different units of a text.
 fn units(text: &str) -> u64 {
-    Seen::default().add(&read(text))
+    Seen::default().add(&read(text), false)
 }
 
 /// Returns the word with this number, of letters only.
@@ -36,11 +36,12 @@ fn a_text_said_again_with_other_numbers_times_or_ids_says_nothing_new() {
     }
     // In a sentence of its own a number is new.
     let mut seen = Seen::default();
-    assert_eq!(seen.add(&read("the answer to six is 42")), 6);
-    assert_eq!(seen.add(&read("the answer to six is 43")), 0);
-    assert_eq!(seen.add(&read("six is 43, the answer is 43")), 1, "is 43");
+    assert_eq!(seen.add(&read("the answer to six is 42"), false), 6);
+    assert_eq!(seen.add(&read("the answer to six is 43"), false), 0);
+    assert_eq!(seen.add(&read("six is 43, the answer is 43"), false), 1, "is 43");
+    assert_eq!(seen.add(&read("the answer to six is 44"), true), 1, "parts of a work in a row");
     // Numbers that stand alone are what is said.
-    assert_eq!(["50", "75", "62.5"].map(|number| seen.add(&read(number))), [1, 1, 2]);
+    assert_eq!(["50", "75", "62.5"].map(|number| seen.add(&read(number), false)), [1, 1, 2]);
     let first = read("page 5 of 7");
     assert_eq!(Progress::bytes_of(&first), FIXED_BYTES + 2 * 5, "page, page 5, of, of 7, and the text's shape");
 }
@@ -228,8 +229,8 @@ proptest::proptest! {
         let other = read(&format!("{text} é"));
         let without = read("é");
         let mut seen = Seen::default();
-        seen.add(&ascii);
-        let all = Seen::default().add(&other);
+        seen.add(&ascii, false);
+        let all = Seen::default().add(&other, false);
         // What an open fence makes of the last line differs; its words don't.
         let words = other.units().0.len() as u64;
         proptest::prop_assert!(words <= ascii.units().0.len() as u64 + 1);
