@@ -86,7 +86,7 @@ class Workspace:
         }
 
     def configure(self):
-        """Users' own settings: each program has a model, and may use its shell unasked."""
+        """Users' own settings: each program has a model, and may use its shell unasked, by every rule that it knows."""
         (self.home / ".claude").mkdir()
         (self.home / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
         (self.home / ".claude.json").write_text(json.dumps({
@@ -98,12 +98,18 @@ class Workspace:
         (self.home / ".codex/config.toml").write_text(
             'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
             f'base_url = "{self.model.url}/v1"\nenv_key = "MOCK_KEY"\nwire_api = "responses"\n')
-        (self.home / ".gemini").mkdir()
-        (self.home / ".gemini/settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+        (self.home / ".codex/rules").mkdir()
+        (self.home / ".codex/rules/default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+        (self.home / ".gemini/policies").mkdir(parents=True)
+        (self.home / ".gemini/policies/mine.toml").write_text(
+            '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 999\n')
+        (self.home / ".gemini/settings.json").write_text(json.dumps({
+            "security": {"auth": {"selectedType": "gemini-api-key"}}, "tools": {"allowed": ["run_shell_command"]}}))
         options = {"baseURL": f"{self.model.url}/v1", "apiKey": "mock"}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
         (self.work / "opencode.json").write_text(json.dumps(
-            {"provider": {"mock": provider}, "model": "mock/mock", "permission": {"bash": "allow"}}))
+            {"provider": {"mock": provider}, "model": "mock/mock", "permission": {"*": "allow", "bash": "allow"},
+             "agent": {"build": {"permission": {"*": "allow", "bash": "allow"}}}}))
 
     def lastword(self, *args):
         command = [LASTWORD, "--token-file", str(self.token), *args]

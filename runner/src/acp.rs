@@ -38,7 +38,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The agent's process, restarted when it ends, and its sessions.
 pub(crate) struct Host {
-    /// The folder with the agent's token, for `lastword mcp` in a session.
+    /// The folder with the agent's token, for `lastword mcp` in a session, and with what holds the program.
     _folder: PrivateFolder,
     token_file: PathBuf,
     /// Locked while the process starts, so that concurrent runs wait for one start instead of each starting one.
@@ -82,8 +82,7 @@ struct Slot {
 
 impl Host {
     /// Returns a host whose process isn't started yet.
-    pub(crate) fn new(token: &str) -> io::Result<Self> {
-        let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-run-")?;
+    pub(crate) fn new(folder: PrivateFolder, token: &str) -> io::Result<Self> {
         let token_file = folder.write("token", token)?;
         Ok(Self { _folder: folder, token_file, process: Mutex::default(), sessions: StdMutex::default() })
     }
@@ -266,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_session_used_longest_ago_is_forgotten_first_unless_it_is_in_use() {
-        let host = Host::new("x").unwrap();
+        let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-test-").unwrap();
+        let host = Host::new(folder, "x").unwrap();
         let held = host.slot("E-0");
         for n in 1..=SESSIONS_MAX {
             host.slot(&format!("E-{n}"));

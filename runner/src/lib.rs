@@ -7,6 +7,7 @@
 mod acp;
 mod command;
 mod event;
+mod held;
 mod hook;
 mod output;
 mod private;

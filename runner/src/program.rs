@@ -21,6 +21,9 @@ const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "time
 /// The variable from which opencode reads a configuration that overrides those in files.
 const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
+/// The agents of opencode that answer prompts.
+const OPENCODE_AGENTS: [&str; 2] = ["build", "plan"];
+
 /// An agent program that the runner knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
@@ -184,44 +187,45 @@ pub fn opencode_config(before: Option<&str>, asks: bool) -> String {
         json!({
             "*": "ask", "read": { "*": "allow", "*.env": "ask", "*.env.*": "ask" }, "glob": "allow", "grep": "allow",
             "list": "allow", "todowrite": "allow", "todoread": "allow", "lastword_*": "allow", "task": "deny",
+            // By name, too: a user's or project's rule of the same name keeps its place, which may be behind `*`.
+            "bash": "ask", "edit": "ask", "webfetch": "ask", "websearch": "ask", "codesearch": "ask", "skill": "ask",
+            "external_directory": "ask", "lsp": "ask",
         })
     } else {
         let mut rules = config["permission"].as_object().cloned().unwrap_or_default();
         rules.insert("task".to_owned(), json!("deny"));
         Value::Object(rules)
     };
+    if asks {
+        // The rules of an agent come after those of all, and ACP starts with the default one.
+        config["default_agent"] = json!("build");
+        if !config["agent"].is_object() {
+            config["agent"] = json!({});
+        }
+        for agent in OPENCODE_AGENTS {
+            if !config["agent"][agent].is_object() {
+                config["agent"][agent] = json!({});
+            }
+            config["agent"][agent]["permission"] = rules.clone();
+        }
+    }
     config["permission"] = rules;
     config.to_string()
 }
 
+/// Settings for tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::*;
-    use crate::settings::{Input, Restart, UsageSource};
+    use crate::settings::{Driver, Input, Restart, Settings, UsageSource};
     use crate::usage::Prices;
 
-    fn of(line: &str) -> Option<(Program, usize)> {
+    /// Returns the settings for a command line.
+    pub(crate) fn settings(driver: Driver, line: &str) -> Settings {
         let mut words = line.split(' ').map(ToOwned::to_owned);
-        let command = words.next().unwrap();
-        Program::find(Path::new(&command), &words.collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_program_is_known_by_its_name_also_behind_a_launcher() {
-        assert_eq!(of("/usr/bin/claude -p"), Some((Program::ClaudeCode, 0)));
-        assert_eq!(of("npx -y @agentclientprotocol/claude-agent-acp@0.101.0"), Some((Program::ClaudeAcp, 2)));
-        assert_eq!(of("node /x/node_modules/@zed-industries/codex-acp/bin/codex-acp.js"), Some((Program::CodexAcp, 1)));
-        assert_eq!(of("opencode acp"), Some((Program::Opencode, 0)));
-        assert_eq!(of("my-agent claude"), None, "a word among the arguments of another program is no launch");
-    }
-
-    /// Returns the settings for a command line as they are when the program starts.
-    fn prepared(driver: Driver, line: &str) -> Settings {
-        let mut words = line.split(' ').map(ToOwned::to_owned);
-        let mut settings = Settings {
+        Settings {
             driver,
             program: words.next().unwrap().into(),
             args: words.collect(),
@@ -239,7 +243,31 @@ mod tests {
             allow: Vec::new(),
             unheld: true,
             lastword: "lastword".into(),
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<(Program, usize)> {
+        let mut words = line.split(' ').map(ToOwned::to_owned);
+        let command = words.next().unwrap();
+        Program::find(Path::new(&command), &words.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_name_also_behind_a_launcher() {
+        assert_eq!(of("/usr/bin/claude -p"), Some((Program::ClaudeCode, 0)));
+        assert_eq!(of("npx -y @agentclientprotocol/claude-agent-acp@0.101.0"), Some((Program::ClaudeAcp, 2)));
+        assert_eq!(of("node /x/node_modules/@zed-industries/codex-acp/bin/codex-acp.js"), Some((Program::CodexAcp, 1)));
+        assert_eq!(of("opencode acp"), Some((Program::Opencode, 0)));
+        assert_eq!(of("my-agent claude"), None, "a word among the arguments of another program is no launch");
+    }
+
+    fn prepared(driver: Driver, line: &str) -> Settings {
+        let mut settings = super::testing::settings(driver, line);
         prepare(&mut settings);
         settings
     }
@@ -267,6 +295,7 @@ mod tests {
     fn an_opencode_configuration_keeps_what_the_user_set_beside_the_rules() {
         let config: Value = serde_json::from_str(&opencode_config(Some(r#"{"model":"a/b"}"#), true)).unwrap();
         assert_eq!((&config["model"], &config["permission"]["*"]), (&json!("a/b"), &json!("ask")));
+        assert_eq!(config["agent"]["build"]["permission"]["bash"], "ask", "a project may allow it for this agent");
         let unheld = opencode_config(Some(r#"{"permission":{"bash":"ask"}}"#), false);
         assert_eq!(unheld, r#"{"permission":{"bash":"ask","task":"deny"}}"#);
         assert!(opencode_config(Some("no JSON"), true).contains("ask"));

@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use crate::acp;
 use crate::event::{Event, EventSink};
+use crate::held;
+use crate::private::PrivateFolder;
 use crate::program;
 use crate::run::{DriverHost, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
@@ -122,7 +124,12 @@ impl Runner {
         }
         let host = match settings.driver {
             Driver::Command => DriverHost::Command,
-            Driver::Acp => DriverHost::Acp(Box::new(acp::Host::new(token).map_err(RunnerError::Folder)?)),
+            Driver::Acp => {
+                let folder =
+                    PrivateFolder::make(&std::env::temp_dir(), "lastword-run-").map_err(RunnerError::Folder)?;
+                held::hold(&mut settings, &folder).map_err(RunnerError::Agent)?;
+                DriverHost::Acp(Box::new(acp::Host::new(folder, token).map_err(RunnerError::Folder)?))
+            }
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();

@@ -66,6 +66,9 @@ impl Place {
     /// Says under which name the program is known.
     pub(super) fn greet(&self) {
         eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.endpoint.url());
+        eprintln!(
+            "its dialogs are yours to answer, and what its own settings allow runs unasked; `lastword run` holds calls"
+        );
     }
 
     /// Returns the agent's token.
