@@ -2,14 +2,20 @@
 //!
 //! The body of a message is a script, a step a line:
 //! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
-//! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang`.
+//! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang` · `stray`
+//! (says something again and again once its turn has ended, until it is interrupted) · `stray deaf` (whatever happens).
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
 //! `--modes=CURRENT,OTHER` reports modes, `--sullen` says nothing about a denial.
 
 use std::io::{BufRead as _, StdinLock, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// Whether a session works without a prompt.
+static STRAYS: AtomicBool = AtomicBool::new(false);
 
 fn main() {
     let flags: Vec<String> = std::env::args().skip(1).collect();
@@ -109,8 +115,27 @@ impl Agent {
                 self.answer(message, &json!({}));
             }
             Some("session/prompt") => self.prompt(message),
+            Some("session/cancel") => STRAYS.store(false, Ordering::Relaxed),
             Some(_) | None => {}
         }
+    }
+
+    /// Works on after the turn, as a goal or a monitor does.
+    fn stray(&self, session: &Value, deaf: bool) {
+        STRAYS.store(true, Ordering::Relaxed);
+        let content = json!({ "type": "text", "text": "next" });
+        let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
+        let params = json!({ "sessionId": session, "update": update });
+        let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+        std::thread::spawn(move || {
+            while deaf || STRAYS.load(Ordering::Relaxed) {
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "{message}").and_then(|()| out.flush()).unwrap_or_else(|_| std::process::exit(0));
+                drop(out);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            std::fs::write("interrupted", "").ok();
+        });
     }
 
     /// Switches to a mode, and waits until the client sets another.
@@ -178,6 +203,7 @@ impl Agent {
                         std::thread::park();
                     }
                 }
+                "stray" => self.stray(&session, rest == "deaf"),
                 "wait" => {
                     std::fs::write("waits", "").ok();
                     while let Some(message) = self.read() {

@@ -97,7 +97,6 @@ fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> 
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the agent's own configuration, which it would read itself")]
 fn codex_home(settings: &Settings) -> Option<PathBuf> {
     let set = |name: &str| {
         let own = settings.env.get(name).map(PathBuf::from);

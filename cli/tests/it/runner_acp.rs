@@ -345,3 +345,27 @@ fn an_agent_that_never_asks_is_refused_unless_it_may_run_unheld() {
     let unheld = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains("unheld"));
     assert!(events.iter().any(unheld), "{events:?}");
 }
+
+#[test]
+fn an_agent_that_works_without_an_open_message_is_interrupted_and_then_ended() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &["--grace", "1s"], &[]);
+    let warned = |agent: &mut Running, words: &str| loop {
+        let warning = agent.until("warning");
+        if warning["message"].as_str().unwrap().contains(words) {
+            break;
+        }
+    };
+    // Its first words may come before the end of its turn.
+    let done = |script: &str| assert!(ask(&server, "fake", script)["body"].as_str().unwrap().starts_with("done"));
+    done("say done\nstray");
+    warned(&mut agent, "without an open message; it is interrupted");
+    wait_for("the interrupt", || server.path().join("interrupted").exists());
+    assert_eq!(ask(&server, "fake", "say still here")["body"], "still here", "the same process goes on");
+    let first = agent.until("finished");
+    assert_eq!(first["status"], "completed");
+    done("say done\nstray deaf");
+    warned(&mut agent, "went on in the session");
+    agent.until("agent_ended");
+    assert_eq!(ask(&server, "fake", "say back")["body"], "back", "a new process serves the next message");
+}

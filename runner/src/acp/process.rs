@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, EnvVariable, HttpHeader, Implementation, InitializeRequest, McpServer, McpServerHttp,
-    McpServerStdio, RequestPermissionRequest, SessionId, SessionNotification,
+    AgentCapabilities, CancelNotification, EnvVariable, HttpHeader, Implementation, InitializeRequest, McpServer,
+    McpServerHttp, McpServerStdio, RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Lines, on_receive_notification, on_receive_request};
@@ -17,13 +17,13 @@ use futures_util::{Sink, Stream, sink, stream};
 use lastword_client::Trust;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::Child;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::exact;
 use super::updates::Route;
-use crate::event::Event;
+use crate::event::{Event, EventSink};
 use crate::process::{self, Group};
 use crate::program::{Program, SessionToken, session_token};
 use crate::run::RunnerContext;
@@ -32,6 +32,10 @@ use crate::run::RunnerContext;
 const INITIALIZE: Duration = Duration::from_secs(60);
 /// Longest line of the protocol.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+/// How long after a prompt its last updates may come.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Most sessions without a prompt that are watched for work.
+const IDLE_MAX: usize = 512;
 /// The name of Lastword's MCP server in an agent's session.
 const MCP_NAME: &str = "lastword";
 
@@ -48,7 +52,7 @@ pub(super) struct Process {
     asked_to_end: Arc<Notify>,
     grace: watch::Sender<Duration>,
     /// The tasks that own the connection and the process; dropping them kills the process.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 /// The connection of a live process.
@@ -58,19 +62,77 @@ pub(super) struct AgentConnection {
     pub(super) program: Option<Program>,
 }
 
-/// The route for each session with a running prompt.
+/// The sessions that have had a prompt.
 #[derive(Default)]
-pub(super) struct Routes(Mutex<BTreeMap<String, Arc<Route>>>);
+pub(super) struct Routes(Mutex<BTreeMap<String, Use>>);
+
+/// What a session is at.
+enum Use {
+    /// A prompt runs.
+    Runs(Arc<Route>),
+    /// No prompt has run since.
+    Idle(Instant),
+}
 
 impl Routes {
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Use>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn find(&self, session: &SessionId) -> Option<Arc<Route>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&*session.0).cloned()
+        match self.sessions().get(&*session.0)? {
+            Use::Runs(route) => Some(Arc::clone(route)),
+            Use::Idle(_) => None,
+        }
+    }
+
+    /// Passes an update on to the session's prompt. Returns the session if its agent works and no prompt is open.
+    fn hear(&self, said: SessionNotification) -> Option<SessionId> {
+        if let Some(route) = self.find(&said.session_id) {
+            route.receive(said.update);
+            return None;
+        }
+        let idle =
+            matches!(self.sessions().get(&*said.session_id.0), Some(Use::Idle(since)) if since.elapsed() > SETTLED);
+        (idle && is_work(&said.update)).then_some(said.session_id)
     }
 
     /// Routes the session's updates until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>) -> Routed {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.0.to_string(), route);
+        self.sessions().insert(session.0.to_string(), Use::Runs(route));
         Routed { routes: Arc::clone(self), session: session.0.to_string() }
+    }
+}
+
+/// Returns whether an update says that the agent's model works.
+const fn is_work(update: &SessionUpdate) -> bool {
+    matches!(
+        update,
+        SessionUpdate::AgentMessageChunk(_) | SessionUpdate::AgentThoughtChunk(_) | SessionUpdate::ToolCall(_)
+    )
+}
+
+/// Interrupts an agent that works in a session without an open prompt, such as by a goal or a monitor of its own: no grant
+/// pays for that, and no stop reaches it. An agent that goes on is ended.
+async fn end_stray_work(
+    mut strays: mpsc::Receiver<SessionId>,
+    connection: ConnectionTo<Agent>,
+    (report, asked_to_end, grace): (EventSink, Arc<Notify>, watch::Receiver<Duration>),
+) {
+    let warn = |message: String| report.emit(&Event::Warning { message });
+    while let Some(session) = strays.recv().await {
+        warn(format!("the agent works in the session {} without an open message; it is interrupted", session.0));
+        // If the notification fails, the process is ended after the grace.
+        let _told = connection.send_notification(CancelNotification::new(session.clone()));
+        let patience = *grace.borrow();
+        sleep(patience).await;
+        // What came until now was on its way.
+        while strays.try_recv().is_ok() {}
+        if let Ok(Some(session)) = timeout(patience.max(SETTLED), strays.recv()).await {
+            warn(format!("the agent went on in the session {} after the interrupt; its process is ended", session.0));
+            asked_to_end.notify_one();
+            return;
+        }
     }
 }
 
@@ -82,7 +144,17 @@ pub(super) struct Routed {
 
 impl Drop for Routed {
     fn drop(&mut self) {
-        self.routes.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.session);
+        let mut sessions = self.routes.sessions();
+        sessions.insert(std::mem::take(&mut self.session), Use::Idle(Instant::now()));
+        if sessions.len() > IDLE_MAX {
+            let idle = sessions.iter().filter_map(|(name, at)| match at {
+                Use::Idle(since) => Some((*since, name.clone())),
+                Use::Runs(_) => None,
+            });
+            if let Some((_, oldest)) = idle.min() {
+                sessions.remove(&oldest);
+            }
+        }
     }
 }
 
@@ -113,11 +185,13 @@ impl Process {
         let (connected, connection) = oneshot::channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(own(child, group, stderr, Arc::clone(&asked_to_end), grace.subscribe(), ended));
-        tasks.spawn(connect(outgoing(stdin), incoming(stdout), Arc::clone(&routes), connected));
+        let (stray, strays) = mpsc::channel(1);
+        tasks.spawn(connect(outgoing(stdin), incoming(stdout), (Arc::clone(&routes), stray), connected));
         let token_file = token_file.to_owned();
-        let mut process =
-            Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, _tasks: tasks };
+        let mut process = Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, tasks };
         let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
+        let means = (shared.report.clone(), Arc::clone(&process.asked_to_end), process.grace.subscribe());
+        process.tasks.spawn(end_stray_work(strays, connection.clone(), means));
         let capabilities = process.initialize(shared, &connection, pid).await?;
         process.link =
             Some(AgentConnection { connection, capabilities, program: Program::of(&settings.program, &settings.args) });
@@ -168,7 +242,7 @@ impl Process {
             ended: watch::channel(Some(reason)).1,
             asked_to_end: Arc::default(),
             grace: watch::Sender::default(),
-            _tasks: JoinSet::new(),
+            tasks: JoinSet::new(),
         }
     }
 
@@ -262,7 +336,7 @@ async fn own(
 async fn connect(
     outgoing: impl Sink<String, Error = io::Error> + Send + 'static,
     incoming: impl Stream<Item = io::Result<String>> + Send + 'static,
-    routes: Arc<Routes>,
+    (routes, stray): (Arc<Routes>, mpsc::Sender<SessionId>),
     connected: oneshot::Sender<ConnectionTo<Agent>>,
 ) {
     let (hearing, asking) = (Arc::clone(&routes), routes);
@@ -271,8 +345,9 @@ async fn connect(
         .name("lastword")
         .on_receive_notification(
             async move |said: SessionNotification, _cx| {
-                if let Some(route) = hearing.find(&said.session_id) {
-                    route.receive(said.update);
+                if let Some(session) = hearing.hear(said) {
+                    // One that is waiting says the same.
+                    let _queued = stray.try_send(session);
                 }
                 Ok(())
             },
