@@ -59,8 +59,8 @@ PROGRAMS = {
     "codex-acp": Program(
         "`codex-acp`", "@zed-industries/codex-acp",
         # Its sandbox needs bubblewrap, which not every machine has.
-        [MODULES / ".bin/codex-acp", "-c", 'sandbox_mode="danger-full-access"'], flags=ACP, shell=CODEX_SHELL,
-        policy=OTHER, counted=None, estimated=True),
+        ["node", MODULES / "@zed-industries/codex-acp/bin/codex-acp.js", "-c", 'sandbox_mode="danger-full-access"'],
+        flags=ACP, shell=CODEX_SHELL, policy=OTHER, counted=None, estimated=True),
     "opencode": Program("`opencode run`", "opencode-ai", [OPENCODE, "run"], ("--opencode",), held=False),
     # It reports its last model request only; the runner counts another for the round of tool calls.
     "opencode-acp": Program("`opencode acp`", "opencode-ai", [OPENCODE, "acp"], flags=ACP, estimated=True),

@@ -22,6 +22,8 @@ LASTWORD = os.environ["LASTWORD"]
 MODULES = pathlib.Path(os.environ["MODULES"])
 CLAUDE = MODULES / "@anthropic-ai/claude-code-linux-x64/claude"
 CODEX = MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+# Its successor has the same name among the commands.
+CODEX_ACP = MODULES / "@zed-industries/codex-acp/bin/codex-acp.js"
 OPENCODE = MODULES / "opencode-linux-x64/bin/opencode"
 CHANNELS = {"ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup", "Monitor"}
 CODEX_CHANNELS = re.compile("multi_agent|goal|spawn_agent|followup_task|send_message|wait_agent")
@@ -196,7 +198,7 @@ class Programs(unittest.TestCase):
         self.assertNotIn("task", self.offered())
 
     def test_codex_over_acp_is_held(self):
-        self.held([MODULES / ".bin/codex-acp"], 'call: exec_command {"cmd": "touch made"}', "execute")
+        self.held(["node", CODEX_ACP], 'call: exec_command {"cmd": "touch made"}', "execute")
         self.assertFalse([name for name in self.offered() if "agent" in name and "lastword" not in name])
 
     def test_claude_answers_in_prose_without_channels(self):
@@ -212,6 +214,12 @@ class Programs(unittest.TestCase):
         self.space.run("bob", [CODEX, "exec", "--skip-git-repo-check", "-"], "--input", "prompt")
         self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
         self.assertIn("done: nothing to call", self.space.answer()["body"])
+        self.assertFalse(list(filter(CODEX_CHANNELS.search, self.offered())))
+
+    def test_the_successor_of_codex_acp_is_held(self):
+        # What leaves its sandbox is asked for; inside of it nothing can be changed.
+        escalated = '{"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "x"}'
+        self.held(["node", MODULES / "@successor/codex-acp/dist/index.js"], f"call: exec_command {escalated}", "execute")
         self.assertFalse(list(filter(CODEX_CHANNELS.search, self.offered())))
 
     def test_gemini_over_acp_is_held(self):

@@ -18,6 +18,8 @@ pub const CODEX_CHANNELS: [&str; 3] = ["multi_agent", "multi_agent_v2", "goals"]
 const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
 /// Programs that start another one, which is named in their arguments.
 const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "timeout"];
+/// The variable from which `codex-acp` reads a configuration.
+const CODEX_CONFIG: &str = "CODEX_CONFIG";
 /// The variable from which opencode reads a configuration that overrides those in files.
 const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
@@ -151,12 +153,15 @@ pub(crate) fn prepare(settings: &mut Settings) {
         }
         (Program::CodexAcp, Driver::Acp) => {
             settings.args.extend(codex_denials());
+            // Since version 2 the adapter reads no arguments.
+            let before = settings.env.get(CODEX_CONFIG).cloned().or_else(|| inherited(CODEX_CONFIG));
+            settings.env.insert(CODEX_CONFIG.to_owned(), codex_config(before.as_deref()));
             if held {
                 settings.args.extend(["-c".to_owned(), r#"approval_policy="untrusted""#.to_owned()]);
             }
         }
         (Program::Opencode, driver) => {
-            let before = settings.env.get(OPENCODE_CONFIG).cloned().or_else(inherited_opencode_config);
+            let before = settings.env.get(OPENCODE_CONFIG).cloned().or_else(|| inherited(OPENCODE_CONFIG));
             let asks = held && driver == Driver::Acp;
             settings.env.insert(OPENCODE_CONFIG.to_owned(), opencode_config(before.as_deref(), asks));
         }
@@ -172,17 +177,33 @@ pub fn codex_denials() -> impl Iterator<Item = String> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the agent's own configuration, which it would read itself")]
-fn inherited_opencode_config() -> Option<String> {
-    std::env::var(OPENCODE_CONFIG).ok()
+fn inherited(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Turns off Codex's channels in a configuration of `codex-acp`.
+fn codex_config(before: Option<&str>) -> String {
+    let mut config = object(before);
+    let features = &mut config["features"];
+    if !features.is_object() {
+        *features = json!({});
+    }
+    for feature in CODEX_CHANNELS {
+        features[feature] = json!(false);
+    }
+    config.to_string()
+}
+
+/// Returns the JSON object in a text; an empty one if it has none.
+fn object(text: Option<&str>) -> Value {
+    let found: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
+    found.filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
 /// Adds rules to a configuration of opencode. Its last matching rule decides, and reading asks for nothing.
 #[must_use]
 pub fn opencode_config(before: Option<&str>, asks: bool) -> String {
-    let mut config: Value = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}));
-    if !config.is_object() {
-        config = json!({});
-    }
+    let mut config = object(before);
     let rules = if asks {
         json!({
             "*": "ask", "read": { "*": "allow", "*.env": "ask", "*.env.*": "ask" }, "glob": "allow", "grep": "allow",
@@ -284,7 +305,13 @@ mod tests {
         let denied =
             ["-c", "features.multi_agent=false", "-c", "features.multi_agent_v2=false", "-c", "features.goals=false"];
         assert_eq!(prepared(Driver::Command, "codex exec").args, [&denied[..], &["exec"]].concat());
-        assert_eq!(prepared(Driver::Acp, "codex-acp").args, denied);
+        let codex = prepared(Driver::Acp, "codex-acp");
+        assert_eq!(codex.args, denied);
+        assert_eq!(
+            codex.env[CODEX_CONFIG],
+            r#"{"features":{"goals":false,"multi_agent":false,"multi_agent_v2":false}}"#
+        );
+        assert!(codex_config(Some(r#"{"model":"x","features":{"goals":true}}"#)).contains(r#""model":"x""#));
         for (driver, line) in [(Driver::Command, "opencode run"), (Driver::Acp, "opencode acp")] {
             let config = &prepared(driver, line).env[OPENCODE_CONFIG];
             assert_eq!(serde_json::from_str::<Value>(config).unwrap()["permission"]["task"], "deny");

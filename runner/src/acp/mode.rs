@@ -6,8 +6,9 @@ use super::process::AgentConnection;
 use super::session::said;
 use crate::run::RunnerContext;
 
-/// Modes in which agents ask before they act, by the names that their adapters give them.
-const ASKING: [&str; 3] = ["default", "manual", "ask"];
+/// Modes in which agents ask before they act, by the names that their adapters give them. In the last one, of `codex-acp`,
+/// what only reads runs in a sandbox that lets nothing else through.
+const ASKING: [&str; 4] = ["default", "manual", "ask", "read-only"];
 
 /// Returns whether an agent asks in this mode.
 pub(super) fn asks(mode: &SessionModeId) -> bool {
