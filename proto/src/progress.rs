@@ -149,6 +149,9 @@ impl Seen {
     /// Adds the units of a text, which its speaker may send in a row. Returns the number of new ones, where a line of code
     /// counts as two.
     fn add(&mut self, reading: &Reading, in_a_row: bool) -> u64 {
+        // A text that was said before but for its counters, times and ids says nothing new by these. A speaker who says it
+        // in a row hands out parts of a work.
+        let said = !in_a_row && reading.shape().is_some_and(|shape| self.has(shape));
         let new = match self {
             Self::List(list) => {
                 let mut bits = Bits::new();
@@ -158,7 +161,7 @@ impl Seen {
                 if list.is_empty() {
                     list.reserve_exact(reading.hashes());
                 }
-                add_to(reading, in_a_row, |hash| {
+                add_to(reading, said, |hash| {
                     let new = bits.add(hash);
                     if new {
                         list.push(hash);
@@ -166,7 +169,7 @@ impl Seen {
                     new
                 })
             }
-            Self::Map { bits, set } => add_to(reading, in_a_row, |hash| {
+            Self::Map { bits, set } => add_to(reading, said, |hash| {
                 let (byte, bit) = (&mut bits[usize::from(hash) / 8], 1 << (hash % 8));
                 let new = *byte & bit == 0;
                 *byte |= bit;
@@ -176,6 +179,13 @@ impl Seen {
         };
         self.turn_into_map();
         new
+    }
+
+    fn has(&self, hash: u16) -> bool {
+        match self {
+            Self::List(list) => list.contains(&hash),
+            Self::Map { bits, .. } => bits[usize::from(hash) / 8] & (1 << (hash % 8)) != 0,
+        }
     }
 
     fn turn_into_map(&mut self) {
@@ -198,11 +208,8 @@ impl Seen {
     }
 }
 
-fn add_to(reading: &Reading, in_a_row: bool, mut add: impl FnMut(u16) -> bool) -> u64 {
+fn add_to(reading: &Reading, said: bool, mut add: impl FnMut(u16) -> bool) -> u64 {
     let (words, lines) = reading.units();
-    // A text that was said before but for its counters, times and ids says nothing new by these. A speaker who says it
-    // in a row hands out parts of a work.
-    let said = reading.shape().is_some_and(|shape| !add(shape)) && !in_a_row;
     let words = if said { &words[..reading.numbers_at()] } else { words };
     let mut new = 0;
     for hash in words {
@@ -211,6 +218,8 @@ fn add_to(reading: &Reading, in_a_row: bool, mut add: impl FnMut(u16) -> bool) -
     for hash in lines {
         new += 2 * u64::from(add(*hash));
     }
+    // Last, so that it takes the bit of no unit.
+    let _added = reading.shape().map(add);
     new
 }
 

@@ -36,11 +36,18 @@ pub(crate) enum Memory {
     Kept,
 }
 
-/// Words a denial for the agent. `None` if nothing was said about the call and the agent has spoken since.
+/// Words a denial for the agent. `None` if nothing was said about the call and the agent has spoken since; an edit always
+/// says something.
 pub(crate) fn denied(denial: &Denial, speechless: bool) -> Option<String> {
-    let sentence = format!("Your call of {} was not allowed: {}.", quoted(&denial.tool), denial.reason);
+    let mut sentence = format!("Your call of {} was not allowed: {}.", quoted(&denial.tool), denial.reason);
+    if denial.edited {
+        sentence.push_str(" If that call serves you, make exactly that one; it is asked for again.");
+    }
     if let Some(comment) = &denial.comment {
         return Some(quote::denial(&sentence, &denial.decider, Some(comment), seed()));
+    }
+    if denial.edited {
+        return Some(sentence);
     }
     speechless.then(|| {
         format!(
@@ -229,6 +236,7 @@ mod tests {
             reason: format!("rejected by {decider}"),
             decider: decider.into(),
             comment: comment.map(ToOwned::to_owned),
+            edited: false,
         };
         let text = denied(&denial("the agent boss", Some(IMITATION)), false).unwrap();
         let sentence =

@@ -369,3 +369,20 @@ fn an_agent_that_works_without_an_open_message_is_interrupted_and_then_ended() {
     agent.until("agent_ended");
     assert_eq!(ask(&server, "fake", "say back")["body"], "back", "a new process serves the next message");
 }
+
+#[test]
+fn an_agent_is_told_of_the_arguments_that_a_human_approved_instead() {
+    let server = Server::start();
+    let _agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "permit deploy\nsay went on");
+    let all = || server.operator(&["--json", "approvals"]).json();
+    wait_for("the held call", || !all()["items"].as_array().unwrap().is_empty());
+    let held = all()["items"][0].clone();
+    let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
+    let edit = r#"{"input":{"command":"deploy --dry-run"}}"#;
+    server.operator(&["approve", id, "--edit", edit, "--digest", digest, "--yes"]).ok();
+    let said = answer(&server)["body"].as_str().unwrap().to_owned();
+    for part in ["went on", "approved other arguments instead", "deploy --dry-run", "make exactly that one"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}

@@ -41,6 +41,8 @@ pub(crate) struct Denial {
     pub(crate) decider: String,
     /// The decider's comment for the agent, if any.
     pub(crate) comment: Option<String>,
+    /// The reason names other arguments, with which the call may be made.
+    pub(crate) edited: bool,
 }
 
 /// The call, as the broker holds it.
@@ -62,13 +64,15 @@ enum CallDecision {
         decider: String,
         /// The decider's comment for the agent.
         comment: Option<String>,
+        /// The reason names other arguments, with which the call may be made.
+        edited: bool,
     },
 }
 
 impl CallDecision {
     /// Returns a denial without a decision.
     fn failed(reason: String) -> Self {
-        Self::Denied { reason, decider: String::new(), comment: None }
+        Self::Denied { reason, decider: String::new(), comment: None, edited: false }
     }
 }
 
@@ -95,17 +99,18 @@ impl PermissionRequest {
                 return None;
             }
         };
-        let denial = |reason, decider, comment| Some(Denial { tool: self.held.tool.clone(), reason, decider, comment });
+        let tool = self.held.tool.clone();
+        let denial = |reason, decider, comment, edited| Some(Denial { tool, reason, decider, comment, edited });
         let (outcome, denial) = match decision {
             CallDecision::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
                 Some(outcome) => (outcome, None),
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
-                    (denied(&self.asked.request), denial(reason, String::new(), None))
+                    (denied(&self.asked.request), denial(reason, String::new(), None, false))
                 }
             },
-            CallDecision::Denied { reason, decider, comment } => {
-                (denied(&self.asked.request), denial(reason, decider, comment))
+            CallDecision::Denied { reason, decider, comment, edited } => {
+                (denied(&self.asked.request), denial(reason, decider, comment, edited))
             }
         };
         let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
@@ -152,7 +157,8 @@ impl AskedCall {
         }
         if view.state != ApprovalState::Approved {
             let comment = view.comment.clone().filter(|comment| !comment.trim().is_empty());
-            return Ok(CallDecision::Denied { reason: reason(&view), decider: quote::decider(&view), comment });
+            let (reason, decider) = (reason(&view), quote::decider(&view));
+            return Ok(CallDecision::Denied { reason, decider, comment, edited: false });
         }
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
@@ -160,7 +166,7 @@ impl AskedCall {
             let decider = quote::decider(&view);
             let reason = format!("{decider} approved other arguments instead: {}", quote::json(&view.arguments));
             let comment = view.comment.filter(|comment| !comment.trim().is_empty());
-            return Ok(CallDecision::Denied { reason, decider, comment });
+            return Ok(CallDecision::Denied { reason, decider, comment, edited: true });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments };
         // The broker checks the digest, and that the approval is used only once.
