@@ -374,7 +374,7 @@ fn an_agent_that_works_without_an_open_message_is_interrupted_and_then_ended() {
 fn an_agent_is_told_of_the_arguments_that_a_human_approved_instead() {
     let server = Server::start();
     let _agent = Running::acp(&server, "fake", &[], &[]);
-    send(&server, "fake", "E-1", "permit deploy\nsay went on");
+    send(&server, "fake", "E-1", "permit deploy");
     let all = || server.operator(&["--json", "approvals"]).json();
     wait_for("the held call", || !all()["items"].as_array().unwrap().is_empty());
     let held = all()["items"][0].clone();
@@ -382,7 +382,7 @@ fn an_agent_is_told_of_the_arguments_that_a_human_approved_instead() {
     let edit = r#"{"input":{"command":"deploy --dry-run"}}"#;
     server.operator(&["approve", id, "--edit", edit, "--digest", digest, "--yes"]).ok();
     let said = answer(&server)["body"].as_str().unwrap().to_owned();
-    for part in ["went on", "approved other arguments instead", "deploy --dry-run", "make exactly that one"] {
+    for part in ["approved other arguments instead", "deploy --dry-run", "make exactly that one"] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
