@@ -88,7 +88,7 @@ class Workspace:
         }
 
     def configure(self):
-        """Users' own settings: each program has a model, and may use its shell unasked, by every rule that it knows."""
+        """Users' own settings: each program has a model, and may use its shell unasked."""
         (self.home / ".claude").mkdir()
         (self.home / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
         (self.home / ".claude.json").write_text(json.dumps({
@@ -100,18 +100,27 @@ class Workspace:
         (self.home / ".codex/config.toml").write_text(
             'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
             f'base_url = "{self.model.url}/v1"\nenv_key = "MOCK_KEY"\nwire_api = "responses"\n')
-        (self.home / ".codex/rules").mkdir()
-        (self.home / ".codex/rules/default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
-        (self.home / ".gemini/policies").mkdir(parents=True)
-        (self.home / ".gemini/policies/mine.toml").write_text(
-            '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 999\n')
-        (self.home / ".gemini/settings.json").write_text(json.dumps({
-            "security": {"auth": {"selectedType": "gemini-api-key"}}, "tools": {"allowed": ["run_shell_command"]}}))
+        (self.home / ".gemini").mkdir()
+        (self.home / ".gemini/settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
         options = {"baseURL": f"{self.model.url}/v1", "apiKey": "mock"}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
         (self.work / "opencode.json").write_text(json.dumps(
-            {"provider": {"mock": provider}, "model": "mock/mock", "permission": {"*": "allow", "bash": "allow"},
-             "agent": {"build": {"permission": {"*": "allow", "bash": "allow"}}}}))
+            {"provider": {"mock": provider}, "model": "mock/mock", "permission": {"bash": "allow"}}))
+
+    def allow(self):
+        """What people allow in a year: the shell, by every rule that a program knows."""
+        (self.home / ".codex/rules").mkdir()
+        (self.home / ".codex/rules/default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+        (self.home / ".gemini/policies").mkdir()
+        (self.home / ".gemini/policies/mine.toml").write_text(
+            '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 999\n')
+        settings = json.loads((self.home / ".gemini/settings.json").read_text())
+        settings["tools"] = {"allowed": ["run_shell_command"]}
+        (self.home / ".gemini/settings.json").write_text(json.dumps(settings))
+        config = json.loads((self.work / "opencode.json").read_text())
+        config["permission"] = {"*": "allow", "bash": "allow"}
+        config["agent"] = {"build": {"permission": config["permission"]}}
+        (self.work / "opencode.json").write_text(json.dumps(config))
 
     def lastword(self, *args):
         command = [LASTWORD, "--token-file", str(self.token), *args]
@@ -173,6 +182,7 @@ class Programs(unittest.TestCase):
 
     def held(self, command, touch, tool):
         """A call waits for a human although the user's settings allow it: rejected once, approved once."""
+        self.space.allow()
         self.space.run("bob", command, "--driver", "acp")
         made = self.space.work / "made"
         self.space.lastword("send", "bob", touch, "--ref", "E-1")
