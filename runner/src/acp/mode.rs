@@ -31,7 +31,9 @@ pub(super) async fn hold(
         return Ok(Some(modes.current_mode_id.clone()));
     }
     let known = modes.available_modes.iter().map(|mode| &mode.id);
-    let Some(asking) = known.clone().find(|id| asks(id)) else {
+    // In the order of the names: in the last one an agent can do the least.
+    let asking = ASKING.iter().find_map(|name| known.clone().find(|id| &*id.0 == *name));
+    let Some(asking) = asking else {
         let known: Vec<&str> = known.map(|id| &*id.0).collect();
         return Err(format!(
             "the agent has no mode in which it asks before it acts (its modes: {}); --unheld runs it as it is, and \
