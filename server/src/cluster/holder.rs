@@ -215,14 +215,15 @@ impl Holder {
                 // Kept over the looks: a reader that begins anew after each of them would never get anywhere.
                 let mut following = pin!(mirror.follow());
                 loop {
+                    // Before it leads: a leader lets go of nothing that another one moved.
+                    if self.shared.view(|view, _| view.archived(&self.workspace)) > *let_go {
+                        break Ok(Vec::new());
+                    }
                     if let Some(revision) = self.shared.wants(&self.workspace) {
                         return Ok(Some(revision));
                     }
                     if !self.is_there() {
                         return Ok(None);
-                    }
-                    if self.shared.view(|view, _| view.archived(&self.workspace)) > *let_go {
-                        break Ok(Vec::new());
                     }
                     if catching_up.is_due(last) {
                         if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
@@ -368,7 +369,11 @@ impl Holder {
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
         let (next, drain) = self.serve((revision, stretch, config), &handle).await;
         self.shared.open(&self.workspace, None);
+        let first = workspace.context().archives.first.clone();
         workspace.close(drain).await;
+        // A part that left while the last calls ended: the task that tells of it was over by then.
+        let first = *first.borrow();
+        tell_first(&self.shared.registry, &self.workspace, first).await;
         tracing::info!(workspace = self.workspace, epoch, next, "this node leads the workspace no longer");
         Ok(next)
     }
@@ -456,21 +461,28 @@ async fn give_back_room(mirror: &mut Mirror, index: &mut Index) -> Result<(), Se
 /// Tells the followers when a part of the log left the stream. A hint that is lost costs them room, until the next one.
 async fn tell_of_archive(registry: Registry, workspace: String, ctx: Context) -> io::Result<()> {
     let (mut first, mut stopping) = (ctx.archives.first.clone(), ctx.stopping.clone());
-    let key = archive_key(&workspace);
     loop {
         tokio::select! {
             changed = first.changed() => if changed.is_err() { return Ok(()) },
             () = ended(&mut stopping) => return Ok(()),
         }
-        let value = first.borrow_and_update().0.to_string();
-        let told = match registry.get(&key).await {
-            Ok(Some(record)) => registry.replace(&key, value.as_bytes(), record.revision).await,
-            Ok(None) => registry.create(&key, value.as_bytes()).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = told {
-            tracing::warn!(workspace, %error, "the followers were not told what left the log");
-        }
+        let value = *first.borrow_and_update();
+        tell_first(&registry, &workspace, value).await;
+    }
+}
+
+/// Tells the followers where the stream's log begins, unless they were told.
+async fn tell_first(registry: &Registry, workspace: &str, first: Seq) {
+    let (key, value) = (archive_key(workspace), first.0.to_string());
+    let told = match registry.get(&key).await {
+        Ok(Some(record)) if record.value.as_deref() == Some(value.as_bytes()) => Ok(record.revision),
+        Ok(Some(record)) => registry.replace(&key, value.as_bytes(), record.revision).await,
+        Ok(None) if first == Seq(1) => Ok(0),
+        Ok(None) => registry.create(&key, value.as_bytes()).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = told {
+        tracing::warn!(workspace, %error, "the followers were not told what left the log");
     }
 }
 
