@@ -129,6 +129,8 @@ words! {
         Failed = "failed",
         /// The task continues when an answer arrives.
         Waiting = "waiting",
+        /// A budget ended the run: the task continues once a human gives more, or the agent's day is over (B1).
+        Held = "held",
     }
 }
 

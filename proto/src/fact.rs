@@ -774,4 +774,13 @@ pub enum Fact {
         /// The parts, each of another model; together no more than the turn's charge.
         models: Vec<ModelSpend>,
     },
+    /// An escalation for which no task waits was answered by a message of the human to the agent that asked.
+    EscalationAnswered {
+        /// The answered escalation.
+        escalation: EscalationId,
+        /// The human who answered.
+        by: AgentId,
+        /// The position of the message.
+        message: Seq,
+    },
 }

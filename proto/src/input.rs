@@ -306,7 +306,9 @@ pub enum Reply {
     Renewed {
         /// The new end of the lease.
         lease_until: Time,
-        /// Why the agent has to end its turn now, if it has to (R3).
+        /// Why the agent is asked to finish its turn soon, if it is (B1).
+        finish: Option<Code>,
+        /// Why the agent has to end its turn now, if it has to (B1, R3).
         end: Option<Code>,
     },
     /// An agent or human was registered.

@@ -77,8 +77,8 @@ limits! {
     "D8" grant_turns_max = 100, "Turns a grant may cause.";
     "D8" grant_agents_max = 16, "Distinct agents a grant may wake.";
     "D8" grant_age_ms = 86_400_000, "Clock of a grant; stops while no turn is open and the work waits for a human, a pause or a latch.";
-    "B1" grant_tokens_max = 200_000, "Tokens a grant may spend; a turn is charged its reported usage, at least the estimate from its text.";
-    "B1" agent_day_tokens_max = 2_000_000, "Tokens an agent may spend in a UTC day.";
+    "B1" grant_tokens_max = 500_000, "Weighted tokens a grant may spend: cache reads count a tenth, cache writes 1.25. A turn is charged its reported usage, at least the estimate from its text.";
+    "B1" agent_day_tokens_max = 5_000_000, "Weighted tokens an agent may spend in a UTC day.";
     "B1" grant_cost_microusd_max = 0, "Cost of a grant, in millionths of a dollar; 0 means no limit.";
     "B1" agent_day_cost_microusd_max = 0, "Cost of an agent in a UTC day, in millionths of a dollar; 0 means no limit.";
     "B1" budget_warning_percent = 80, "Share of a token or cost limit at which the agent gets one warning.";
@@ -174,6 +174,7 @@ impl Limits {
                     turns_hard_max: 200,
                     grant_messages_max: 512,
                     grant_turns_max: 800,
+                    grant_tokens_max: strict.grant_tokens_max * 5,
                     profile,
                     ..strict
                 };

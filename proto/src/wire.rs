@@ -64,4 +64,4 @@ pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView};
-pub use usage::{MODELS_MAX, ModelUsage, Usage, microusd};
+pub use usage::{CACHE_READ, CACHE_WRITE, MODELS_MAX, ModelUsage, Usage, microusd, weighted};

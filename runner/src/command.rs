@@ -32,7 +32,8 @@ const EARLIER_MAX: usize = 16;
 pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let settings = &shared.settings;
     let by_args = settings.message_in_args();
-    let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
+    let earlier =
+        if settings.wants_prompt(&run.delivery) { earlier(&run.client, &run.delivery).await } else { Vec::new() };
     let machine = match settings.usage {
         UsageSource::Program => Machine::recognize(&settings.program, &settings.args),
         UsageSource::Text => None,
@@ -51,8 +52,8 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     };
     let input = match settings.input {
         _ if by_args => String::new(),
-        Input::Message => run.delivery.message.body.clone(),
-        Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None, &earlier),
+        Input::Message if !wording::goes_on(&run.delivery) => run.delivery.message.body.clone(),
+        Input::Message | Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None, &earlier),
     };
     let reader = Arc::new(Mutex::new(machine.as_ref().map(Machine::reader)));
     let Some((status, (bytes, total), said)) = attend(shared, run, child, input, &reader).await else {
@@ -139,15 +140,32 @@ async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
     let mut answer = delivery.message.clone();
     while answer.kind == MessageType::Response && said.len() < EARLIER_MAX {
         let Some(id) = &answer.in_reply_to else { break };
-        let Ok(asked) = client.message(id).await else { break };
-        let cause = asked.cause.clone();
-        said.push_front(asked);
-        let Some(cause) = cause else { break };
+        let asked = match client.message(id).await {
+            Ok(asked) => asked,
+            // It answers a question to a human, which is no message.
+            Err(_) => match opening(client, &answer).await {
+                Some(request) => request,
+                None => break,
+            },
+        };
+        said.push_front(asked.clone());
+        // It opened a run of this agent that was held; the delivery is to go on from there.
+        if asked.to == delivery.message.to {
+            answer = asked;
+            continue;
+        }
+        let Some(cause) = asked.cause else { break };
         let Ok(cause) = client.message(&cause).await else { break };
         said.push_front(cause.clone());
         answer = cause;
     }
     said.into()
+}
+
+/// Returns the request of the task that a message belongs to.
+async fn opening(client: &Client, message: &StoredMessage) -> Option<StoredMessage> {
+    let request = client.request_state(message.request_id.as_deref()?).await.ok()?;
+    client.message(&request.message).await.ok()
 }
 
 /// Passes on the agent's own token and the delivery's facts, for tools that the command calls.

@@ -26,9 +26,8 @@ pub(crate) const PROGRESS: Duration = Duration::from_secs(5);
 /// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
-/// The reason of a run that a budget ended.
-const BUDGET: &str = "the budget is used up, so the run was ended; a human can extend it, or send the request again \
-                      under a new grant";
+/// Why a run was ended by a budget; its task stays open.
+const BUDGET: &str = "the budget is used up, so the run was ended; it goes on once a human gives more";
 
 /// State shared by all runs of a runner.
 pub(crate) struct RunnerContext {
@@ -188,15 +187,17 @@ fn report_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
     });
 }
 
-/// Turns a run that was cut short into a failure, but keeps its output.
+/// Turns a run that was cut short into a failure, or into one that is held; keeps its output.
 fn outcome(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
-    let reason = match stop {
+    let (status, reason) = match stop {
         None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
-        Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
-        Some(Stop::Budget) => BUDGET.to_owned(),
-        Some(Stop::Ending) => "the runner was stopped while the agent was at work".to_owned(),
+        Some(Stop::Deadline) => {
+            (FinishStatus::Failed, format!("no answer within {} s; the run was ended", deadline.as_secs_f64()))
+        }
+        Some(Stop::Budget) => (FinishStatus::Held, BUDGET.to_owned()),
+        Some(Stop::Ending) => (FinishStatus::Failed, "the runner was stopped while the agent was at work".to_owned()),
     };
-    Ended { status: Some(FinishStatus::Failed), reason: Some(reason), ..ended }
+    Ended { status: Some(status), reason: Some(reason), ..ended }
 }
 
 async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, ended: Ended) {
@@ -260,7 +261,9 @@ async fn keep_lease(
     let mut deadline = pin!(sleep(shared.settings.deadline));
     let mut in_time = true;
     let mut drain: Option<Pin<Box<Sleep>>> = None;
+    // Notes are for people, who want few. Budgets are checked as often as the broker takes reports.
     let mut cooling: Option<Pin<Box<Sleep>>> = None;
+    let mut quiet: Option<Pin<Box<Sleep>>> = None;
     let mut latest = None;
     let mut spent = false;
     loop {
@@ -268,6 +271,7 @@ async fn keep_lease(
             Some(note) = noted.recv() => latest = Some(note),
             Ok(()) = usage.changed() => spent = true,
             () = over(&mut cooling) => cooling = None,
+            () = over(&mut quiet) => quiet = None,
             _ = renewal.tick() => {
                 let so_far = usage.borrow().clone();
                 report_progress(shared, turn, String::new(), so_far, control).await;
@@ -289,15 +293,16 @@ async fn keep_lease(
             }
         }
         // Notes that came during the pause have replaced each other: only the newest is sent.
-        if cooling.is_none() && (spent || latest.is_some()) {
+        if cooling.is_none() && (spent || (quiet.is_none() && latest.is_some())) {
             spent = false;
-            let note = latest.take();
+            let note = if quiet.is_none() { latest.take() } else { None };
             if let Some(note) = note.clone() {
                 shared.report.emit(&Event::Progress { turn: turn.id.clone(), note });
+                quiet = Some(Box::pin(sleep(pace)));
             }
             let so_far = usage.borrow_and_update().clone();
             report_progress(shared, turn, note.unwrap_or_default(), so_far, control).await;
-            cooling = Some(Box::pin(sleep(pace)));
+            cooling = Some(Box::pin(sleep(shared.limits.progress)));
         }
     }
 }
@@ -362,10 +367,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_short_has_failed_and_keeps_what_it_said() {
+    fn a_run_that_was_cut_short_has_failed_or_is_held_and_keeps_what_it_said() {
         let ended = Ended { answer: "half".to_owned(), ..Ended::default() };
         let ended = outcome(ended, Some(Stop::Ending), Duration::from_secs(1));
         assert_eq!((ended.status, ended.answer.as_str()), (Some(FinishStatus::Failed), "half"));
+        let held = outcome(
+            Ended { answer: "half".to_owned(), ..Ended::default() },
+            Some(Stop::Budget),
+            Duration::from_secs(1),
+        );
+        assert_eq!((held.status, held.answer.as_str()), (Some(FinishStatus::Held), "half"), "its task stays open");
         let whole = outcome(Ended::default(), None, Duration::from_secs(1));
         assert!(whole.status.is_none() && whole.reason.is_none());
     }

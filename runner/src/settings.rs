@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lastword_client::wire::Delivery;
+
 use crate::usage::Prices;
+use crate::wording;
 
 /// Prefix of the variables that the runner sets; those of its own environment never reach an agent.
 pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
@@ -164,10 +167,11 @@ impl Settings {
         self.args.iter().any(|arg| arg.contains("{message}") || arg.contains(PROMPT))
     }
 
-    /// Returns whether the command gets the message as a prompt for a model.
-    pub(crate) fn wants_prompt(&self) -> bool {
+    /// Returns whether the command gets this delivery as a prompt for a model. The word of a human or of the broker in the
+    /// middle of a task means nothing without the task.
+    pub(crate) fn wants_prompt(&self, delivery: &Delivery) -> bool {
         let in_args = self.args.iter().any(|arg| arg.contains(PROMPT));
-        in_args || (self.input == Input::Prompt && !self.message_in_args())
+        wording::goes_on(delivery) || in_args || (self.input == Input::Prompt && !self.message_in_args())
     }
 }
 

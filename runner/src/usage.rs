@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use lastword_client::wire::{MODELS_MAX, ModelUsage, Usage};
+use lastword_client::wire::{self, MODELS_MAX, ModelUsage, Usage};
 use lastword_proto::names::ModelName;
 use serde::Deserialize;
 
@@ -35,6 +35,18 @@ impl Tokens {
         self.cache_write = self.cache_write.saturating_add(more.cache_write);
         self.output = self.output.saturating_add(more.output);
     }
+}
+
+/// Returns what tokens count for in budgets: by the prices of their model if they are known.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "weights are small and not negative")]
+fn weighted(tokens: Tokens, price: Option<&Price>) -> u64 {
+    let weight = |part: Option<f64>, default: u64| {
+        let known = price.filter(|price| price.input > 0.0).and_then(|price| Some(part? / price.input));
+        known.map_or(default, |weight| (weight * 100.0).round() as u64)
+    };
+    let read = wire::weighted(tokens.cache_read, weight(price.and_then(|p| p.cache_read), wire::CACHE_READ));
+    let written = wire::weighted(tokens.cache_write, weight(price.and_then(|p| p.cache_write), wire::CACHE_WRITE));
+    tokens.input.saturating_add(tokens.output).saturating_add(read).saturating_add(written)
 }
 
 /// The price of a model, in dollars per million tokens.
@@ -117,7 +129,7 @@ impl Meter {
     pub(crate) fn usage(&self, prices: &Prices) -> Option<Usage> {
         let mut sum = Tokens::default();
         let mut dollars: Option<f64> = None;
-        let mut models = Vec::new();
+        let (mut models, mut all) = (Vec::new(), 0_u64);
         for (model, (tokens, cost)) in &self.models {
             sum.add(*tokens);
             // A cost of 0 is what programs print for a model whose price they don't know.
@@ -126,7 +138,14 @@ impl Meter {
             if let Some(cost) = cost_usd {
                 dollars = Some(dollars.unwrap_or(0.0) + cost);
             }
-            models.push(ModelUsage { model: model.clone(), tokens: tokens.sum(), cost_usd });
+            let own = weighted(*tokens, prices.0.get(model));
+            all = all.saturating_add(own);
+            models.push(ModelUsage {
+                model: model.clone(),
+                tokens: tokens.sum(),
+                weighted_tokens: Some(own),
+                cost_usd,
+            });
         }
         let input = sum.input.saturating_add(sum.cache_read).saturating_add(sum.cache_write);
         let usage = Usage {
@@ -134,6 +153,7 @@ impl Meter {
             cache_read_tokens: sum.cache_read,
             cache_write_tokens: sum.cache_write,
             output_tokens: sum.output,
+            weighted_tokens: Some(all),
             cost_usd: dollars,
             estimated: false,
             models: named(models),
@@ -206,7 +226,7 @@ mod tests {
 
     #[test]
     fn models_that_exceed_the_whole_are_left_out_of_the_report() {
-        let part = |tokens| vec![ModelUsage { model: "gpt-5".into(), tokens, cost_usd: None }];
+        let part = |tokens| vec![ModelUsage { model: "gpt-5".into(), tokens, ..ModelUsage::default() }];
         let usage = |tokens| Usage { input_tokens: 10, models: part(tokens), ..Usage::default() };
         assert_eq!(consistent(usage(10)), usage(10));
         assert_eq!(consistent(usage(11)), Usage { models: Vec::new(), ..usage(11) });

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use lastword_client::wire::quote::{self, quoted};
 use lastword_client::wire::{Delivery, StoredMessage};
 use lastword_proto::MessageType;
+use lastword_proto::names::SYSTEM_NAME;
 
 use crate::acp::Denial;
 
@@ -55,6 +56,12 @@ pub(crate) fn denied(denial: &Denial, speechless: bool) -> Option<String> {
              was not, and why."
         )
     })
+}
+
+/// Whether a human or the broker answers in the middle of a task, and not an agent that was asked.
+pub(crate) fn goes_on(delivery: &Delivery) -> bool {
+    let message = &delivery.message;
+    message.kind == MessageType::Response && (message.escalation.is_some() || message.from == SYSTEM_NAME)
 }
 
 /// Words the delivery as a prompt. `turn_token` is set if the agent may have several open turns; `earlier` repeats the
@@ -119,8 +126,8 @@ pub(crate) fn fill(argument: &str, delivery: &Delivery, earlier: &[StoredMessage
             continue;
         };
         match *placeholder {
-            "{message}" => out.push_str(&message.body),
-            "{prompt}" => out.push_str(&prompt(delivery, Memory::Fresh, None, earlier)),
+            "{message}" if !goes_on(delivery) => out.push_str(&message.body),
+            "{message}" | "{prompt}" => out.push_str(&prompt(delivery, Memory::Fresh, None, earlier)),
             "{ref}" => out.push_str(&message.reference),
             "{from}" => out.push_str(&message.from),
             _ => out.push_str(message.request_id.as_deref().unwrap_or_default()),

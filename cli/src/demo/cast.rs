@@ -229,7 +229,7 @@ impl Agent<'_> {
     async fn end_with(&self, turn: &TurnView, finish: Finish, input_tokens: u64) -> Result<(), ClientError> {
         let output_tokens = 150;
         let model = if self.name == "lead" { "demo-large" } else { "demo-small" };
-        let part = ModelUsage { model: model.into(), tokens: input_tokens + output_tokens, cost_usd: None };
+        let part = ModelUsage { model: model.into(), tokens: input_tokens + output_tokens, ..ModelUsage::default() };
         let usage = Usage { input_tokens, output_tokens, models: vec![part], ..Usage::default() };
         match self.client.finish(&turn.id, &Finish { usage: Some(usage), ..finish }).await {
             // The turn was ended before, which isn't an error here.

@@ -40,6 +40,10 @@ impl Step<'_> {
         let task = self.task_in_turn(agent, turn)?;
         if let Some(task) = task {
             self.has_questions_left(task)?;
+            // A turn that is asked to finish makes no more calls: its agent hears so at the next one.
+            if let Some((spent, _)) = self.state().tasks[&task].turn().and_then(|turn| self.spent_out(turn)) {
+                return Err(spent);
+            }
         }
         let name = self.state().name_of(agent);
         let rule = self.state().policy.first(name, &call.tool, &call.subjects);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::admit::key;
 use super::{Outcome, Step};
-use crate::envelope::{AnswerStatus, Draft, MessageType};
+use crate::envelope::{Address, AnswerStatus, Draft, MessageType};
 use crate::fact::{Answer, EndReason, EscalationCause, Fact, Message, Part, Place, Recipient, Role, SYSTEM, WriteKind};
 use crate::guards::{Placement, Plan};
 use crate::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, TurnId};
@@ -114,6 +114,9 @@ impl Step<'_> {
         self.lift_place(Place::Conversation(conv), by.agent());
         self.hear_human(by.agent(), conv, said_in);
         let Some(task) = waiting else {
+            if let Some(sent) = self.answer_outside(by, id, &body)? {
+                return Ok(sent);
+            }
             self.record(Fact::EscalationNoted { escalation: id, by: by.agent(), body });
             return Ok(Reply::Done);
         };
@@ -131,6 +134,29 @@ impl Step<'_> {
                 Err(Refusal::new(Code::AlreadySettled).about(id))
             }
         }
+    }
+
+    /// Answers a question that was asked outside a turn: by a request in the name of this human, which wakes the agent (D9).
+    /// `None` if it was asked in a turn, or if this human may give no work.
+    fn answer_outside(&mut self, by: Principal, id: EscalationId, body: &str) -> Result<Option<Reply>, Refusal> {
+        let escalation = &self.state().escalations[&id];
+        let asked =
+            (escalation.task.is_none() && escalation.cause == EscalationCause::Asked).then_some(escalation.asked);
+        let (agent, conv) = (escalation.agent, escalation.conv);
+        let name = self.state().agents[agent.0 as usize].name.clone();
+        let (Some(asked), Some(name), Ok(())) = (asked, name, self.human(by, Role::Operator)) else { return Ok(None) };
+        let draft = Draft {
+            reference: self.state().ref_of(conv).cloned(),
+            in_reply_to: Some(asked),
+            ..Draft::new(MessageType::Request, Address::Name(name), body)
+        };
+        let sent = self.send_for(by.agent(), draft)?;
+        if let Reply::Sent(messages) = &sent
+            && let Some(message) = messages.first().copied()
+        {
+            self.record(Fact::EscalationAnswered { escalation: id, by: by.agent(), message });
+        }
+        Ok(Some(sent))
     }
 
     /// Returns the open task that gets an escalation's answer.

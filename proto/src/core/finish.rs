@@ -1,6 +1,7 @@
 //! Finishing a turn. A final answer is never lost, whatever limit or hold applies (F2–F6).
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
@@ -14,6 +15,12 @@ use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Agent, Asker, Phase, Principal, Request, Running, Task};
+
+/// Tells an agent why its last run ended, and that this is the next one (B1).
+const HELD: &str = "Your last run on this task was ended because the budget was used up. There is more now: go on where \
+                    you stopped, and answer.";
+/// Precedes what that run had written.
+const HELD_TEXT: &str = "\n\nWhat you had written until then:\n";
 
 impl Step<'_> {
     pub(super) fn finish(&mut self, by: Principal, turn: Option<TurnId>, finish: Finish) -> Outcome {
@@ -87,6 +94,7 @@ impl Step<'_> {
         // The decision that the agent wants to wait for may have been made already; if so, it opens the next turn.
         let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
+            Some(FinishStatus::Held) => FinishStatus::Held,
             Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
@@ -106,6 +114,7 @@ impl Step<'_> {
         self.check_day(agent);
         let reply = match status {
             FinishStatus::Waiting => self.waits(task, agent, finish.body),
+            FinishStatus::Held => self.held(id, task, agent, &finish.body),
             FinishStatus::Rejected => self.rejected(task, finish),
             FinishStatus::Partial => self.partly_done(task, finish),
             FinishStatus::Completed | FinishStatus::Failed => self.done(task, status, finish),
@@ -123,12 +132,28 @@ impl Step<'_> {
         Reply::Finished { answer: None, open: true }
     }
 
+    /// Keeps the text of a run that a budget ended, for the next turn. That turn opens once the work is held no longer (B1).
+    fn held(&mut self, turn: TurnId, task: TaskId, agent: AgentId, body: &str) -> Reply {
+        let opened_by = self.state().turns[&turn].delivered.first().map(|ready| ready.message);
+        let mut text = String::from(HELD);
+        if !body.is_empty() {
+            text.push_str(HELD_TEXT);
+            text.push_str(body);
+        }
+        self.reply_to(task, SYSTEM, agent, text.into(), None, opened_by.unwrap_or(self.state().seq));
+        Reply::Finished { answer: None, open: true }
+    }
+
     fn done(&mut self, task: TaskId, status: FinishStatus, finish: Finish) -> Reply {
         let empty = finish.body.is_empty() && finish.payload.is_none();
         let root = self.state().tasks[&task].request.is_none();
         let (status, cause) = match status {
             FinishStatus::Failed => (AnswerStatus::Failed, EndReason::Answered),
-            FinishStatus::Completed | FinishStatus::Partial | FinishStatus::Rejected | FinishStatus::Waiting => {
+            FinishStatus::Completed
+            | FinishStatus::Partial
+            | FinishStatus::Rejected
+            | FinishStatus::Waiting
+            | FinishStatus::Held => {
                 // A root has no requester, so an empty finish of it hides nothing.
                 if empty && !root {
                     (AnswerStatus::Failed, EndReason::Empty)
@@ -418,7 +443,10 @@ impl Step<'_> {
             self.record(Fact::SessionBegan { task });
         }
         let lease_until = self.renew_turn(turn, progress.eta_ms);
-        Ok(Reply::Renewed { lease_until, end: self.must_end(turn) })
+        let spent = self.spent_out(turn);
+        let finish = spent.as_ref().map(|(refusal, _)| refusal.code);
+        let end = spent.filter(|(_, ends)| *ends).map(|(refusal, _)| refusal.code);
+        Ok(Reply::Renewed { lease_until, finish, end })
     }
 
     /// Charges an open turn with what it reports; the rest follows at its finish (B1).
@@ -444,14 +472,18 @@ impl Step<'_> {
         }
     }
 
-    /// Returns why an open turn has to end: its grant is latched, or its agent rests, for a budget (B1, R3).
-    fn must_end(&self, id: TurnId) -> Option<Code> {
+    /// Returns the budget of its grant or of its agent's day that an open turn has used up, for which it is asked to finish;
+    /// and whether it has used a quarter more, for which it has to end (B1, R3).
+    pub(super) fn spent_out(&self, id: TurnId) -> Option<(Refusal, bool)> {
         let state = self.state();
         let turn = &state.turns[&id];
-        let grant = state.grants.get(&state.tasks[&turn.task].grant)?;
-        let latched = grant.latched.get().is_some() && guards::budget_of_grant(state, grant).is_some();
-        let rests = state.agent(turn.agent).is_some_and(|agent| agent.rests_until().is_some());
-        (latched || rests).then_some(Code::Budget)
+        let grant = state.grants.get(&state.tasks[&turn.task].grant).filter(|grant| grant.latched.is_some());
+        let agent = state.agent(turn.agent).filter(|agent| agent.rests_until().is_some());
+        let by_grant = grant.and_then(|grant| guards::budget_of_grant(state, grant));
+        let by_day = agent.and_then(|agent| guards::budget_of_day(state, agent, self.now));
+        let ends = grant.is_some_and(|grant| guards::ends_turns(state, grant))
+            || agent.is_some_and(|agent| guards::day_ends_turns(state, agent, self.now));
+        by_grant.or(by_day).map(|refusal| (refusal, ends))
     }
 
     fn paced(&self, task: TaskId) -> Result<(), Refusal> {

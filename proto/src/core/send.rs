@@ -208,6 +208,12 @@ impl Step<'_> {
         Sending { sender, draft, standing, unresolved, targets, tick: None }
     }
 
+    /// Admits a request that the broker words for a human.
+    pub(super) fn send_for(&mut self, human: AgentId, draft: Draft) -> Outcome {
+        let sending = self.sending(human, Box::new(draft));
+        self.admit(sending)
+    }
+
     /// Admits a tick of a schedule as a request in the name of the human who set it.
     pub(super) fn send_tick(&mut self, by: AgentId, draft: Box<Draft>, tick: (Label, Time)) -> Result<(), Refusal> {
         let sending = self.sending(by, draft);

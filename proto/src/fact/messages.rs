@@ -176,11 +176,18 @@ pub struct Answer {
 }
 
 impl Fact {
-    /// Returns the position of the earlier partial result that the answer in this fact goes on from.
+    /// Returns the position of what the message in this fact isn't understood without: the partial result that an answer
+    /// goes on from, or the question that a human answers.
     #[must_use]
     pub fn earlier(&self) -> Option<Seq> {
         let Self::Accepted { message } = self else { return None };
-        if let Part::Answer(answer) = &message.part { answer.earlier } else { None }
+        match &message.part {
+            Part::Answer(answer) => answer.earlier,
+            Part::Reply { escalation: Some(_), .. } => message.in_reply_to,
+            // What an agent asked outside a turn is answered by a human's request, which nothing caused.
+            Part::Request(_) if message.cause.is_none() => message.in_reply_to,
+            Part::Reply { .. } | Part::Plain | Part::Echo | Part::Request(_) | Part::Status { .. } => None,
+        }
     }
 }
 

@@ -29,7 +29,9 @@ mod turn;
 mod wait;
 mod windows;
 
-pub(crate) use budget::{MONEY, exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
+pub(crate) use budget::{
+    MONEY, day_ends_turns, ends_turns, exceeded as budget_of_grant, exceeded_by_day as budget_of_day,
+};
 pub(crate) use bytes::exceeded as bytes_of_day;
 pub(crate) use totals::{overrun, trips_again};
 

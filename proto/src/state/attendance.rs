@@ -105,6 +105,7 @@ impl State {
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }
+            | Fact::EscalationAnswered { by, .. }
             | Fact::LiftChosen { by, .. }
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }

@@ -98,6 +98,9 @@ impl State {
             }
             Fact::EscalationKeyed { escalation, agent, key } => self.escalation_keyed(at, *escalation, *agent, key),
             Fact::EscalationNoted { escalation, by, .. } => self.escalation_noted(at, *escalation, *by),
+            Fact::EscalationAnswered { escalation, by, message } => {
+                self.end_escalation(at, *escalation, EscalationState::Answered, Some((*by, *message)));
+            }
             Fact::EscalationLifts { escalation, met, lifts } => self.escalation_lifts(*escalation, met, lifts),
             Fact::LiftChosen { escalation, lift, .. } => self.lift_chosen(at, *escalation, *lift),
             Fact::EscalationExpired { escalation } => {
@@ -196,6 +199,7 @@ impl State {
             | Fact::LatchLifted { on: Latched::Place(_), .. }
             | Fact::Controlled { .. }
             | Fact::EscalationNoted { .. }
+            | Fact::EscalationAnswered { .. }
             | Fact::Claimed { .. }
             | Fact::Released { .. }
             | Fact::RoomOpened { .. }

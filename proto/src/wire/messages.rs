@@ -109,6 +109,9 @@ pub struct StoredMessage {
     /// The escalation that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
+    /// In a delivery, the question of that escalation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
     /// REQUEST: only in the result of its send, that the requests to its recipient make no progress (R5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -167,6 +170,7 @@ impl StoredMessage {
             eta_ms: None,
             acknowledged: false,
             escalation: None,
+            question: None,
             warning: None,
         }
     }

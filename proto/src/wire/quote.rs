@@ -46,6 +46,7 @@ pub fn excerpt(message: &StoredMessage, bytes_max: usize, seed: u32) -> String {
     let parts = |parts: &[String]| (!parts.is_empty()).then(|| json!(parts).to_string());
     let (completed, failed) = (parts(&message.completed), parts(&message.failed));
     let optional = [
+        ("your question", message.question.as_deref()),
         ("reason", message.reason.as_deref()),
         ("completed parts", completed.as_deref()),
         ("failed parts", failed.as_deref()),

@@ -157,7 +157,11 @@ pub struct Progress {
 pub struct Renewed {
     /// The time at which the lease now expires.
     pub deadline: String,
-    /// Why the agent has to end its turn now: `budget` once the budget of its grant or of its day is used up (B1, R3).
+    /// Why the agent is asked to finish its turn: `budget` once the budget of its grant or of its day is used up (B1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Code>,
+    /// Why the agent has to end its turn now: `budget` once it has used a quarter more than that budget (B1, R3). Finish it
+    /// as `held`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Code>,
 }

@@ -15,6 +15,23 @@ pub const MODELS_MAX: usize = 8;
 /// The member that the errors of models name.
 const MODELS: &str = "usage.models";
 
+/// What a token read from a cache counts, in hundredths (B1).
+pub const CACHE_READ: u64 = 10;
+/// What a token written to a cache counts, in hundredths (B1).
+pub const CACHE_WRITE: u64 = 125;
+
+/// Returns what tokens count for that weigh so many hundredths each; a started one counts.
+#[must_use]
+pub const fn weighted(tokens: u64, hundredths: u64) -> u64 {
+    tokens.saturating_mul(hundredths).div_ceil(100)
+}
+
+/// Returns the share of a sum that a part of the whole has, rounded up.
+fn share(sum: u64, part: u64, whole: u64) -> u64 {
+    let share = (u128::from(sum) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
 /// The tokens and the cost of a turn, from its start (B1).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -32,6 +49,10 @@ pub struct Usage {
     /// Tokens that the model wrote.
     #[serde(default)]
     pub output_tokens: u64,
+    /// The tokens that count in budgets, by the prices of the models that the reporter knows. Without it a token read from
+    /// a cache counts a tenth, and one written to a cache 1.25.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_tokens: Option<u64>,
     /// Cost, in dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
@@ -53,16 +74,30 @@ pub struct ModelUsage {
     pub model: String,
     /// Tokens that the model read and wrote, including those from and for a cache.
     pub tokens: u64,
+    /// The tokens that count in budgets; without it they count as much as those of the whole turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_tokens: Option<u64>,
     /// Cost, in dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
 impl Usage {
-    /// Returns the tokens and the cost of the whole turn.
+    /// Returns the tokens that the model read and wrote.
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Returns the weighted tokens and the cost of the whole turn.
     #[must_use]
     pub fn spend(&self) -> Spend {
-        let tokens = self.input_tokens.saturating_add(self.output_tokens);
+        let by_default = || {
+            let (read, written) = (self.cache_read_tokens, self.cache_write_tokens);
+            let plain = self.tokens().saturating_sub(read).saturating_sub(written);
+            plain.saturating_add(weighted(read, CACHE_READ)).saturating_add(weighted(written, CACHE_WRITE))
+        };
+        let tokens = self.weighted_tokens.unwrap_or_else(by_default);
         Spend { tokens, cost_microusd: self.cost_usd.map_or(0, microusd) }
     }
 
@@ -77,8 +112,9 @@ impl Usage {
             ("usage.cache_read_tokens", self.cache_read_tokens),
             ("usage.cache_write_tokens", self.cache_write_tokens),
             ("usage.output_tokens", self.output_tokens),
+            ("usage.weighted_tokens", self.weighted_tokens.unwrap_or(0)),
         ];
-        let on_models = self.models.iter().map(|part| (MODELS, part.tokens));
+        let on_models = self.models.iter().map(|part| (MODELS, part.tokens.max(part.weighted_tokens.unwrap_or(0))));
         if let Some((field, tokens)) = counts.into_iter().chain(on_models).find(|(_, tokens)| *tokens > tokens_max) {
             let text =
                 format!("has {tokens} tokens, and no turn has more than {tokens_max}: leave out what isn't known");
@@ -106,7 +142,7 @@ impl Usage {
                 format!("has {} models: name the largest {MODELS_MAX}, and leave the others out", self.models.len());
             return Err(FieldError::new(MODELS, text));
         }
-        let (whole, mut sum) = (self.spend(), Spend::default());
+        let (whole, all, mut sum, mut counted) = (self.spend(), self.tokens(), Spend::default(), 0_u64);
         let mut parts: Vec<ModelSpend> = Vec::with_capacity(self.models.len());
         for part in &self.models {
             let wrong = |error| FieldError::new(MODELS, format!("has a model {:?} whose name {error}", part.model));
@@ -114,16 +150,17 @@ impl Usage {
             if parts.iter().any(|other| other.model == model) {
                 return Err(FieldError::new(MODELS, format!("has {model:?} twice: add its figures up")));
             }
-            let own = Spend { tokens: part.tokens, cost_microusd: part.cost_usd.map_or(0, microusd) };
+            counted = counted.saturating_add(part.tokens);
+            let tokens = part.weighted_tokens.unwrap_or_else(|| share(whole.tokens, part.tokens, all));
+            let own = Spend { tokens, cost_microusd: part.cost_usd.map_or(0, microusd) };
             // Each part is rounded separately, so their sum may exceed the whole by some millionths of a dollar.
             let left = whole.beyond(sum);
             sum.add(own);
             parts.push(ModelSpend { model, spend: own.min(left) });
         }
-        if sum.tokens > whole.tokens {
+        if counted > all {
             let text = format!(
-                "has {} tokens and the turn {}: count all of them in `input_tokens` and `output_tokens`",
-                sum.tokens, whole.tokens
+                "has {counted} tokens and the turn {all}: count all of them in `input_tokens` and `output_tokens`"
             );
             return Err(FieldError::new(MODELS, text));
         }
@@ -158,6 +195,7 @@ mod tests {
         let part = |(model, tokens, cost_usd): &(&str, u64, Option<f64>)| ModelUsage {
             model: (*model).into(),
             tokens: *tokens,
+            weighted_tokens: None,
             cost_usd: *cost_usd,
         };
         let models = models.iter().map(part).collect();
@@ -185,6 +223,16 @@ mod tests {
             "`usage.models` costs more than the turn: state the cost of all of it in `usage.cost_usd`"
         );
         assert!(refused(&[("big", u64::MAX, None), ("small", u64::MAX, None)]).contains("tokens"), "sums saturate");
+    }
+
+    #[test]
+    fn what_a_cache_gave_counts_less_and_what_it_took_more() {
+        let cached = Usage { cache_read_tokens: 705, cache_write_tokens: 100, ..usage(&[("big", 500, None)]) };
+        assert_eq!(cached.spend().tokens, 95 + 71 + 125 + 100);
+        assert_eq!(cached.by_model().unwrap()[0].spend.tokens, 196, "a model's part counts as much as the whole");
+        let known = Usage { weighted_tokens: Some(400), ..cached };
+        assert_eq!(known.spend().tokens, 400, "the reporter knows the prices of its models");
+        assert_eq!(Usage { cache_read_tokens: u64::MAX, ..Usage::default() }.spend().tokens, u64::MAX / 100 + 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod bounds;
 mod facts;
 mod hints;
+mod questions;
 mod script;
 mod tables;
 mod transcripts;

@@ -484,6 +484,7 @@ impl World {
             Reply::Finished { open: true, answer: Some(answer) } => format!("the task goes on after {answer}"),
             Reply::Finished { open: true, answer: None } => "the task goes on".into(),
             Reply::Renewed { end: Some(code), .. } => format!("end now: {}", code.word()),
+            Reply::Renewed { finish: Some(code), .. } => format!("finish: {}", code.word()),
             Reply::Sent(seqs) => {
                 let state = self.core.state();
                 let (delegate, exchange) = seqs.iter().find_map(|seq| state.warned_at(*seq))?;

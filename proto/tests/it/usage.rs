@@ -84,3 +84,34 @@ proptest! {
         wakes(&mut resting_by(used), given)?;
     }
 }
+
+/// The turns of two agents under one grant of 1,000 tokens. Returns what the first one's reports are answered with.
+fn running(reports: &[u64]) -> (World, Vec<String>) {
+    let script = "limit grant_tokens_max=1000\nlimit agent_day_tokens_max=0\nlimit progress_interval_ms=0\nhuman uma\n\
+                  agent a\numa: send a T-1 do it\na: take\n";
+    let (_, mut world) = play(script, Broker::Whole);
+    let said = reports.iter().map(|used| world.line(&format!("a: progress tokens={used}")).join(" | ")).collect();
+    (world, said)
+}
+
+#[test]
+fn a_turn_is_asked_to_finish_at_its_budget_and_ended_a_quarter_later() {
+    let (_, said) = running(&[999, 1_000, 1_249, 1_250]);
+    let told = |line: &String| (line.contains("finish: budget"), line.contains("end now: budget"));
+    let told: Vec<(bool, bool)> = said.iter().map(told).collect();
+    assert_eq!(told, [(false, false), (true, false), (true, false), (false, true)], "{said:?}");
+}
+
+#[test]
+fn what_a_budget_ended_goes_on_with_what_it_had_written_once_a_human_gives_more() {
+    let (mut world, _) = running(&[1_250]);
+    let held = world.line("a: finish held half of it");
+    assert_eq!(held.last().map(String::as_str), Some("the task goes on"), "{held:?}");
+    let waits = world.line("a: take");
+    assert!(!waits.iter().any(|line| line.contains("turn-2")), "{waits:?}");
+    world.line("uma: grant T-1 tokens=2000");
+    let taken = world.line("a: take").join("\n");
+    assert!(taken.contains("turn-2") && held[0].contains("half of it"), "{taken}");
+    let done = world.line("a: finish all of it").join("\n");
+    assert!(done.contains("all of it"), "{done}");
+}

@@ -354,7 +354,7 @@ fn reported(response: &PromptResponse) -> Option<Usage> {
         let part = |part: &Value| {
             let (input, output) = counted(part)?;
             let (model, tokens) = (part.get("model")?.as_str()?.to_owned(), input.saturating_add(output));
-            Some(ModelUsage { model, tokens, cost_usd: None })
+            Some(ModelUsage { model, tokens, ..ModelUsage::default() })
         };
         let models = quota.get("model_usage").and_then(Value::as_array).into_iter().flatten().filter_map(part);
         return Some(Usage { input_tokens, output_tokens, models: models.collect(), ..Usage::default() });

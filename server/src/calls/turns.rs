@@ -241,7 +241,7 @@ async fn worded(
         Some(shown) => shown,
         None => Box::pin(views::show(&ctx.handle, vec![taken.message])).await?,
     };
-    let message = match shown.into_iter().next().and_then(Shown::stored) {
+    let message = match shown.into_iter().next().and_then(Shown::delivered) {
         Some(message) => message,
         None => Box::pin(noted(ctx, caller, taken)).await?,
     };
@@ -507,7 +507,7 @@ pub(crate) async fn progress(
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
-        Reply::Renewed { lease_until, end } => Ok(Renewed { deadline: rfc3339(lease_until), end }),
+        Reply::Renewed { lease_until, finish, end } => Ok(Renewed { deadline: rfc3339(lease_until), finish, end }),
         other => Err(ApiError::unexpected(&other)),
     }
 }

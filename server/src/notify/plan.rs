@@ -220,7 +220,7 @@ impl Plan {
             self.waiting.insert(Topic::Incident(*incident), Waiting::urgent(at));
         } else if let Fact::ApprovalDecided { approval, .. } = fact {
             self.settle(Topic::Call(*approval));
-        } else if let Fact::EscalationNoted { escalation, .. } = fact {
+        } else if let Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } = fact {
             self.settle(Topic::Question(*escalation));
         } else if let Fact::Controlled { scope: Scope::Workspace, control, .. } = fact {
             match control {

@@ -293,7 +293,9 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("escalation_opened").agent(*agent).conv(*conv);
             about.with("escalation", escalation.to_string()).with("body", &**body)
         }
-        Fact::EscalationNoted { escalation, by, .. } => of_escalation(state, *escalation, *by),
+        Fact::EscalationNoted { escalation, by, .. } | Fact::EscalationAnswered { escalation, by, .. } => {
+            of_escalation(state, *escalation, *by)
+        }
         Fact::ApprovalAsked { approval, agent, tool, .. } => {
             let about = of_approval(state, About::new("approval_asked"), *approval);
             about.agent(*agent).with("tool", &**tool)
@@ -507,6 +509,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Released { .. } => Subject::Rooms,
         Fact::EscalationOpened { .. }
         | Fact::EscalationNoted { .. }
+        | Fact::EscalationAnswered { .. }
         | Fact::EscalationKeyed { .. }
         | Fact::EscalationLifts { .. }
         | Fact::LiftChosen { .. }

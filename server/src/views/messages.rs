@@ -199,7 +199,18 @@ impl Shown {
         Receipt { id, seq: seq.0, request_id: labels.request_id.map(Into::into), delivery_state, warning }
     }
 
-    /// Converts it to its wire form.
+    /// Converts it to its wire form for its recipient, with the question that it answers.
+    pub(crate) fn delivered(self) -> Option<StoredMessage> {
+        let earlier = self.earlier.clone();
+        let mut out = self.stored()?;
+        if let Some(Fact::EscalationOpened { escalation, body, .. }) = earlier.as_deref().map(|entry| &entry.fact) {
+            out.escalation = Some(escalation.to_string());
+            out.question = Some(body.to_string());
+        }
+        Some(out)
+    }
+
+    /// Converts it to its wire form. What an agent asked a human is for no other agent of the conversation.
     pub(crate) fn stored(self) -> Option<StoredMessage> {
         let Self { seq, entry, earlier, labels } = self;
         let earlier = earlier.as_deref();

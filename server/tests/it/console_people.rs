@@ -72,7 +72,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Needed</dt><dd>8 messages</dd>");
     let seen =
         seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
-    let seen = seen.has("Its budget (200\u{202f}000 tokens, unless extended) stays.");
+    let seen = seen.has("Its budget (500\u{202f}000 tokens, unless extended) stays.");
     // Whose work is held, and what was asked for, is beside the button.
     seen.has(" asked ").has("Its task: ");
     let card = browser.get("/incidents/inc-1").await.is(200);

@@ -3,6 +3,7 @@
 
 mod access;
 #[cfg(test)]
+mod answers;
 mod archive;
 mod attendance;
 mod audit;

@@ -223,6 +223,7 @@ impl<'a> Lines<'a> {
             },
             Fact::EscalationOpened { escalation, conv, .. } => self.known(Kind::Escalation, escalation.0, of(*conv)),
             Fact::EscalationNoted { escalation, .. }
+            | Fact::EscalationAnswered { escalation, .. }
             | Fact::EscalationLifts { escalation, .. }
             | Fact::LiftChosen { escalation, .. }
             | Fact::EscalationExpired { escalation } => self.place(Kind::Escalation, escalation.0),

@@ -54,7 +54,7 @@ impl Witness {
             Fact::EscalationOpened { escalation, task, agent, cause, .. } => {
                 self.escalation_opened(*escalation, *task, *agent, *cause);
             }
-            Fact::EscalationNoted { escalation, by, .. } => {
+            Fact::EscalationNoted { escalation, by, .. } | Fact::EscalationAnswered { escalation, by, .. } => {
                 self.human_may(*by, fact);
                 self.escalation_ended(*escalation);
             }

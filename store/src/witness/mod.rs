@@ -241,6 +241,7 @@ impl Witness {
             }
             Fact::EscalationOpened { .. }
             | Fact::EscalationNoted { .. }
+            | Fact::EscalationAnswered { .. }
             | Fact::EscalationExpired { .. }
             | Fact::LiftChosen { .. }
             | Fact::ApprovalAsked { .. }

@@ -165,6 +165,7 @@ impl Witness {
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }
+            | Fact::EscalationAnswered { by, .. }
             | Fact::LiftChosen { by, .. }
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }

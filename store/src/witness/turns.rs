@@ -64,7 +64,7 @@ impl Witness {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
                 self.spent_on_models(*turn, closed.on_models, *spend);
                 self.spent_in(task, counted(*spend), closed.charged);
-                self.finishing = Some(task).filter(|_| *status != FinishStatus::Waiting);
+                self.finishing = Some(task).filter(|_| !matches!(status, FinishStatus::Waiting | FinishStatus::Held));
             }
             Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
             other => super::misdirected(other),

@@ -81,6 +81,11 @@ fn entries_stored_by_every_earlier_version_are_read() {
     }
 }
 
+/// The defaults with which the sample was stored.
+fn first_limits() -> Limits {
+    Limits { grant_tokens_max: 200_000, agent_day_tokens_max: 2_000_000, ..Limits::default() }
+}
+
 #[test]
 fn every_fact_has_a_sample() {
     let variant = |fact: &Fact| postcard::to_allocvec(fact).unwrap()[0];
@@ -138,7 +143,7 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(tokens())
         .chain(exchanges())
         .chain(models())
-        .chain(later_lifts());
+        .chain(later());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -147,7 +152,7 @@ fn registry() -> Vec<(&'static str, Fact)> {
     let profile = Profile { actions: vec![label("review_code")], groups: vec![label("team")], turns_max: 2 };
     let agent = AgentId(7);
     vec![
-        ("Configured", Fact::Configured { limits: Box::new(Limits::default()) }),
+        ("Configured", Fact::Configured { limits: Box::new(first_limits()) }),
         (
             "Registered",
             Fact::Registered {
@@ -354,10 +359,14 @@ fn exchanges() -> [(&'static str, Fact); 3] {
 }
 
 /// The lifts that came later, each in a fact of its own.
-fn later_lifts() -> [(&'static str, Fact); 1] {
+fn later() -> [(&'static str, Fact); 2] {
     let met = Met { code: Code::TurnsSoft, limit: 20, current: 20, conv: None, grant: GrantId(4), extended: 0 };
     let lifts = vec![Lift::RearmRoom(RoomId(12))];
-    [("EscalationLifts/room", Fact::EscalationLifts { escalation: EscalationId(2), met, lifts })]
+    let (escalation, by) = (EscalationId(2), AgentId(4));
+    [
+        ("EscalationLifts/room", Fact::EscalationLifts { escalation, met, lifts }),
+        ("EscalationAnswered", Fact::EscalationAnswered { escalation, by, message: Seq(9) }),
+    ]
 }
 
 fn models() -> [(&'static str, Fact); 1] {

@@ -156,7 +156,9 @@ impl Works {
                 let place = self.wait(*task, at, Mark::Question(*escalation, body.clone(), None));
                 self.questions.extend(place.map(|place| (*escalation, place)));
             }
-            Fact::EscalationNoted { escalation, .. } => self.answered(*escalation, at, "answered"),
+            Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } => {
+                self.answered(*escalation, at, "answered");
+            }
             // The task goes on, whether or not the question is answered.
             Fact::LiftChosen { escalation, .. } => self.answered(*escalation, at, "lifted"),
             Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired"),

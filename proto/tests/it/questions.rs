@@ -1,0 +1,18 @@
+//! A human's answer reaches whoever asked (H1, D9).
+
+use crate::script::{Broker, play};
+
+#[test]
+fn what_an_agent_asks_outside_a_turn_is_answered_by_a_message_that_wakes_it() {
+    let script = "human uma\nagent a\numa: send a T-1 look around\na: take\na: finish all quiet\n";
+    let (_, mut world) = play(script, Broker::Whole);
+    let asked = world.line("a: escalate ref=T-1 which region?");
+    assert!(asked.iter().any(|line| line.contains("which region?")), "{asked:?}");
+    let answered = world.line("uma: answer esc-1 eu");
+    assert!(answered.iter().any(|line| line.contains("uma -> a REQUEST T-1") && line.contains("eu")), "{answered:?}");
+    assert!(answered.iter().any(|line| line.contains("grant-2")), "a grant of this human: {answered:?}");
+    let taken = world.line("a: take").join("\n");
+    assert!(taken.contains("turn-2"), "{taken}");
+    let again = world.line("uma: answer esc-1 us").join("\n");
+    assert!(again.contains("already_settled"), "{again}");
+}
