@@ -8,7 +8,7 @@ use lastword_client::wire::{Delivery, Finish, Progress, TurnView, Usage};
 use lastword_client::{Client, ClientError};
 use lastword_proto::{Code, FinishStatus};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep, timeout};
 
 use crate::event::{Event, EventSink};
 use crate::runner::Phase;
@@ -121,8 +121,8 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
         Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes, meter: RunMeter(metered) };
     report_taken(&shared.report, &delivery, &turn);
     let ended = {
-        let _watched = shared.watch.begin(&turn.id, control.clone());
-        let mut attending = pin!(keep_lease(&shared, &turn, (noted, usage), &control));
+        let _watched = shared.watch.begin(&turn.id, delivery.message.request_id.as_deref(), control.clone());
+        let mut attending = pin!(keep_lease(&shared, (&delivery, &turn), (noted, usage), &control));
         let mut running = pin!(async {
             // `catch_up` belongs to the run: `keep_lease` must renew the lease and watch the deadline until then.
             let ended = shared.drive(&mut run).await;
@@ -145,7 +145,7 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
             shared.report.emit(&Event::Finished { turn: turn.id, status: "finished", answer, reason });
         }
         // The agent's complete answer is still sent and recorded as late; only a failed or empty run is dropped.
-        (Some(Stop::Lost), _) if ended.status.is_some() || ended.answer.is_empty() => {
+        (None, _) if run_status.lost && (ended.status.is_some() || ended.answer.is_empty()) => {
             shared.report.emit(&Event::Withdrawn { turn: turn.id, reason: "its lease was lost" });
         }
         (stop, false) => finish(&shared, &delivery, &turn, outcome(ended, stop, shared.settings.deadline)).await,
@@ -163,7 +163,11 @@ async fn catch_up(shared: &RunnerContext, turn: &TurnView, run_status: &mut watc
 
 /// Resolves once the end of the turn is known.
 async fn ended_by_broker(run_status: &mut watch::Receiver<RunStatus>) {
-    if run_status.wait_for(|run_status| run_status.finished || run_status.stop.is_some()).await.is_err() {
+    if run_status
+        .wait_for(|run_status| run_status.finished || run_status.lost || run_status.stop.is_some())
+        .await
+        .is_err()
+    {
         std::future::pending::<()>().await;
     }
 }
@@ -190,7 +194,7 @@ fn report_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
 /// Turns a run that was cut short into a failure, or into one that is held; keeps its output.
 fn outcome(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let (status, reason) = match stop {
-        None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
+        None | Some(Stop::Withdrawn(_)) => return ended,
         Some(Stop::Deadline) => {
             (FinishStatus::Failed, format!("no answer within {} s; the run was ended", deadline.as_secs_f64()))
         }
@@ -245,7 +249,7 @@ fn cut(answer: String, bytes_max: usize) -> String {
 /// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
 async fn keep_lease(
     shared: &RunnerContext,
-    turn: &TurnView,
+    (delivery, turn): (&Delivery, &TurnView),
     (mut noted, mut usage): (mpsc::Receiver<String>, watch::Receiver<Option<Usage>>),
     control: &RunControl,
 ) {
@@ -258,8 +262,8 @@ async fn keep_lease(
     // Two receivers, because each branch below borrows its own.
     let (mut phase, mut end_phase) = (shared.phase.clone(), shared.phase.clone());
     let mut ended = false;
-    let mut deadline = pin!(sleep(shared.settings.deadline));
-    let mut in_time = true;
+    let mut deadline = RunTime::of(shared.settings.deadline);
+    let (mut signs, mut lost) = (control.listen(), false);
     let mut drain: Option<Pin<Box<Sleep>>> = None;
     // Notes are for people, who want few. Budgets are checked as often as the broker takes reports.
     let mut cooling: Option<Pin<Box<Sleep>>> = None;
@@ -273,11 +277,24 @@ async fn keep_lease(
             () = over(&mut cooling) => cooling = None,
             () = over(&mut quiet) => quiet = None,
             _ = renewal.tick() => {
+                if lost {
+                    end_if_settled(shared, delivery, control).await;
+                    continue;
+                }
                 let so_far = usage.borrow().clone();
                 report_progress(shared, turn, String::new(), so_far, control).await;
             }
-            () = &mut deadline, if in_time => {
-                in_time = false;
+            Ok(()) = signs.changed() => {
+                let now = *signs.borrow_and_update();
+                deadline.stand_still(now.held > 0);
+                if now.lost && !lost {
+                    lost = true;
+                    let message = "the lease was lost: the run goes on, and its answer will be late".to_owned();
+                    shared.report.emit(&Event::Warning { message });
+                }
+            }
+            () = deadline.over() => {
+                deadline.end();
                 control.stop(Stop::Deadline);
             }
             () = reached(&mut phase, Phase::Draining), if drain.is_none() => {
@@ -304,6 +321,51 @@ async fn keep_lease(
             report_progress(shared, turn, note.unwrap_or_default(), so_far, control).await;
             cooling = Some(Box::pin(sleep(shared.limits.progress)));
         }
+    }
+}
+
+/// The time that a run may take. A human's time isn't the run's: while a call waits for a decision, it stands still.
+struct RunTime {
+    left: Duration,
+    /// `None` while it stands still, and once it is over.
+    since: Option<Instant>,
+}
+
+impl RunTime {
+    fn of(left: Duration) -> Self {
+        Self { left, since: Some(Instant::now()) }
+    }
+
+    fn stand_still(&mut self, still: bool) {
+        match self.since {
+            Some(since) if still => {
+                self.left = self.left.saturating_sub(since.elapsed());
+                self.since = None;
+            }
+            None if !still && !self.left.is_zero() => self.since = Some(Instant::now()),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Resolves when the time is over.
+    async fn over(&self) {
+        match self.since {
+            Some(since) => tokio::time::sleep_until(since + self.left).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn end(&mut self) {
+        (self.left, self.since) = (Duration::ZERO, None);
+    }
+}
+
+/// Ends a run whose lease was lost once its request is over: cancelled, stopped, or answered by a later attempt.
+async fn end_if_settled(shared: &RunnerContext, delivery: &Delivery, control: &RunControl) {
+    let Some(request) = delivery.message.request_id.as_deref() else { return };
+    let known = timeout(PROGRESS, shared.broker.client().request_state(request)).await;
+    if known.is_ok_and(|known| known.is_ok_and(|known| known.status.is_some())) {
+        control.stop(Stop::Withdrawn("its request is over"));
     }
 }
 
@@ -347,7 +409,7 @@ async fn report_progress(
         Ok(Err(ClientError::Refused(problem))) if matches!(problem.code, Code::LeaseLost | Code::EpochOver) => {
             // The event stream says why the lease is gone; without that event the turn counts as lost.
             if timeout(CATCH_UP, ended_by_broker(&mut control.listen())).await.is_err() {
-                control.stop(Stop::Lost);
+                control.lose();
             }
         }
         Ok(Ok(renewed)) if renewed.end.is_some() => control.stop(Stop::Budget),
@@ -358,6 +420,21 @@ async fn report_progress(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_humans_time_is_not_the_runs() {
+        let secs = Duration::from_secs;
+        let mut run = RunTime::of(secs(60));
+        sleep(secs(50)).await;
+        run.stand_still(true);
+        assert!(timeout(secs(86_400), run.over()).await.is_err(), "a call waits for a human");
+        run.stand_still(false);
+        assert!(timeout(secs(9), run.over()).await.is_err());
+        assert!(timeout(secs(2), run.over()).await.is_ok());
+        run.end();
+        run.stand_still(false);
+        assert!(timeout(secs(86_400), run.over()).await.is_err(), "it is over once");
+    }
 
     #[test]
     fn an_answer_that_is_too_long_is_cut_between_characters_and_says_so() {

@@ -1,6 +1,6 @@
 //! Turns that end without the runner: cancelled, stopped, lost, or finished by the agent's own tool.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) enum Stop {
     /// The broker ended the turn; there is nothing to finish.
     Withdrawn(&'static str),
-    /// The lease was lost; the answer will be late.
-    Lost,
     /// The run exceeded the deadline.
     Deadline,
     /// The budget of the grant, or of the agent's day, is used up.
@@ -39,6 +37,10 @@ pub(crate) struct RunStatus {
     pub(crate) stop: Option<Stop>,
     /// The agent's own tool finished the turn; the run continues.
     pub(crate) finished: bool,
+    /// The lease was lost, as after the machine slept; the run continues, and its answer will be late.
+    pub(crate) lost: bool,
+    /// The number of its calls that wait for a human.
+    pub(crate) held: usize,
 }
 
 /// Sends signals to one run; the first reason to stop stays.
@@ -65,10 +67,18 @@ impl RunControl {
         self.0.subscribe()
     }
 
+    pub(crate) fn lose(&self) {
+        self.0.send_modify(|run_status| run_status.lost = true);
+    }
+
+    fn holds(&self, calls: usize) {
+        self.0.send_modify(|run_status| run_status.held = calls);
+    }
+
     fn closed(&self, end: End) {
         match end {
             End::Finished => self.0.send_modify(|run_status| run_status.finished = true),
-            End::Lost => self.stop(Stop::Lost),
+            End::Lost => self.lose(),
             End::Withdrawn => self.stop(Stop::Withdrawn("cancelled, stopped or past its deadline")),
         }
     }
@@ -96,8 +106,18 @@ pub(crate) struct Watch(Mutex<Runs>);
 
 #[derive(Debug, Default)]
 struct Runs {
-    open: BTreeMap<String, RunControl>,
+    open: BTreeMap<String, Signalled>,
     closed: VecDeque<(String, End)>,
+}
+
+/// A run that gets signals.
+#[derive(Debug)]
+struct Signalled {
+    control: RunControl,
+    /// The request that it serves.
+    request: Option<String>,
+    /// Its calls that wait for a human.
+    held: BTreeSet<String>,
 }
 
 /// Registers a run for signals until it is dropped.
@@ -118,25 +138,37 @@ impl Watch {
     }
 
     /// Signals to the run of this turn from now on, including an end that came before.
-    pub(crate) fn begin<'a>(&'a self, turn: &'a str, control: RunControl) -> Watched<'a> {
+    pub(crate) fn begin<'a>(&'a self, turn: &'a str, request: Option<&str>, control: RunControl) -> Watched<'a> {
         let mut runs = self.runs();
         // The event of a turn's end can overtake the response that delivers the turn.
         if let Some((_, end)) = runs.closed.iter().find(|(id, _)| id == turn) {
             control.closed(*end);
         }
-        runs.open.insert(turn.to_owned(), control);
+        let request = request.map(ToOwned::to_owned);
+        runs.open.insert(turn.to_owned(), Signalled { control, request, held: BTreeSet::new() });
         Watched { watch: self, turn }
     }
 
     fn close(&self, turn: &str, end: End) {
         let mut runs = self.runs();
-        if let Some(control) = runs.open.get(turn) {
-            control.closed(end);
+        if let Some(run) = runs.open.get(turn) {
+            run.control.closed(end);
         }
         if runs.closed.len() == CLOSED_MAX {
             runs.closed.pop_front();
         }
         runs.closed.push_back((turn.to_owned(), end));
+    }
+
+    /// Notes that a call of a request's run waits for a human, or was decided.
+    fn hold(&self, request: &str, call: &str, waits: bool) {
+        let mut runs = self.runs();
+        for run in runs.open.values_mut().filter(|run| run.request.as_deref() == Some(request)) {
+            let changed = if waits { run.held.insert(call.to_owned()) } else { run.held.remove(call) };
+            if changed {
+                run.control.holds(run.held.len());
+            }
+        }
     }
 
     /// Follows the event stream and reconnects after every loss. Returns only if the broker refuses.
@@ -180,6 +212,9 @@ impl Watch {
             if let Some((turn, end)) = closing(&event) {
                 self.close(turn, end);
             }
+            if let Some((request, call, waits)) = holding(&event) {
+                self.hold(request, call, waits);
+            }
         }
         Ok(())
     }
@@ -209,6 +244,16 @@ fn closing(event: &Happened) -> Option<(&str, End)> {
     Some((event.data.get("turn")?.as_str()?, end))
 }
 
+/// Returns the request of a call that waits for a human from now on, or no more, and the id of the approval.
+fn holding(event: &Happened) -> Option<(&str, &str, bool)> {
+    let waits = match event.kind.as_str() {
+        "approval_asked" => true,
+        "approval_decided" => false,
+        _ => return None,
+    };
+    Some((event.request_id.as_deref()?, event.data.get("approval")?.as_str()?, waits))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,7 +263,7 @@ mod tests {
         let watch = Watch::default();
         watch.close("turn-1", End::Withdrawn);
         let (control, _signs) = RunControl::new();
-        let watched = watch.begin("turn-1", control.clone());
+        let watched = watch.begin("turn-1", None, control.clone());
         assert!(matches!(control.run_status().stop, Some(Stop::Withdrawn(_))));
         drop(watched);
         assert!(watch.runs().open.is_empty());

@@ -248,16 +248,15 @@ fn relay(mut client: TcpStream, mut server: TcpStream, path: &str, lost: &Atomic
     server.shutdown(Shutdown::Both).ok();
 }
 
-#[test]
-fn an_answer_that_comes_when_the_turn_is_lost_is_shown_as_late() {
+/// A run that ends once the file `go` is there. Its runner slept meanwhile, so that its lease is lost.
+fn slept() -> (Server, Running) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("lastword.toml"), "[limits]\nlease_ms = 600\n").unwrap();
     let server = Server::start_in(dir);
     let script = r#"touch "at-$LASTWORD_ATTEMPT"; while [ ! -e go ]; do sleep 0.02; done; echo "at $LASTWORD_ATTEMPT""#;
-    let mut agent = Running::start(&server, "kilo", &["--", "sh", "-c", script]);
+    let agent = Running::start(&server, "kilo", &["--", "sh", "-c", script]);
     let asked = send(&server, "kilo", "E-1", "go");
     wait_for("the run", || server.path().join("at-1").exists());
-    // Like a machine that slept: the lease isn't renewed, and the run has ended when it wakes up.
     agent.signal("-STOP");
     let id = asked["request_id"].as_str().unwrap();
     let mut tail = lastword(server.path());
@@ -267,14 +266,40 @@ fn an_answer_that_comes_when_the_turn_is_lost_is_shown_as_late() {
     assert!(lines.any(|line| line.contains("turn_closed") && line.contains("lease_lost")), "{id} loses its lease");
     tail.kill().unwrap();
     tail.wait().unwrap();
-    fs::write(server.path().join("go"), "").unwrap();
-    wait_for("the end of the run", || !shell_runs(&agent));
+    (server, agent)
+}
+
+#[test]
+fn an_answer_that_comes_when_the_turn_is_lost_is_shown_as_late() {
+    // The run has ended when the machine wakes up, or ends soon after.
+    for ended in [true, false] {
+        let (server, mut agent) = slept();
+        let go = || fs::write(server.path().join("go"), "").unwrap();
+        if ended {
+            go();
+            wait_for("the end of the run", || !shell_runs(&agent));
+            agent.signal("-CONT");
+        } else {
+            agent.signal("-CONT");
+            assert!(agent.until("warning")["message"].as_str().unwrap().starts_with("the lease was lost"));
+            assert!(shell_runs(&agent), "the run goes on");
+            go();
+        }
+        agent.until("late");
+        assert_eq!(agent.until("taken")["attempt"], 2);
+        assert_eq!(answer(&server)["body"], "at 1", "a human is shown what came too late");
+        let told = answer(&server);
+        assert_eq!((told["type"].as_str(), told["body"].as_str()), (Some("response"), Some("at 2")));
+    }
+}
+
+#[test]
+fn a_stop_ends_a_run_whose_lease_is_lost() {
+    let (server, mut agent) = slept();
+    server.operator(&["stop", "E-1"]).ok();
     agent.signal("-CONT");
-    agent.until("late");
-    assert_eq!(agent.until("taken")["attempt"], 2);
-    assert_eq!(answer(&server)["body"], "at 1", "a human is shown what came too late");
-    let told = answer(&server);
-    assert_eq!((told["type"].as_str(), told["body"].as_str()), (Some("response"), Some("at 2")));
+    agent.until("withdrawn");
+    wait_for("the end of the run", || !shell_runs(&agent));
 }
 
 /// Returns whether a child of the runner still runs.

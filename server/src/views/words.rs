@@ -41,7 +41,10 @@ pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
         1 => "1 delivery".to_owned(),
         n => format!("{n} deliveries"),
     };
-    Some(if cause == EndReason::LeaseLost {
+    let taken = !known.turns.is_empty();
+    Some(if cause == EndReason::NotAcknowledged && taken {
+        format!("{agent} took {request}, lost its lease and didn't take it again: {attempts}.")
+    } else if cause == EndReason::LeaseLost {
         format!("{agent} took {request} and fell silent: {attempts}, each lease lost.")
     } else {
         format!("{agent} didn't take {request}: {attempts}, none acknowledged in time.")
@@ -69,7 +72,7 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static 
             "No agent that could do this is left. Do the work yourself now, and do not send this request again."
         }
         EndReason::NotAcknowledged => {
-            "No agent acknowledged this request in time, twice; a human was notified. Do the work yourself now, and do \
+            "Two deliveries of this request went unanswered; a human was notified. Do the work yourself now, and do \
              not send this request again."
         }
         EndReason::LeaseLost => {
