@@ -1,11 +1,12 @@
 //! `lastword top`: shows the workspace live at a terminal, and everything that waits for a human.
 //!
-//! `model` holds everything that is shown, `keys` turns a key into a change of it or an order, `draw` only paints it,
+//! `model` holds everything that is shown, `keys` turns a key into a change of it or an order, `draw` and `foot` only paint it,
 //! `feed` keeps it up to date, and `screen` owns the terminal.
 
 mod detail;
 mod draw;
 mod feed;
+mod foot;
 mod keys;
 mod model;
 mod rows;
@@ -18,6 +19,8 @@ pub(crate) use self::model::{Model, Order, Seen};
 pub(crate) use self::rows::{share, span, spent, standing};
 pub(crate) use self::screen::{Screen, wall_clock};
 
+#[cfg(test)]
+mod decisions;
 /// Example models for the tests of keys and pictures.
 #[cfg(test)]
 mod samples;

@@ -72,7 +72,10 @@ async fn show(
         model.seen(seen);
         let order = tokio::select! {
             event = keys.next() => match event.transpose()? {
-                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => press(&mut model, key),
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    model.now_ms = wall_clock();
+                    press(&mut model, key)
+                }
                 Some(_) => None,
                 // The terminal is gone.
                 None => return Ok(()),

@@ -7,7 +7,8 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::detail;
-use super::model::{ActionResult, Mode, Model, Order, Purpose, Seen, ServerConnection, Tab};
+use super::foot::{footing, prompt, rows_of};
+use super::model::{Mode, Model, Purpose, Seen, ServerConnection, Tab};
 use super::rows::Item;
 use crate::out::{StyledLine, Tone, cut, escape_line};
 
@@ -63,8 +64,11 @@ const BELOW_ROWS_MIN: u16 = 5;
 
 /// Paints the whole screen; returns how much of the content was visible.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
+    let area = frame.area();
+    let (asked, has_prompt) = prompt(model, area);
+    let rows = asked.as_ref().map_or(1, |line| rows_of(line, area.width));
     let [title, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(rows)]).areas(area);
     frame.render_widget(Paragraph::new(heading(model, title.width)), title);
     let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::StyledLine(Purpose::Filter, _));
     let seen = if model.is_wide() {
@@ -87,8 +91,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     if model.mode == Mode::Help {
         help(frame, model, body);
     }
-    frame.render_widget(Paragraph::new(footing(model, seen)), foot);
-    seen
+    let line = footing(model, seen, asked);
+    frame.render_widget(Paragraph::new(text(model, line)).wrap(Wrap { trim: false }), foot);
+    Seen { has_prompt, ..seen }
 }
 
 /// Returns a tone as a style; without colors, only by weight.
@@ -228,8 +233,10 @@ fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
     let inner = block.inner(area);
     // Lines of a tree begin with its rail, which wrapping would break.
-    let in_tree =
-        |line: &StyledLine| matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']));
+    let is_tree = matches!(model.current(), Some(Item::Conversation(..)));
+    let in_tree = |line: &StyledLine| {
+        is_tree && matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']))
+    };
     let fit = |line: StyledLine| if in_tree(&line) { cut(line, inner.width.into()) } else { line };
     let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, fit(line))).collect();
     // Long lines wrap: every character of a call must be readable before it is approved.
@@ -239,7 +246,7 @@ fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     let scroll_max = total.unwrap_or(u16::MAX).saturating_sub(inner.height);
     frame.render_widget(block, area);
     frame.render_widget(paragraph.scroll((model.scroll.min(scroll_max), 0)), inner);
-    Seen { page: inner.height, scroll_max, has_end }
+    Seen { page: inner.height, scroll_max, has_end, ..Seen::default() }
 }
 
 fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
@@ -253,106 +260,16 @@ fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn footing(model: &Model, seen: Seen) -> Text<'static> {
-    let line = match (&model.mode, &model.told, &model.link) {
-        (Mode::StyledLine(purpose, typed), ..) => prompt(purpose, typed),
-        (Mode::Confirm(question, order), ..) => match unread(model, seen, order) {
-            Some(words) => vec![(Tone::Warn, words)],
-            None => vec![(Tone::Warn, question.clone()), (Tone::Strong, " [y/N]".to_owned())],
-        },
-        (_, Some(ActionResult::Done(words)), _) => vec![(Tone::Good, words.clone())],
-        (_, Some(ActionResult::Failed(words)), _) => vec![(Tone::Bad, words.clone())],
-        (_, None, ServerConnection::Lost(reason)) => {
-            vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))]
-        }
-        (Mode::Help, ..) => vec![(Tone::Faint, "press any key to close the help".to_owned())],
-        (Mode::List | Mode::Detail, None, ServerConnection::Connecting | ServerConnection::Live) => hints(model),
-    };
-    text(model, line)
-}
-
-/// Returns the note that replaces the question until the whole call was shown.
-fn unread(model: &Model, seen: Seen, order: &Order) -> Option<String> {
-    let left = seen.scroll_max.saturating_sub(model.scroll);
-    match order {
-        Order::Approve { id, digest } if !model.shows(digest) => {
-            Some(format!("{id} changed or was settled · Esc back"))
-        }
-        Order::Approve { .. } if model.is_ready(order) || (seen.has_end && left == 0) => None,
-        Order::Approve { .. } if !seen.has_end => Some("too long to show here: decide in the console".to_owned()),
-        Order::Approve { .. } => {
-            let lines = if left == 1 { "line" } else { "lines" };
-            Some(format!("{left} more {lines}: Space scrolls, then asks · Esc back"))
-        }
-        Order::Reject { .. }
-        | Order::Answer { .. }
-        | Order::Lift { .. }
-        | Order::Control(..)
-        | Order::Refresh
-        | Order::Quit => None,
-    }
-}
-
-fn prompt(purpose: &Purpose, typed: &str) -> StyledLine {
-    let label = match purpose {
-        Purpose::Filter => "filter: ".to_owned(),
-        Purpose::Reject(id) => format!("reject {id}, because: "),
-        Purpose::Answer(id, options) if options.is_empty() => format!("answer {id}: "),
-        Purpose::Answer(id, _) => format!("answer {id} (Tab: options): "),
-    };
-    vec![(Tone::Warn, label), (Tone::Plain, escape_line(typed)), (Tone::Strong, "▏".to_owned())]
-}
-
-fn hints(model: &Model) -> StyledLine {
-    let keys = match (&model.mode, model.current()) {
-        (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
-        (_, Some(Item::Escalation(view))) if view.offered().next().is_some() => "L choose lift · e answer · s stop",
-        (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
-        (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
-        (_, Some(Item::Incident(_))) => "1 2 3 tabs",
-        (_, Some(Item::Conversation(..))) => "f fold · p pause · u resume · s stop",
-        (_, Some(Item::Agent(_))) => "p pause · u resume · s stop",
-        (_, None) => "1 2 3 tabs",
-    };
-    let first = if model.mode == Mode::List { "Enter open" } else { "Esc back" };
-    let filter =
-        if model.filter.is_empty() { String::new() } else { format!(" · filter {:?}", escape_line(&model.filter)) };
-    vec![(Tone::Faint, format!("{first} · {keys} · / filter · ? help · q quit{filter}"))]
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use lastword_proto::state::Running;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use ratatui::buffer::Buffer;
 
-    use super::super::{Order, press, samples};
+    use super::super::samples::{painted, text, typed};
+    use super::super::{press, samples};
     use super::*;
-
-    fn painted(model: &mut Model, columns: u16, rows: u16) -> Buffer {
-        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        model.resize(columns);
-        let mut seen = Seen::default();
-        terminal.draw(|frame| seen = draw(frame, model)).unwrap();
-        model.seen(seen);
-        terminal.backend().buffer().clone()
-    }
-
-    fn typed(model: &mut Model, keys: &str) {
-        for c in keys.chars() {
-            let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
-            press(model, KeyEvent::new(code, KeyModifiers::NONE));
-        }
-    }
-
-    fn text(buffer: &Buffer) -> String {
-        let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-        (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
-    }
 
     /// Compares with a golden file; `UPDATE=1` rewrites the file.
     fn check(name: &str, now: &str) {
@@ -434,88 +351,6 @@ mod tests {
         assert!(text(&painted(&mut model, 80, 24)).contains("\\u202e"), "it is shown as JSON has it");
     }
 
-    /// Returns a model with a held call whose command is the last argument by name, after a long reason.
-    fn held_command() -> Model {
-        let mut model = samples::model();
-        let call = &mut model.lists.approvals[0];
-        "Bash".clone_into(&mut call.tool);
-        call.reason = Some("it has to be done ".repeat(40));
-        let noise = (0..40).map(|n| (format!("a{n:02}"), serde_json::json!(n)));
-        let command = ("command".to_owned(), serde_json::json!("cd /srv &&\n  git push --force"));
-        call.arguments = noise.chain([command]).collect::<serde_json::Value>().into();
-        model
-    }
-
-    #[test]
-    fn the_command_of_a_held_call_stands_in_its_row_and_before_all_else_of_it() {
-        for (columns, rows) in [(80, 24), (200, 30)] {
-            let mut model = held_command();
-            let list = text(&painted(&mut model, columns, rows));
-            assert!(list.contains("Bash cd /srv &&\\n  git pu"), "{list}");
-            assert!(list.contains("  cd /srv &&\n") || list.contains("│  cd /srv &&"), "{list}");
-            typed(&mut model, "a");
-            let asked = text(&painted(&mut model, columns, rows));
-            let at = |words: &str| asked.find(words).unwrap_or(usize::MAX);
-            assert!(at("  git push --force") < at("it has to be done"), "{asked}");
-        }
-    }
-
-    #[test]
-    fn a_yes_counts_only_once_all_of_the_call_was_shown() {
-        for (columns, rows) in [(80, 24), (200, 30)] {
-            let mut model = held_command();
-            typed(&mut model, "a");
-            let first = text(&painted(&mut model, columns, rows));
-            assert!(first.contains("more lines: Space") && !first.contains("[y/N]"), "{first}");
-            assert_eq!(yes(&mut model), None);
-            for _ in 0..10 {
-                assert_eq!(yes(&mut model), None, "not before the end");
-                typed(&mut model, " ");
-                if text(&painted(&mut model, columns, rows)).contains("[y/N]") {
-                    break;
-                }
-            }
-            let last = text(&painted(&mut model, columns, rows));
-            assert!(last.contains("\"a39\": 39") && last.contains("[y/N]"), "{last}");
-            typed(&mut model, "kkkk");
-            painted(&mut model, columns, rows);
-            let digest = model.lists.approvals[0].digest.clone();
-            assert_eq!(yes(&mut model), Some(Order::Approve { id: "apr-2".into(), digest }), "it was shown");
-        }
-    }
-
-    #[test]
-    fn another_call_that_takes_the_place_of_the_shown_one_is_not_approved_for_it() {
-        let mut model = held_command();
-        typed(&mut model, "a");
-        painted(&mut model, 80, 24);
-        // An approval that expires sooner moves to the top of the list.
-        let mut sooner = model.lists.approvals[0].clone();
-        (sooner.id, sooner.digest) = ("apr-9".into(), "00".repeat(32));
-        (sooner.expires_at, sooner.arguments) = ("2026-01-31T09:05:30Z".into(), serde_json::json!({}).into());
-        model.lists.approvals.push(sooner);
-        let still = text(&painted(&mut model, 80, 24));
-        assert!(still.contains("git push --force") && !still.contains("apr-9"), "{still}");
-        // The shown call is settled: the question wasn't about the one that took its place.
-        model.lists.approvals.remove(0);
-        painted(&mut model, 80, 24);
-        assert_eq!(yes(&mut model), None);
-    }
-
-    #[test]
-    fn lines_that_a_wider_terminal_moves_past_the_screen_are_shown_again() {
-        let mut model = held_command();
-        typed(&mut model, "a");
-        painted(&mut model, 30, 12);
-        typed(&mut model, "  ");
-        painted(&mut model, 30, 12);
-        assert!(text(&painted(&mut model, 100, 12)).contains("asks to call Bash"));
-    }
-
-    fn yes(model: &mut Model) -> Option<Order> {
-        press(model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE))
-    }
-
     #[test]
     fn conversations_are_folded_into_their_parents_and_names_use_the_width_with_subject_and_money() {
         let mut model = samples::model();
@@ -561,20 +396,5 @@ mod tests {
         assert!(detail.contains("budget used up, works again 2026-02-01T00:00:00Z"), "{detail}");
         model.lists.agents[0].state = Running::Stopped;
         assert!(!text(&painted(&mut model, 120, 24)).contains("budget"));
-    }
-
-    #[test]
-    fn a_call_that_is_longer_than_the_screen_is_read_to_its_last_character() {
-        let mut model = samples::model();
-        model.lists.approvals[0].arguments = serde_json::json!({ "cmd": format!("{}END", "x".repeat(5_000)) }).into();
-        typed(&mut model, "a");
-        let first = text(&painted(&mut model, 80, 24));
-        assert!(!first.contains("[y/N]") && !first.contains("END"), "{first}");
-        for _ in 0..10 {
-            typed(&mut model, " ");
-            painted(&mut model, 80, 24);
-        }
-        let last = text(&painted(&mut model, 80, 24));
-        assert!(last.contains("END") && last.contains("[y/N]"), "{last}");
     }
 }

@@ -284,7 +284,7 @@ pub(crate) async fn carry_out(cx: &Context, order: Order) -> Result<String, Fail
             cx.deciding(false).await?.answer_escalation(&id, &EscalationAnswer { answer: text, lift: None }).await?;
             Ok(format!("answered {id}"))
         }
-        Order::Lift { id, lift } => {
+        Order::Lift { id, lift, .. } => {
             let chosen = EscalationAnswer { answer: String::new(), lift: Some(lift) };
             let view = cx.deciding(false).await?.answer_escalation(&id, &chosen).await?;
             let given = view.lifts.into_iter().find(|lift| lift.chosen).map(|lift| lift.text).unwrap_or_default();

@@ -17,14 +17,19 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Option<Order> {
         };
     }
     model.told = None;
-    match std::mem::take(&mut model.mode) {
+    let before = model.identity();
+    let order = match std::mem::take(&mut model.mode) {
         Mode::List => list(model, key.code),
         Mode::Detail => detail(model, key.code),
         Mode::StyledLine(purpose, text) => line(model, key.code, purpose, text),
         Mode::Confirm(question, order) => confirm(model, key.code, question, order),
         // Any key closes the help.
         Mode::Help => None,
+    };
+    if model.identity() != before {
+        model.settle(0);
     }
+    order
 }
 
 fn list(model: &mut Model, key: KeyCode) -> Option<Order> {
@@ -75,6 +80,10 @@ fn page(model: &Model) -> isize {
 fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
     model.mode = mode;
     let tab = model.tab as usize;
+    if matches!(key, KeyCode::Char('a' | 'r' | 'e' | 'A' | 'L' | 'p' | 'u' | 's')) && !model.is_settled() {
+        not_here(model, "this row has just come here: look at it, then press the key again");
+        return None;
+    }
     match key {
         KeyCode::Tab => model.turn_to(Tab::ALL[(tab + 1) % Tab::ALL.len()]),
         KeyCode::BackTab => model.turn_to(Tab::ALL[(tab + Tab::ALL.len() - 1) % Tab::ALL.len()]),
@@ -105,8 +114,6 @@ fn approve(model: &mut Model) {
     let digest: String = view.digest.chars().take(8).collect();
     let question = format!("Allow {} to make this call ({}, digest {digest}) once?", escape_line(&view.agent), view.id);
     let (id, digest) = (view.id.clone(), view.digest.clone());
-    // Keeps the call selected when another one moves to the top.
-    model.selected[model.tab as usize] = Some(id.clone());
     let order = Order::Approve { id, digest };
     model.read = None;
     model.scroll = 0;
@@ -139,9 +146,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
     };
     let others = if offered.len() > 1 { " (L: next)" } else { "" };
     let question = format!("Lift with \"{}\", leaving {} open{others}?", escape_line(&chosen.text), view.id);
-    let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
-    // Keeps the question selected when another row moves to the top.
-    model.selected[model.tab as usize] = Some(view.id.clone());
+    let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone(), text: chosen.text.clone() };
     model.mode = Mode::Confirm(question, order);
 }
 
@@ -175,7 +180,7 @@ fn not_here(model: &mut Model, why: &str) {
 
 fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> Option<Order> {
     match key {
-        KeyCode::Char('y' | 'Y') if model.is_ready(&order) => return Some(order),
+        KeyCode::Char('y' | 'Y') if model.seen.has_prompt && model.is_ready(&order) => return Some(order),
         KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
             model.told = Some(ActionResult::Failed("cancelled: nothing was changed".to_owned()));
         }
@@ -202,7 +207,8 @@ fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> O
 fn line(model: &mut Model, key: KeyCode, purpose: Purpose, mut text: String) -> Option<Order> {
     match key {
         KeyCode::Esc => return None,
-        KeyCode::Enter => return enter(model, purpose, text),
+        // An option that Tab chose must be read before it is sent.
+        KeyCode::Enter if model.seen.has_prompt || purpose == Purpose::Filter => return enter(model, purpose, text),
         KeyCode::Backspace => drop(text.pop()),
         KeyCode::Tab => {
             if let Purpose::Answer(_, options) = &purpose
@@ -257,7 +263,7 @@ mod tests {
             };
             order = press(&mut model, KeyEvent::new(code, KeyModifiers::NONE));
             // A screen with room for everything.
-            model.seen(Seen { page: 20, scroll_max: 0, has_end: true });
+            model.seen(Seen { page: 20, scroll_max: 0, has_end: true, has_prompt: true });
             rest = &rest[length..];
         }
         (model, order)
@@ -284,7 +290,8 @@ mod tests {
         let digest = samples::model().lists.approvals[0].digest.clone();
         let reject = |reason: &str| Some(Order::Reject { id: "apr-2".into(), reason: reason.into() });
         let answer = |text: &str| Some(Order::Answer { id: "esc-1".into(), text: text.into() });
-        let lift = |lift: &str| Some(Order::Lift { id: "esc-1".into(), lift: lift.into() });
+        let lift =
+            |lift: &str, text: &str| Some(Order::Lift { id: "esc-1".into(), lift: lift.into(), text: text.into() });
         let conversation = |name: &str| Subject::Conversation(name.to_owned());
         for (keys, order) in [
             ("ay", Some(Order::Approve { id: "apr-2".into(), digest })),
@@ -301,9 +308,9 @@ mod tests {
             ("je <enter>", None),
             ("e", None),
             ("ja", None),
-            ("jLy", lift("lift-1")),
-            ("jLLy", lift("lift-2")),
-            ("jLLLy", lift("lift-1")),
+            ("jLy", lift("lift-1", "2 more rounds")),
+            ("jLLy", lift("lift-2", "20 more messages")),
+            ("jLLLy", lift("lift-1", "2 more rounds")),
             ("jL<enter>", None),
             ("Ly", None),
             ("jjuy", control_of(Verb::Resume, conversation("BUDGET-1"))),
@@ -314,7 +321,7 @@ mod tests {
             ("3sy", control_of(Verb::Stop, Subject::Agent("coder".into()))),
             ("3<end>sn", None),
             ("/old<enter>2py", control_of(Verb::Pause, conversation("OLD-7"))),
-            ("2/old<enter><esc>py", control_of(Verb::Pause, conversation("LOGIN-1"))),
+            ("2/old<enter><esc>py", control_of(Verb::Pause, conversation("OLD-7"))),
             ("R", Some(Order::Refresh)),
             ("q", Some(Order::Quit)),
             ("<enter>q", None),

@@ -9,6 +9,8 @@ use crate::out::escape_line;
 
 /// Columns from which the selected row is shown beside the list.
 pub(super) const WIDE_COLUMNS: u16 = 140;
+/// Time for which keys decide nothing about a row that became the selected one by itself, or changed, in ms.
+pub(super) const SETTLE_MS: u64 = 1_000;
 
 /// The tabs, each with a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +136,8 @@ pub(crate) enum Order {
         id: String,
         /// The lift's id.
         lift: String,
+        /// What the lift gives, as it was shown.
+        text: String,
     },
     /// Pause, resume or stop the subject.
     Control(Verb, Subject),
@@ -164,6 +168,8 @@ pub(crate) struct Seen {
     pub(super) scroll_max: u16,
     /// Whether the detail can be scrolled to its end; false if it has more lines than can be counted.
     pub(super) has_end: bool,
+    /// Whether the typed line or the question was shown whole.
+    pub(super) has_prompt: bool,
 }
 
 /// All state of the screen.
@@ -191,6 +197,8 @@ pub(crate) struct Model {
     pub(super) seen: Seen,
     /// The digest of the held call that was shown to its end since its approval was asked about.
     pub(super) read: Option<String>,
+    /// What the last picture showed as selected, and when it was selected by itself; 0 if a key did.
+    pub(super) settled: (Option<String>, u64),
     pub(super) columns: u16,
 }
 
@@ -263,6 +271,9 @@ impl Model {
     /// Notes how much the last picture showed.
     pub(crate) fn seen(&mut self, seen: Seen) {
         self.seen = seen;
+        if self.identity() != self.settled.0 {
+            self.settle(self.now_ms);
+        }
         self.scroll = self.scroll.min(seen.scroll_max);
         if let Mode::Confirm(_, Order::Approve { digest, .. }) = &self.mode
             && self.shows(digest)
@@ -273,21 +284,47 @@ impl Model {
         }
     }
 
+    /// Returns what a decision about the selected row would be about.
+    pub(super) fn identity(&self) -> Option<String> {
+        let current = self.current()?;
+        let more = match current {
+            Item::Approval(view) => view.digest.clone(),
+            Item::Escalation(view) => view.offered().map(|lift| format!("{} {}\n", lift.id, lift.text)).collect(),
+            Item::Incident(_) | Item::Conversation(..) | Item::Agent(_) => String::new(),
+        };
+        Some(format!("{} {more}", current.key()))
+    }
+
+    /// Keeps the current row selected when others come above it; the first lists come one after another.
+    pub(super) fn settle(&mut self, since: u64) {
+        if self.link != ServerConnection::Connecting {
+            self.step(0);
+        }
+        self.settled = (self.identity(), since);
+    }
+
+    /// Returns whether the human had time to see what is selected.
+    pub(super) fn is_settled(&self) -> bool {
+        let (shown, since) = &self.settled;
+        *shown == self.identity() && self.now_ms.abs_diff(*since) >= SETTLE_MS
+    }
+
     /// Returns whether the selected row is the held call with this digest.
     pub(super) fn shows(&self, digest: &str) -> bool {
         matches!(self.current(), Some(Item::Approval(view)) if view.digest == digest)
     }
 
-    /// Returns whether an order may be given: a call must have been shown in full before it is approved.
+    /// Returns whether an order may be given: what it decides must have been shown in full, and be selected still.
     pub(super) fn is_ready(&self, order: &Order) -> bool {
         match order {
             Order::Approve { digest, .. } => self.read.as_ref() == Some(digest) && self.shows(digest),
-            Order::Reject { .. }
-            | Order::Answer { .. }
-            | Order::Lift { .. }
-            | Order::Control(..)
-            | Order::Refresh
-            | Order::Quit => true,
+            Order::Lift { id, lift, text } => match self.current() {
+                Some(Item::Escalation(view)) if view.id == *id => {
+                    view.offered().any(|offered| offered.id == *lift && offered.text == *text)
+                }
+                Some(_) | None => false,
+            },
+            Order::Reject { .. } | Order::Answer { .. } | Order::Control(..) | Order::Refresh | Order::Quit => true,
         }
     }
 

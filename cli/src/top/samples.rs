@@ -1,10 +1,15 @@
 //! Example models, as the server would have filled them.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lastword_client::wire::{ConversationView, parse_rfc3339};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::model::{Lists, Model, ServerConnection};
+use super::{Seen, draw, press};
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -106,11 +111,38 @@ pub(crate) fn model() -> Model {
             of(agent("operator", "human", &[], 0)),
         ],
     };
-    Model {
+    let mut model = Model {
         lists,
         link: ServerConnection::Live,
         now_ms: parse_rfc3339("2026-01-31T09:05:00Z").unwrap().0,
         conversation: Some(conversation()),
         ..Model::new("http://127.0.0.1:7171", true)
+    };
+    model.settle(0);
+    model.seen.has_prompt = true;
+    model
+}
+
+/// Shows the model on a screen of this size.
+pub(crate) fn painted(model: &mut Model, columns: u16, rows: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    model.resize(columns);
+    let mut seen = Seen::default();
+    terminal.draw(|frame| seen = draw(frame, model)).unwrap();
+    model.seen(seen);
+    terminal.backend().buffer().clone()
+}
+
+/// Presses these keys.
+pub(crate) fn typed(model: &mut Model, keys: &str) {
+    for c in keys.chars() {
+        let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        press(model, KeyEvent::new(code, KeyModifiers::NONE));
     }
+}
+
+/// Returns the characters on the screen.
+pub(crate) fn text(buffer: &Buffer) -> String {
+    let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
 }

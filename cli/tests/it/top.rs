@@ -23,11 +23,15 @@ fn a_human_sees_what_waits_and_decides_it() {
     // At a terminal the operator's token is found without a flag.
     let mut top = Terminal::run(server.path(), &["top"], &[]);
     top.shows(&["live 127.0.0.1", "apr-1", "esc-1", "rm -r build"]);
+    // A row that has just come is decided a moment later.
+    top.shows(&["a approve · r"]);
     top.keys("a");
     top.shows(&["Allow ops to make this call (apr-1", "[y/N]"]);
     top.keys("y");
     // The call is gone from the list, and the question is selected.
     top.shows(&["apr-1 approved", "hive asks"]);
+    top.keys("R");
+    top.shows(&["e answer · p"]);
     top.keys("enot us\r");
     top.shows(&["answered esc-1", "no pending decisions"]);
     assert_eq!(server.operator(&["approvals", "--all", "--json"]).json()["items"][0]["state"], "approved");
@@ -35,6 +39,9 @@ fn a_human_sees_what_waits_and_decides_it() {
     // Actions of others appear as they happen.
     server.operator(&["ask", "ops", "Once more", "--ref", "LATER-1", "--wait", "0s"]).ok();
     top.keys("2");
+    top.shows(&["LATER-1"]);
+    // The newest is the first, and the one selected before stays so until a key moves on.
+    top.keys("g");
     top.shows(&["LATER-1", "operator → ops REQUEST"]);
     top.keys("q");
     assert_eq!(top.ended(), 0);
@@ -53,6 +60,8 @@ fn a_human_chooses_a_lift_by_a_key_and_words_extend_nothing() {
     top.keys("eyes, do\r");
     top.shows(&["answered esc-", "Inbox 1"]);
     assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
+    top.keys("R");
+    top.shows(&["L choose lift"]);
     top.keys("L");
     top.shows(&["Lift with \"2 more rounds\"", "[y/N]"]);
     top.keys("y");
@@ -86,7 +95,7 @@ fn in_an_agents_terminal_a_humans_token_looks_and_decides_nothing() {
     assert_eq!(found.ended(), 1);
     let named = ["--token-file", ".lastword/operator.token", "top"];
     let mut top = Terminal::run(server.path(), &named, &[("CLAUDECODE", "1")]);
-    top.shows(&["live 127.0.0.1", "apr-1"]);
+    top.shows(&["live 127.0.0.1", "apr-1", "a approve · r"]);
     top.keys("ay");
     top.shows(&["an agent is running this command (CLAUDECODE is set)"]);
     assert_eq!(server.operator(&["approvals", "--json"]).json()["items"][0]["state"], "pending");
