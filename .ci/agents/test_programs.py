@@ -240,14 +240,14 @@ class Programs(unittest.TestCase):
         self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
         self.assertIn("done: nothing to call", self.space.answer()["body"])
 
-    def session(self, program, path, *args):
-        """Starts `lastword PROGRAM --as bob` in a terminal; returns a function that types a line or a part of one."""
+    def session(self, program, path, *args, name="bob"):
+        """Starts `lastword PROGRAM --as NAME` in a terminal; returns a function that types a line or a part of one."""
         (self.space.dir / "bin").mkdir(exist_ok=True)
         if not (self.space.dir / "bin" / program).exists():
             (self.space.dir / "bin" / program).symlink_to(path)
         terminal, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", "bob", *args]
+        command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", name, *args]
         session = subprocess.Popen(command, env=self.space.environment(), cwd=self.space.work, stdin=other, stdout=other,
                                    stderr=other, start_new_session=True)
         os.close(other)
@@ -275,7 +275,7 @@ class Programs(unittest.TestCase):
                 pass
 
         threading.Thread(target=drain, daemon=True).start()
-        until("bob", lambda: self.space.lastword("agent", "show", "bob").returncode == 0)
+        until(name, lambda: self.space.lastword("agent", "show", name).returncode == 0)
 
         def types(text, enter=False):
             os.write(terminal, text.encode())
@@ -327,6 +327,40 @@ class Programs(unittest.TestCase):
         self.session("codex", CODEX, "resume", "--last")
         self.asks("E-2", 'call: exec_command {"cmd": "touch made"}')
         self.assertFalse((self.space.work / "made").exists(), "what writes needs its user's approval")
+
+    def continues(self, program, path, *args):
+        """Two agents sit in one folder, one after the other; then the first one continues."""
+        def says(name, text, *more):
+            types = self.session(program, path, *args, *more, name=name)
+            if program == "gemini":
+                until("the prompt", lambda: b"Type your message" in self.shown)
+                types(text, enter=True)
+                self.prompted(text)
+            else:
+                self.space.lastword("send", name, text, "--ref", text.replace(" ", "-"))
+                self.assertIn("done", self.space.answer()["body"])
+            kept = self.space.data / "last-sessions" / program / f"{name}.json"
+            until("the session's id", kept.exists)
+
+        says("bob", "bob was here")
+        self.leave()
+        says("amy", "amy was here")
+        self.leave()
+        says("bob", "bob goes on", "--continue")
+        last = [request["prompts"] for request in self.space.model.requests() if request["prompts"]][-1]
+        self.assertIn("bob was here", "\n".join(last))
+        self.assertNotIn("amy was here", "\n".join(last))
+
+    def test_an_agent_continues_its_own_session_of_claude(self):
+        self.continues("claude", CLAUDE)
+
+    def test_an_agent_continues_its_own_session_of_codex(self):
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        self.continues("codex", CODEX)
+
+    def test_an_agent_continues_its_own_session_of_opencode(self):
+        self.continues("opencode", OPENCODE)
 
     def test_an_idle_session_of_opencode_wakes(self):
         types = self.session("opencode", OPENCODE)

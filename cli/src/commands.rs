@@ -39,6 +39,7 @@ mod init_check;
 mod init_clients;
 mod init_denials;
 mod init_files;
+mod last_session;
 mod launch;
 mod limits;
 mod limits_diff;

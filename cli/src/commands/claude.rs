@@ -7,11 +7,14 @@ use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::last_session::{LastSession, Options};
 use super::launch::{Place, this_program};
 use crate::failure::Failure;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
 const WAIT_S: u32 = 2_000_000;
+pub(super) const OPTIONS: Options =
+    Options { program: "Claude Code", last: &[&["--continue"], &["-c"]], id: &["--resume", "-r"] };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -25,16 +28,17 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("claude", args.name.as_deref(), cx).await?;
+    let (args, _) = place.resumed(&args.args, &OPTIONS)?;
     let mut command = Command::new("claude");
     command.arg(format!("--append-system-prompt={PRIMER}"));
     command.arg(format!("--mcp-config={}", servers(&place)?));
-    command.arg(format!("--settings={}", settings(&hook_command()?)));
+    command.arg(format!("--settings={}", settings(&hook_command(&place.last)?)));
     let chooses_mode = |arg: &String| arg.starts_with("--permission-mode") || arg == "--dangerously-skip-permissions";
-    if !args.args.iter().any(chooses_mode) {
+    if !args.iter().any(chooses_mode) {
         // Its own default lets the model decide on calls that other agents' messages ask for.
         command.arg("--permission-mode=manual");
     }
-    command.args(&args.args);
+    command.args(&args);
     place.greet();
     place.run(command).await
 }
@@ -73,6 +77,8 @@ fn settings(hook: &str) -> Value {
 }
 
 /// Returns the call of this program's hook, for a shell.
-fn hook_command() -> Result<String, Failure> {
-    Ok(format!("'{}' hook", this_program()?.replace('\'', r"'\''")))
+fn hook_command(last: &LastSession) -> Result<String, Failure> {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let [file, folder] = [last.file.to_string_lossy(), last.folder.as_str().into()].map(|word| quoted(&word));
+    Ok(format!("{} hook --keep {file} {folder}", quoted(&this_program()?)))
 }

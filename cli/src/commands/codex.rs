@@ -20,6 +20,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Context;
 use super::attend::{Happened, Session, attend, connection};
+use super::last_session::{LastSession, Options};
 use super::launch::{Place, exit, not_started, this_program};
 use crate::failure::Failure;
 
@@ -38,9 +39,14 @@ const END: Duration = Duration::from_secs(5);
 const WATCHED: &str = r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!
 (trap '' TERM; read -r _ <&3; kill 0; sleep 3; kill -9 0) & exec 3<&-; wait $program"#;
 
-/// Settings with which a command that writes or uses the network needs its user's approval. A session that is resumed
-/// refuses the flags of the same meaning.
+/// Settings with which a command that writes or uses the network needs its user's approval.
 const ASKS: [&str; 4] = ["-c", r#"sandbox_mode="read-only""#, "-c", r#"approval_policy="on-request""#];
+
+pub(super) const OPTIONS: Options = Options {
+    program: "Codex",
+    last: &[&["--continue"], &["resume", "--last"], &["fork", "--last"]],
+    id: &["resume", "fork"],
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -54,17 +60,29 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("codex", args.name.as_deref(), cx).await?;
+    let (args, _) = place.resumed(&last_first(args.args), &OPTIONS)?;
     let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let socket = folder.path().join("codex.sock");
-    let mut server = app_server(&place, &socket, &args.args)?;
+    let mut server = app_server(&place, &socket, &args)?;
     let connected = connect(&socket, &mut server).await;
     let status = match connected {
-        Ok(wire) => interface(&place, wire, folder.path(), &socket, &args.args).await,
+        Ok(wire) => interface(&place, wire, folder.path(), &socket, &args).await,
         Err(failure) => Err(failure),
     };
     end(server).await;
     drop(folder);
     exit(status?)
+}
+
+/// Moves `--last` behind the command that it belongs to.
+fn last_first(mut args: Vec<String>) -> Vec<String> {
+    let command = args.iter().position(|arg| OPTIONS.id.contains(&arg.as_str()));
+    if let (Some(command), Some(last)) = (command, args.iter().position(|arg| arg == "--last"))
+        && command < last
+    {
+        args[command + 1..=last].rotate_right(1);
+    }
+    args
 }
 
 async fn interface(
@@ -76,7 +94,8 @@ async fn interface(
 ) -> Result<ExitStatus, Failure> {
     let mut command = Command::new("codex");
     command.arg("--remote").arg(address(socket));
-    if asks(args) {
+    // A session that is resumed takes the settings of the app-server, and refuses others.
+    if asks(args) && !args.iter().any(|arg| OPTIONS.id.contains(&arg.as_str())) {
         command.args(ASKS);
     }
     command.args(args);
@@ -85,7 +104,7 @@ async fn interface(
     let (session, attendant) = connection();
     let deliver = async {
         tokio::select! {
-            failure = Joined::new(wire).serve(session) => failure,
+            failure = Joined::new(wire, place.last.clone()).serve(session) => failure,
             failure = attend(attendant, &client, folder) => failure,
         }
     };
@@ -248,6 +267,7 @@ impl Wire {
 /// The thread of the interface, as this process follows it.
 struct Joined {
     wire: Wire,
+    last: LastSession,
     thread: Option<String>,
     /// The running turn.
     turn: Option<String>,
@@ -264,9 +284,10 @@ struct Joined {
 }
 
 impl Joined {
-    const fn new(wire: Wire) -> Self {
+    const fn new(wire: Wire, last: LastSession) -> Self {
         Self {
             wire,
+            last,
             thread: None,
             turn: None,
             said: String::new(),
@@ -349,6 +370,8 @@ impl Joined {
         let item = &params["item"];
         match method {
             "turn/started" => {
+                // Without it `--continue` takes the session before.
+                let _kept = self.thread.as_ref().map(|thread| self.last.keep(thread));
                 self.turn = params["turn"]["id"].as_str().map(str::to_owned);
                 self.said.clear();
             }
@@ -425,5 +448,18 @@ impl Joined {
         let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": [] })).await?;
         self.turn = started["turn"]["id"].as_str().map(str::to_owned);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_first;
+
+    #[test]
+    fn last_stands_behind_its_command() {
+        let moved = |args: &str| last_first(args.split(' ').map(str::to_owned).collect()).join(" ");
+        assert_eq!(moved("-c a=b resume --all --last hi"), "-c a=b resume --last --all hi");
+        assert_eq!(moved("fork --last"), "fork --last");
+        assert_eq!(moved("hi --last"), "hi --last");
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::channels::GEMINI_CHANNEL;
 use super::hook::state_folder;
+use super::last_session::Options;
 use super::launch::{Place, exit, this_program};
 use crate::failure::Failure;
 
@@ -28,6 +29,11 @@ const HOOK_MS: u32 = 30_000;
 const WAIT_MS: u32 = 86_400_000;
 /// Permission of others than the owner to write.
 const OTHERS_WRITE: u32 = 0o022;
+pub(super) const OPTIONS: Options = Options {
+    program: "Gemini CLI",
+    last: &[&["--continue"], &["--resume=latest"], &["--resume", "latest"], &["-r", "latest"]],
+    id: &["--resume", "-r"],
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -44,19 +50,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("gemini", args.name.as_deref(), cx).await?;
+    let (args, wake) = (place.resumed(&with_latest(&args.args), &OPTIONS)?.0, args.wake);
     let parent = private_parent(cx)?;
     let folder = PrivateFolder::make(&parent, "gemini-")?;
     folder.write("token", place.token())?;
-    let file = folder.write("settings.json", &settings(&place, folder.path(), args.wake)?.to_string())?;
+    let file = folder.write("settings.json", &settings(&place, folder.path(), wake)?.to_string())?;
     let mut command = Command::new("gemini");
     let modes = ["--approval-mode", "--yolo", "-y"];
     let chooses_mode = |arg: &String| modes.contains(&arg.as_str()) || arg.starts_with("--approval-mode=");
-    if !args.args.iter().any(chooses_mode) {
+    if !args.iter().any(chooses_mode) {
         command.arg("--approval-mode=default");
     }
-    command.args(&args.args).env(SETTINGS, &file);
+    command.args(&args).env(SETTINGS, &file);
     place.greet();
-    if !args.wake {
+    if !wake {
         eprintln!(
             "messages come with your prompts and after your turns; an idle session isn't woken. `--wake` wakes it, and \
              `lastword run --driver acp --as NAME -- gemini --acp` serves messages unattended"
@@ -65,6 +72,14 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let status = place.beside(command, std::future::pending()).await;
     drop(folder);
     exit(status?)
+}
+
+/// Names the session that `--resume` without a value means.
+fn with_latest(args: &[String]) -> Vec<String> {
+    let bare = |at: usize| {
+        OPTIONS.id.contains(&args[at].as_str()) && args.get(at + 1).is_none_or(|next| next.starts_with('-'))
+    };
+    (0..args.len()).map(|at| if bare(at) { "--resume=latest".to_owned() } else { args[at].clone() }).collect()
 }
 
 /// Returns a folder for the settings: Gemini CLI skips a file below a folder to which others may write.
@@ -121,7 +136,9 @@ fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> 
 fn hook_line(place: &Place, folder: &Path) -> Result<String, Failure> {
     let (program, server) = (std::env::current_exe()?, place.endpoint.flags());
     let (token, state) = (folder.join("token"), folder);
-    let rest = [Path::new("--token-file"), &token, Path::new("hook"), Path::new("--state"), state];
+    let (last, at) = (&place.last.file, Path::new(&place.last.folder));
+    let hook = ["--state", "--keep"].map(Path::new);
+    let rest = [Path::new("--token-file"), &token, Path::new("hook"), hook[0], state, hook[1], last, at];
     let words = [program.as_path()].into_iter().chain(server.iter().map(Path::new)).chain(rest);
     let mut line = Vec::new();
     for word in words {
@@ -148,5 +165,18 @@ fn append(parent: &mut Map<String, Value>, name: &str, entry: Value) {
         Some(_) | None => {
             parent.insert(name.to_owned(), json!([entry]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_latest;
+
+    #[test]
+    fn a_resume_without_a_session_is_of_the_latest() {
+        let named = |args: &str| with_latest(&args.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
+        assert_eq!(named("--resume"), "--resume=latest");
+        assert_eq!(named("-r --debug"), "--resume=latest --debug");
+        assert_eq!(named("-r 3 --debug"), "-r 3 --debug");
     }
 }

@@ -13,6 +13,7 @@ use rustix::process::getppid;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::last_session::LastSession;
 use crate::config::TokenSource;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Directory for session state [default: lastword/hooks in the user's state directory].
     #[arg(long, value_name = "DIR", env = "LASTWORD_HOOK_STATE")]
     state: Option<PathBuf>,
+    /// Where the id of the session is kept, and the folder of its launcher.
+    #[arg(long, num_args = 2, value_names = ["FILE", "FOLDER"], hide = true)]
+    keep: Vec<PathBuf>,
     /// What to do: handle the event, or wait for a message and then wake the session.
     #[arg(value_enum, default_value = "handle", hide_default_value = true)]
     action: Action,
@@ -63,6 +67,14 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     };
     let occasion: Occasion = serde_json::from_str(&text).map_err(unreadable)?;
     let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
+    // A session in which nothing was said yet can't be resumed.
+    let says = gemini.map_or(occasion.hook_event_name.as_str(), |(_, ours)| ours);
+    if let ([file, folder], "UserPromptSubmit" | "Stop", true) =
+        (args.keep.as_slice(), says, is_plain(&occasion.session_id))
+    {
+        let last = LastSession { file: file.clone(), folder: folder.to_string_lossy().into_owned() };
+        last.keep(&occasion.session_id)?;
+    }
     let folder = args
         .state
         .or_else(state_folder)

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
+use super::last_session::{LastSession, Options};
 use super::versions::on_path;
 use crate::failure::Failure;
 use crate::session::{Authority, running};
@@ -33,6 +34,9 @@ pub(super) struct Place {
     pub(super) endpoint: Endpoint,
     pub(super) name: String,
     token: String,
+    data: PathBuf,
+    /// Where the agent's last session is kept.
+    pub(super) last: LastSession,
     /// Held while the program runs, so that no other session gets the name.
     _name: File,
 }
@@ -60,7 +64,14 @@ impl Place {
                 .hint("end that session, or choose another name with --as"));
         };
         let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
-        Ok(Self { endpoint, name, token, _name: lock })
+        let data = cx.settings.data.clone();
+        let last = LastSession::of(&data, program, &name)?;
+        Ok(Self { endpoint, name, token, data, last, _name: lock })
+    }
+
+    /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
+    pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
+        self.last.resumed(&self.data, args, options)
     }
 
     /// Says under which name the program is known.
@@ -172,6 +183,11 @@ fn free_name(folder: &Path, program: &str) -> Result<(String, Option<File>), Fai
         }
     }
     Err(Failure::refused(format!("{NAMES_MAX} sessions of {program} run")).hint("choose a name with --as"))
+}
+
+/// Returns whether a session sits in the agent's place.
+pub(super) fn is_taken(data: &Path, name: &str) -> bool {
+    matches!(lock(&data.join(FOLDER_SESSIONS), name), Ok(None))
 }
 
 fn lock(folder: &Path, name: &str) -> Result<Option<File>, Failure> {

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Context;
 use super::attend::{Happened, Session, attend, connection};
+use super::last_session::{LastSession, Options};
 use super::launch::{Place, exit, this_program};
 use crate::failure::Failure;
 
@@ -45,6 +46,8 @@ const SOCKETS: &str = "/proc/net/tcp";
 const LISTENS: &str = "0A";
 /// opencode's own name for the user of its server.
 const USER: &str = "opencode";
+pub(super) const OPTIONS: Options =
+    Options { program: "opencode", last: &[&["--continue"], &["-c"]], id: &["--session", "-s"] };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -58,10 +61,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("opencode", args.name.as_deref(), cx).await?;
+    let (args, resumed) = place.resumed(&args.args, &OPTIONS)?;
     let password = secret()?;
     let port = free_port()?;
     let mut command = Command::new("opencode");
-    command.args(["--port", &port.to_string()]).args(&args.args);
+    command.args(["--port", &port.to_string()]).args(&args);
     command.env("OPENCODE_SERVER_PASSWORD", &password).env("OPENCODE_SERVER_USERNAME", USER);
     let before = std::env::var_os(CONFIG).and_then(|text| text.into_string().ok());
     command.env(CONFIG, with_tools(&opencode_config(before.as_deref(), true), &place)?);
@@ -71,11 +75,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (session, attendant) = connection();
     let http = plain_http()?;
     let server = Server { http, port, password };
-    let continues = |arg: &String| ["-c", "-s", "--continue", "--session", "--fork"].contains(&arg.as_str());
-    let opened = args.args.iter().any(|arg| continues(arg) || arg.starts_with("--session="));
+    let opened =
+        resumed.map(|id| if args.iter().any(|arg| arg == "--fork") { Opened::Fork } else { Opened::Known(id) });
+    let last = place.last.clone();
     let deliver = async {
         tokio::select! {
-            failure = Joined::new(server, opened).serve(session) => failure,
+            failure = Joined::new(server, opened, last).serve(session) => failure,
             failure = attend(attendant, &client, folder.path()) => failure,
         }
     };
@@ -192,13 +197,21 @@ impl Server {
     }
 }
 
+/// An earlier session that the interface opens at its start.
+#[derive(Debug)]
+enum Opened {
+    Known(String),
+    /// A copy of it, which is the newest session.
+    Fork,
+}
+
 /// The session that the interface shows, as this process follows it.
 struct Joined {
     server: Server,
     /// Whether the events are followed.
     connected: bool,
-    /// Whether the interface opens an earlier session at its start.
-    opened: bool,
+    opened: Option<Opened>,
+    last: LastSession,
     session: Option<String>,
     /// How often the session is still shown: this process made it, and the user has typed nothing in it yet.
     shows: u32,
@@ -218,11 +231,12 @@ struct Joined {
 }
 
 impl Joined {
-    fn new(server: Server, opened: bool) -> Self {
+    fn new(server: Server, opened: Option<Opened>, last: LastSession) -> Self {
         Self {
             server,
             connected: false,
             opened,
+            last,
             session: None,
             shows: 0,
             children: BTreeSet::new(),
@@ -325,6 +339,8 @@ impl Joined {
         } else if info["role"] == "user" && info["summary"].is_null() {
             // A message with a summary is an old one that was annotated.
             self.asked = Some(id.to_owned());
+            // Without it `--continue` takes the session before.
+            let _kept = self.session.as_ref().map(|session| self.last.keep(session));
             self.mode = json!({ "agent": info["agent"], "model": info["model"] });
         }
         None
@@ -389,15 +405,19 @@ impl Joined {
 
     /// Returns the session that the interface has opened, or shows a new one there.
     async fn open(&mut self) -> Result<String, String> {
-        if self.opened {
-            let known = self.server.call(Method::GET, "/session", None).await?;
-            let roots = known.as_array().map(Vec::as_slice).unwrap_or_default().iter();
-            let newest = roots
-                .filter(|session| session["parentID"].is_null())
-                .max_by_key(|session| session["time"]["updated"].as_u64());
-            if let Some(id) = newest.and_then(|session| session["id"].as_str()) {
-                return Ok(id.to_owned());
+        match self.opened.take() {
+            Some(Opened::Known(id)) => return Ok(id),
+            Some(Opened::Fork) => {
+                let known = self.server.call(Method::GET, "/session", None).await?;
+                let roots = known.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+                let newest = roots
+                    .filter(|session| session["parentID"].is_null())
+                    .max_by_key(|session| session["time"]["created"].as_u64());
+                if let Some(id) = newest.and_then(|session| session["id"].as_str()) {
+                    return Ok(id.to_owned());
+                }
             }
+            None => {}
         }
         let made = self.server.call(Method::POST, "/session", Some(&json!({}))).await?;
         let id = made["id"].as_str().ok_or("opencode made no session")?.to_owned();

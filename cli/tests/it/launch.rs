@@ -158,13 +158,13 @@ fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
         command.env("PATH", format!("{}:{PATH}", bin.display())).stdin(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
-    let mut first = launch(&["--continue"]);
+    let mut first = launch(&["--model", "x"]);
     wait_for("the first program", || dir.join("env.claude").exists());
     let mut second = launch(&[]);
     wait_for("the second program", || dir.join("env.claude-2").exists());
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
     let args = read("args.claude");
-    assert!(args.contains("--permission-mode=manual") && args.ends_with("--continue\n"), "{args}");
+    assert!(args.contains("--permission-mode=manual") && args.ends_with("--model\nx\n"), "{args}");
     let settings = args.lines().find_map(|line| line.strip_prefix("--settings=")).unwrap();
     let settings: Value = serde_json::from_str(settings).unwrap();
     assert!(settings["permissions"]["deny"].as_array().unwrap().contains(&json!("SendMessage")), "{settings}");
@@ -180,6 +180,65 @@ fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
     fs::write(dir.join("end"), "").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(7), "the program's own exit code");
     second.wait().unwrap();
+}
+
+/// Tells the hook of an agent's session of the fake Claude Code that its user typed.
+fn types(dir: &Path, agent: &str, session: &str) {
+    let read = |name: &str| fs::read_to_string(dir.join(format!("{name}.{agent}"))).unwrap();
+    let settings = read("args").lines().find_map(|line| line.strip_prefix("--settings=").map(str::to_owned)).unwrap();
+    let settings: Value = serde_json::from_str(&settings).unwrap();
+    let hook = settings["hooks"]["UserPromptSubmit"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+    let environment = read("env");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &hook]).envs(environment.lines().filter_map(|line| line.split_once('=')));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "hello" });
+    let ended = finish(&mut command, &event.to_string());
+    assert_eq!(ended.code, 0, "{ended:?}");
+}
+
+#[test]
+fn an_agent_continues_its_own_session_and_none_that_is_open_as_another() {
+    let server = Server::start();
+    let dir = server.path();
+    let bin = fake_program(dir, "claude");
+    let command = |args: &[&str]| {
+        let mut command = lastword(dir);
+        command.args(["--token-file", ".lastword/operator.token", "claude", "--as"]).args(args);
+        command.env("PATH", format!("{}:{PATH}", bin.display()));
+        command
+    };
+    // Starts the program, calls its hook, and returns the program's own arguments.
+    let sits = |args: &[&str], session: &str| {
+        let agent = args[0];
+        let _gone = fs::remove_file(dir.join(format!("env.{agent}")));
+        let child = command(args).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("the program", || dir.join(format!("env.{agent}")).exists());
+        types(dir, agent, session);
+        let args = fs::read_to_string(dir.join(format!("args.{agent}"))).unwrap();
+        (child, args.lines().skip_while(|arg| *arg != "--permission-mode=manual").skip(1).collect::<Vec<_>>().join(" "))
+    };
+    let leaves = |children: Vec<Child>| {
+        fs::write(dir.join("end"), "").unwrap();
+        for mut child in children {
+            child.wait().unwrap();
+        }
+        fs::remove_file(dir.join("end")).unwrap();
+    };
+    leaves(vec![sits(&["planner"], "s-planner").0]);
+    leaves(vec![sits(&["coder"], "s-coder").0]);
+    let (planner, args) = sits(&["planner", "--continue"], "s-planner");
+    assert_eq!(args, "--resume s-planner", "not the folder's last session, which is the coder's");
+    let shared = finish(&mut command(&["coder", "--resume", "s-planner"]), "");
+    assert!(shared.code == 1 && shared.stderr.contains("session s-planner is open as planner"), "{shared:?}");
+    let (coder, args) = sits(&["coder", "--resume", "s-old"], "s-old");
+    assert_eq!(args, "--resume s-old", "any other session is its user's to choose");
+    leaves(vec![planner, coder]);
+    let (coder, args) = sits(&["coder", "--resume", "s-planner"], "s-planner");
+    assert_eq!(args, "--resume s-planner", "it is open no more");
+    leaves(vec![coder]);
+    let none = finish(&mut command(&["tester", "-c"]), "");
+    assert!(none.code == 1 && none.stderr.contains("tester has no session of Claude Code in"), "{none:?}");
 }
 
 #[test]
