@@ -252,6 +252,7 @@ class Programs(unittest.TestCase):
                                    stderr=other, start_new_session=True)
         os.close(other)
         self.addCleanup(os.close, terminal)
+        self.launcher = session
         self.leave = lambda: (session.terminate(), session.wait())
 
         def end():
@@ -361,6 +362,37 @@ class Programs(unittest.TestCase):
 
     def test_an_agent_continues_its_own_session_of_opencode(self):
         self.continues("opencode", OPENCODE)
+
+    def test_an_agent_continues_its_own_session_of_gemini(self):
+        state = closed_folder()
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        self.space.more = {"XDG_STATE_HOME": state}
+        self.continues("gemini", MODULES / ".bin/gemini")
+
+    def left(self):
+        """The processes of the test's agents that run, by their environment."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (process / "environ").read_bytes().split(b"\0")
+                if f"HOME={self.space.home}".encode() in environment and b"LASTWORD_AGENT=bob" in environment:
+                    found.append((process / "cmdline").read_bytes()[:200])
+            except OSError:
+                pass
+        return found
+
+    def test_a_killed_launcher_takes_its_program_along(self):
+        state = closed_folder()
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        self.space.more = {"XDG_STATE_HOME": state}
+        programs = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": MODULES / ".bin/gemini"}
+        for program, path in programs.items():
+            with self.subTest(program):
+                self.session(program, path)
+                until("its interface", lambda: b"\x1b[" in self.shown and self.left())
+                self.launcher.kill()
+                self.launcher.wait()
+                until("the end of what it started", lambda: not self.left())
 
     def test_an_idle_session_of_opencode_wakes(self):
         types = self.session("opencode", OPENCODE)

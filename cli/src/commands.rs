@@ -29,6 +29,7 @@ mod explain;
 mod finish;
 mod gemini;
 mod grant;
+mod guard;
 pub(crate) mod help;
 mod hook;
 mod human;
@@ -103,6 +104,9 @@ pub(crate) enum Command {
     /// One scripted agent of the demo
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
+    /// The end of a launched program whose launcher is gone
+    #[command(hide = true)]
+    Guard(guard::Args),
     /// Register agents, set their limits, renew their tokens
     Agent(agent::Args),
     /// Register humans and set their roles
@@ -221,6 +225,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(args, cx),
         Command::Demo(args) => demo::run(&args, cx),
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
+        Command::Guard(args) => guard::run(&args),
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
         Command::SignIn(args) => wait(sign_in::run(args, cx)),

@@ -1,7 +1,7 @@
 //! Starts an agent program as an agent of the workspace, for one run: a broker if none runs, a name, a token.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
 use lastword_runner::scrub;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::{Access, access};
+use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
+use super::guard::{Guard, Modes, end_tree};
 use super::last_session::{LastSession, Options};
 use super::versions::on_path;
 use crate::failure::Failure;
@@ -48,6 +50,7 @@ impl Place {
         if on_path(program).is_none() {
             return Err(Failure::unavailable(format!("{program} is not in PATH")).hint(format!("install {program}")));
         }
+        check_writable(&cx.settings.data.join(FOLDER_SESSIONS))?;
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
             start_broker(cx).await?;
         }
@@ -66,6 +69,7 @@ impl Place {
         let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
         let data = cx.settings.data.clone();
         let last = LastSession::of(&data, program, &name)?;
+        check_writable(&last.file)?;
         Ok(Self { endpoint, name, token, data, last, _name: lock })
     }
 
@@ -126,18 +130,34 @@ impl Place {
         // The terminal sends Ctrl-C to this process, too; what it means is the program's to decide.
         let _interrupts = signal(SignalKind::interrupt())?;
         let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-        let mut child =
-            tokio::process::Command::from(command).spawn().map_err(|error| not_started(&program, &error))?;
-        let (mut deliver, mut problem) = (std::pin::pin!(deliver), None);
+        let terminal = Modes::of(std::io::stdin(), getpid());
+        let mut guard = Guard::start()?;
+        let mut command = tokio::process::Command::from(command);
+        let mut child = command.kill_on_drop(true).spawn().map_err(|error| not_started(&program, &error))?;
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| Failure::bug("a program without a process id"))?;
+        guard.watch(pid)?;
+        let (mut deliver, mut problem, mut ending) = (std::pin::pin!(deliver), None, None);
+        let mut end = || {
+            ending.get_or_insert_with(|| tokio::task::spawn_blocking(move || end_tree(pid)));
+        };
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
                 failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
                 // This process ends after the program, to clean up behind it.
-                _ = terminate.recv() => end(&child),
-                _ = hang_up.recv() => end(&child),
+                _ = terminate.recv() => end(),
+                _ = hang_up.recv() => end(),
             }
         };
+        if let Some(ending) = ending {
+            // What the program started ends with it.
+            let _killed = ending.await;
+        }
+        if status.code().is_none() {
+            terminal.restore(std::io::stdin());
+        }
+        guard.release();
         eprintln!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
         if let Some(problem) = problem {
             eprintln!("messages no longer reached this session: {problem}");
@@ -150,14 +170,6 @@ impl Place {
 pub(super) fn this_program() -> Result<String, Failure> {
     let program = std::env::current_exe()?;
     program.to_str().map(str::to_owned).ok_or_else(|| Failure::usage("the path of this program is not UTF-8"))
-}
-
-/// Asks the program to end.
-fn end(child: &tokio::process::Child) {
-    if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-        // It may have ended by now.
-        let _gone = kill_process(pid, Signal::TERM);
-    }
 }
 
 /// Returns the failure of a program that can't be started.
@@ -185,6 +197,21 @@ fn free_name(folder: &Path, program: &str) -> Result<(String, Option<File>), Fai
     Err(Failure::refused(format!("{NAMES_MAX} sessions of {program} run")).hint("choose a name with --as"))
 }
 
+/// Refuses a path to which this user may not write, or whose nearest folder is closed, by its owner.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let path = std::path::absolute(path)?;
+    let found = path.ancestors().find_map(|path| Some((path, fs::metadata(path).ok()?)));
+    match found {
+        Some((path, owned)) if access(path, Access::WRITE_OK).is_err() => Err(Failure::unavailable(format!(
+            "this user may not write to {}, which belongs to user {}",
+            path.display(),
+            owned.uid()
+        ))
+        .hint("change its owner with `chown -R`, or name another data directory with --data")),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Returns whether a session sits in the agent's place.
 pub(super) fn is_taken(data: &Path, name: &str) -> bool {
     matches!(lock(&data.join(FOLDER_SESSIONS), name), Ok(None))
@@ -193,7 +220,9 @@ pub(super) fn is_taken(data: &Path, name: &str) -> bool {
 fn lock(folder: &Path, name: &str) -> Result<Option<File>, Failure> {
     lastword_proto::names::AgentName::new(name)
         .map_err(|error| Failure::usage(format!("the name {name:?} {error}")))?;
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(name))?;
+    let path = folder.join(name);
+    check_writable(&path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),

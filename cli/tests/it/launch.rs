@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::program::{Ended, PATH, Server, finish, lastword};
-use crate::running::wait_for;
+use crate::running::{process_in, runs, wait_for};
+use crate::screen::Terminal;
 
 /// An interactive session whose hooks are called by hand.
 struct Session<'a> {
@@ -264,4 +266,87 @@ fn a_broker_is_started_where_none_runs() {
     assert!(ended.stderr.contains("kilo is an agent of the team"), "{ended:?}");
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success(), "it outlives the session");
     wait_for("the broker's end", || !dir.path().join(".lastword/server.json").exists());
+}
+
+/// Writes a program that takes the terminal for itself, starts another one, and ends at nothing but a kill.
+fn stubborn_program(dir: &Path, name: &str) -> String {
+    let bin = dir.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\ntrap '' TERM HUP INT\nstty raw -echo\nprintf '\\033[?1049h\\033[?25lat work'\n\
+         (trap '' TERM HUP INT; while :; do sleep 1; done) &\necho $! > \"{0}/child.new\"; mv \"{0}/child.new\" \"{0}/child\"\n\
+         echo $$ > \"{0}/pid.new\"; mv \"{0}/pid.new\" \"{0}/pid\"\nwhile :; do sleep 1; done\n",
+        dir.display()
+    );
+    fs::write(bin.join(name), script).unwrap();
+    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{PATH}", bin.display())
+}
+
+#[test]
+fn however_a_launcher_ends_its_program_ends_and_the_terminal_is_given_back() {
+    for signal in ["-KILL", "-HUP", "-TERM"] {
+        let server = Server::start();
+        let dir = server.path();
+        let path = stubborn_program(dir, "claude");
+        let args = ["--token-file", ".lastword/operator.token", "claude"];
+        let terminal = Terminal::run(dir, &args, &[("PATH", &path)]);
+        terminal.shows(&["at work"]);
+        let processes = [process_in(&dir.join("pid")), process_in(&dir.join("child"))];
+        let launcher = terminal.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &launcher]).status().unwrap().success());
+        terminal.ended();
+        for pid in &processes {
+            wait_for(&format!("the end of the program after {signal}"), || !runs(pid));
+        }
+        let again = server.operator(&["agent", "show", "claude"]);
+        assert_eq!(again.code, 0, "the agent stays: {again:?}");
+    }
+}
+
+#[test]
+fn a_private_folder_of_a_killed_launcher_is_gone_at_the_next_start() {
+    let server = Server::start();
+    let dir = server.path();
+    let path = stubborn_program(dir, "opencode");
+    let folder = dir.join("tmp");
+    fs::create_dir(&folder).unwrap();
+    let args = ["--token-file", ".lastword/operator.token", "opencode"];
+    let launch = || Terminal::run(dir, &args, &[("PATH", &path), ("TMPDIR", folder.to_str().unwrap())]);
+    let folders = || {
+        let entries = fs::read_dir(&folder).unwrap().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let mut first = launch();
+    first.shows(&["at work"]);
+    let (left, pid) = (folders(), process_in(&dir.join("pid")));
+    assert_eq!(left.len(), 1, "{left:?}");
+    first.child.kill().unwrap();
+    first.ended();
+    wait_for("the end of the program", || !runs(&pid));
+    let second = launch();
+    second.shows(&["at work"]);
+    assert!(folders().iter().all(|folder| !left.contains(folder)), "{left:?} {:?}", folders());
+}
+
+#[test]
+fn a_folder_of_another_user_is_named_with_what_to_do() {
+    const NOBODY: u32 = 65_534;
+    let server = Server::start();
+    let dir = server.path();
+    let path = stubborn_program(dir, "claude");
+    let open = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mut command = lastword(dir);
+    if rustix::process::geteuid().is_root() {
+        // To root nothing is closed.
+        command.uid(NOBODY);
+        open(dir, 0o755);
+    }
+    let data = dir.join(".lastword");
+    open(&data, 0o555);
+    let ended = finish(command.arg("claude").env("PATH", path), "");
+    open(&data, 0o755);
+    let owner = fs::metadata(&data).unwrap().uid();
+    let named = format!("may not write to {}, which belongs to user {owner}", data.display());
+    assert!(ended.code == 3 && ended.stderr.contains(&named) && ended.stderr.contains("chown"), "{ended:?}");
 }
