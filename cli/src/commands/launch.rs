@@ -1,6 +1,7 @@
 //! Starts an agent program as an agent of the workspace, for one run: a broker if none runs, a name, a token.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -158,9 +159,11 @@ impl Place {
             terminal.restore(std::io::stdin());
         }
         guard.release();
-        eprintln!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
-        if let Some(problem) = problem {
-            eprintln!("messages no longer reached this session: {problem}");
+        let left = format!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
+        let problem = problem.map(|problem| format!("messages no longer reached this session: {problem}"));
+        for line in [left].into_iter().chain(problem) {
+            // The terminal may be gone.
+            let _gone = writeln!(std::io::stderr(), "{line}");
         }
         Ok(status)
     }

@@ -350,3 +350,21 @@ fn a_folder_of_another_user_is_named_with_what_to_do() {
     let named = format!("may not write to {}, which belongs to user {owner}", data.display());
     assert!(ended.code == 3 && ended.stderr.contains(&named) && ended.stderr.contains("chown"), "{ended:?}");
 }
+
+#[test]
+fn a_launcher_whose_terminal_is_gone_cleans_up_behind_its_program() {
+    let server = Server::start();
+    let dir = server.path();
+    let path = stubborn_program(dir, "opencode");
+    let folder = dir.join("tmp");
+    fs::create_dir(&folder).unwrap();
+    let mut command = lastword(dir);
+    command.args(["--token-file", ".lastword/operator.token", "opencode"]).env("PATH", path).env("TMPDIR", &folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut launcher = command.spawn().unwrap();
+    let pid = process_in(&dir.join("pid"));
+    drop(launcher.stderr.take());
+    assert!(Command::new("kill").args(["-HUP", &launcher.id().to_string()]).status().unwrap().success());
+    assert_eq!(launcher.wait().unwrap().code(), Some(1), "no panic");
+    assert!(!runs(&pid) && fs::read_dir(&folder).unwrap().next().is_none());
+}
