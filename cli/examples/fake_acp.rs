@@ -1,7 +1,7 @@
 //! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
 //!
 //! The body of a message is a script, a step a line:
-//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `context USED` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
 //! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang` · `stray`
 //! (says something again and again once its turn has ended, until it is interrupted) · `stray deaf` (whatever happens).
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
@@ -148,6 +148,12 @@ impl Agent {
         }
     }
 
+    /// Tells how full its context is.
+    fn context(&self, session: &Value, used: &str) {
+        let used: u64 = used.parse().unwrap_or(0);
+        self.update(session, &json!({ "sessionUpdate": "usage_update", "used": used, "size": 200_000 }));
+    }
+
     fn prompt(&mut self, request: &Value) {
         let session = request["params"]["sessionId"].clone();
         let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
@@ -169,6 +175,7 @@ impl Agent {
                 "switch" => self.switch(&session, rest),
                 "session" => self.say(&session, session.as_str().unwrap_or_default()),
                 "usage" => usage = spent(rest),
+                "context" => self.context(&session, rest),
                 "tool" => {
                     self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }

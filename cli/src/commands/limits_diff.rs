@@ -239,7 +239,7 @@ mod tests {
         let rows = against(Profile::Strict, &long);
         assert!(rows.contains(&"depth_max|D2|5||39".to_owned()), "{rows:?}");
         assert!(rows.contains(&"guard no_progress|G7|observe||enforce".to_owned()), "{rows:?}");
-        assert_eq!(rows.len(), 7, "{rows:?}");
+        assert_eq!(rows.len(), 8, "{rows:?}");
         let own = Limits { depth_max: 7, ..long };
         assert_eq!(against(Profile::Long, &own), ["depth_max|D2|39||7"]);
     }

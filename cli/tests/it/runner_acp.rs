@@ -128,6 +128,26 @@ fn a_call_waits_for_a_human_and_goes_on_once_approved() {
 }
 
 #[test]
+fn what_an_agent_tells_of_its_context_is_charged_while_it_works_and_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_tokens_max = 30000\nprogress_interval_ms = 1\n")
+        .unwrap();
+    let server = Server::start_in(dir);
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    // Two requests: 20,000 tokens, then those from a cache and 2,000 more.
+    send(&server, "fake", "E-1", "context 20000\ncontext 22000\nsay done");
+    assert_eq!(agent.until("finished")["status"], "completed");
+    let node = server.operator(&["--json", "tree", "E-1"]).json()["tree"][0].clone();
+    assert_eq!((&node["tokens"], &node["estimated"]), (&24_000.into(), &true.into()), "{node}");
+    // It never ends by itself.
+    send(&server, "fake", "E-2", "say half\ncontext 40000\nrun sleep 60");
+    let held = agent.until("finished");
+    assert_eq!(held["status"], "held", "{held}");
+    let incidents = server.operator(&["--json", "incidents"]).json();
+    assert_eq!((&incidents["items"][0]["code"], &incidents["items"][0]["ref"]), (&"budget".into(), &"E-2".into()));
+}
+
+#[test]
 fn a_rejected_call_is_told_to_the_agent_with_the_humans_words() {
     let server = Server::start();
     let mut agent = Running::acp(&server, "fake", &[], &[]);

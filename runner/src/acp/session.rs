@@ -82,7 +82,8 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let (asking, asked) = mpsc::channel(ASKED_MAX);
     let (noting, notes) = mpsc::channel(NOTES_MAX);
     let (switching, switched) = mpsc::channel(1);
-    let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting, switching));
+    let meter = matches!(link.program, None | Some(Program::CodexAcp)).then(|| run.meter());
+    let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting, switching, meter));
     let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
     // With one open turn the broker knows which turn a tool call belongs to.
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
@@ -107,6 +108,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
             Some(_) | None => break prompting.outcome(over),
         }
     };
+    let usage = usage.or_else(|| prompting.route.estimate());
     Ended { usage: priced(usage, prompting.route.cost(), slot), ..ended }
 }
 

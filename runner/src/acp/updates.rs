@@ -8,9 +8,12 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallStatus,
     ToolCallUpdate, ToolCallUpdateFields,
 };
+use lastword_client::wire::Usage;
 use tokio::sync::mpsc;
 
 use super::mode;
+use crate::run::RunMeter;
+use crate::usage::Tokens;
 
 /// Most tool calls of a prompt that are remembered.
 const CALLS_MAX: usize = 256;
@@ -27,6 +30,8 @@ pub(super) struct Route {
     asked: mpsc::Sender<Asked>,
     notes: mpsc::Sender<String>,
     switched: mpsc::Sender<SessionModeId>,
+    /// Takes the estimate while the prompt runs, for an agent that isn't known to report its tokens at the end.
+    meter: Option<RunMeter>,
 }
 
 #[derive(Default)]
@@ -39,6 +44,10 @@ struct SessionUpdates {
     speechless: bool,
     calls: BTreeMap<String, ToolCallUpdateFields>,
     cost: Option<f64>,
+    /// The tokens in the context, as the agent last reported them.
+    context: u64,
+    /// What its model requests amount to, by the context that each sent.
+    requests: Tokens,
     /// The rounds of tool calls since the last [`Route::take_rounds`].
     rounds: u64,
     /// No call of the last round has ended, and nothing was said since: another call belongs to it.
@@ -51,8 +60,10 @@ impl Route {
         asked: mpsc::Sender<Asked>,
         notes: mpsc::Sender<String>,
         switched: mpsc::Sender<SessionModeId>,
+        meter: Option<RunMeter>,
     ) -> Self {
-        Self { updates: Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() }), asked, notes, switched }
+        let updates = Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() });
+        Self { updates, asked, notes, switched, meter }
     }
 
     #[expect(
@@ -82,6 +93,10 @@ impl Route {
                 title
             }
             SessionUpdate::UsageUpdate(usage) => {
+                updates.sent(usage.used);
+                if let Some(meter) = &self.meter {
+                    meter.report(updates.estimate());
+                }
                 updates.cost =
                     usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(updates.cost);
                 None
@@ -147,6 +162,11 @@ impl Route {
         std::mem::take(&mut updates.rounds)
     }
 
+    /// Returns what the model requests amount to by the context that each sent; `None` if the agent reports none.
+    pub(super) fn estimate(&self) -> Option<Usage> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner).estimate()
+    }
+
     /// Returns the session's total cost in USD, if the agent reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner).cost
@@ -163,6 +183,21 @@ fn named(update: ToolCallUpdate) -> (String, ToolCallUpdateFields) {
 }
 
 impl SessionUpdates {
+    /// Notes a model request that left the context at this size. What was in it before is read from the cache.
+    fn sent(&mut self, context: u64) {
+        let before = std::mem::replace(&mut self.context, context);
+        if context != before {
+            let cached = before.min(context);
+            self.requests.add(Tokens { input: context - cached, cache_read: cached, ..Tokens::default() });
+        }
+    }
+
+    fn estimate(&self) -> Option<Usage> {
+        let input_tokens = self.requests.input.saturating_add(self.requests.cache_read);
+        let cache_read_tokens = self.requests.cache_read;
+        (input_tokens > 0).then(|| Usage { input_tokens, cache_read_tokens, estimated: true, ..Usage::default() })
+    }
+
     fn say(&mut self, text: &str) {
         if std::mem::take(&mut self.called) && !self.text.is_empty() {
             let end = self.text.trim_end().len();
