@@ -5,21 +5,24 @@
 //! waits is therefore never finished automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
 //! because the program also sends prompts without its user (schedules, subagents that return).
 
+use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_client::wire::{Delivery, Finish, Progress, StoredMessage};
+use lastword_client::wire::{Delivery, Finish, Progress, StoredMessage, Usage};
 use lastword_client::{Client, ClientError, is_transient};
 use lastword_proto::fact::Kind;
 use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::output::Reader;
+use crate::usage::Prices;
 use crate::wording::{Memory, prompt};
 
 /// Longest session id accepted; it becomes a file name.
@@ -33,7 +36,7 @@ const GONE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Stop` or `StopFailure`. Other names only forget a
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `Stop` or `StopFailure`. Other names only forget a
     /// turn that is over.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
@@ -46,6 +49,8 @@ pub struct Occasion {
     pub last_assistant_message: Option<String>,
     /// `Stop` only: a hook has already made the model continue in this turn.
     pub stop_hook_active: bool,
+    /// `Notification` only: what the program tells its user.
+    pub message: String,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
 }
@@ -72,6 +77,17 @@ pub enum HookError {
     NoSession,
 }
 
+/// Tells the model that the budget of its turn is used up.
+const SPENT: &str =
+    "The budget of this work is used up. Finish now: answer with what you have, and say what is missing.";
+/// Tells the user why the model was stopped.
+const HELD: &str = "Lastword: the budget of this work is used up. It goes on once a human gives more.";
+
+/// Longest pause between two renewals of a lease.
+const RENEWAL_MAX: Duration = Duration::from_secs(60);
+/// The end of a transcript in which its last line is looked for.
+const TAIL_BYTES: u64 = 64 << 10;
+
 /// The most answers of one task that are followed back to its request.
 const CAUSES_MAX: usize = 32;
 
@@ -87,6 +103,9 @@ struct Session {
     /// The model works on something that the user typed.
     #[serde(default)]
     busy: bool,
+    /// The session's transcript, as its last hook named it.
+    #[serde(default)]
+    transcript: Option<PathBuf>,
 }
 
 impl Session {
@@ -107,6 +126,15 @@ struct Open {
     #[serde(default)]
     requester: Option<String>,
     reference: String,
+    /// The length of the session's transcript when the turn began: what follows is the turn's.
+    #[serde(default)]
+    transcript: u64,
+    /// The model was told that the turn's budget is used up.
+    #[serde(default)]
+    spent: bool,
+    /// The model stopped and the turn goes on only when it is woken again.
+    #[serde(default)]
+    stopped: bool,
 }
 
 /// Handles one hook call and returns the JSON to print, if any. `folder` holds the state files of sessions.
@@ -126,13 +154,15 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     let _alone = kept.lock()?;
     let mut session = kept.read()?;
     if occasion.hook_event_name == "PostToolUse" {
-        renew(client, &session).await;
-        return Ok(None);
+        let said = worked(client, &mut session, occasion).await?;
+        kept.write(&session)?;
+        return Ok(said);
     }
     let me = client.agent("me").await?;
     if me.kind == Kind::Human {
         return Err(HookError::Human);
     }
+    session.transcript.clone_from(&occasion.transcript_path);
     // The turn was finished with a tool, or its lease has expired.
     session.turn = session.turn.take().filter(|open| me.turns.contains(&open.id));
     session.mixed &= session.turn.is_some();
@@ -140,8 +170,12 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         "SessionStart" => Some(context("SessionStart", &started(&session, me.queued))),
         // The prompt of a session that a waiter woke is the message itself, and no user typed it.
         "UserPromptSubmit" if session.woke_with(&occasion.prompt) => None,
-        "UserPromptSubmit" => typed(client, &mut session).await?,
+        "UserPromptSubmit" => typed(client, &mut session, occasion).await?,
         "Stop" => stopped(client, &mut session, occasion).await?,
+        "Notification" => {
+            waits_for_user(client, &session, &occasion.message).await;
+            None
+        }
         "StopFailure" => {
             broken_off(client, &mut session, occasion).await?;
             None
@@ -152,11 +186,90 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     Ok(said)
 }
 
-/// Renews the lease of the session's turn. A turn that is over by now is noticed at its end.
-async fn renew(client: &Client, session: &Session) {
-    if let Some(open) = &session.turn {
-        let _renewed = client.progress(&open.id, &Progress::default()).await;
+/// Renews the lease of the session's turn, with what it used so far. A turn whose budget is used up is told to finish, and
+/// ended as held once it has used a quarter more. One that is over by now is noticed at its end.
+async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+    let Some(open) = session.turn.clone() else { return Ok(None) };
+    let used = used(session, occasion);
+    let report = Progress { usage: used.clone(), ..Progress::default() };
+    let Ok(renewed) = client.progress(&open.id, &report).await else { return Ok(None) };
+    // Without a transcript the session is one that no hook can stop.
+    if renewed.end.is_some() && used.is_some() {
+        let (status, answer) = (Some(FinishStatus::Held), last_words(occasion).unwrap_or_default());
+        client.finish(&open.id, &Finish { status, answer, usage: used, ..Finish::default() }).await?;
+        session.turn = None;
+        return Ok(Some(json!({ "continue": false, "stopReason": HELD })));
     }
+    let told = open.spent || renewed.finish.is_none();
+    session.turn = Some(Open { spent: open.spent || renewed.finish.is_some(), ..open });
+    Ok((!told).then(|| context("PostToolUse", SPENT)))
+}
+
+/// Renews the leases of the turns at which sessions of this agent work, whatever their model waits for: a tool that takes
+/// an hour calls no hook, and neither does a dialog that its user hasn't seen. Never returns.
+pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
+    let mut pause = RENEWAL_MAX;
+    loop {
+        // A broker that is away is asked again.
+        if let Ok(limits) = client.limits().await {
+            let lease = limits.items.iter().find(|limit| limit.name == "lease_ms");
+            pause = lease.map_or(pause, |lease| Duration::from_millis(lease.value / 3)).min(RENEWAL_MAX);
+        }
+        tokio::time::sleep(pause).await;
+        let Ok(me) = client.agent("me").await else { continue };
+        for session in sessions(folder) {
+            if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
+                && !open.stopped
+                && !is_interrupted(session.transcript.as_deref())
+            {
+                let _renewed = client.progress(&open.id, &Progress::default()).await;
+            }
+        }
+    }
+}
+
+/// Returns the sessions whose state is in a folder.
+fn sessions(folder: &Path) -> Vec<Session> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let states = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    states.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect()
+}
+
+/// Whether the user broke the model's turn off, of which no hook tells.
+fn is_interrupted(transcript: Option<&Path>) -> bool {
+    let end = || {
+        let mut file = File::open(transcript?).ok()?;
+        let from = file.metadata().ok()?.len().saturating_sub(TAIL_BYTES);
+        file.seek(SeekFrom::Start(from)).ok()?;
+        BufReader::new(file).lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()).last()
+    };
+    end().is_some_and(|line| line.contains("[Request interrupted by user"))
+}
+
+/// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
+async fn waits_for_user(client: &Client, session: &Session, message: &str) {
+    if let Some(open) = &session.turn {
+        let note = format!("waits for its user at the terminal: {message}");
+        let _told = client.progress(&open.id, &Progress { note, ..Progress::default() }).await;
+    }
+}
+
+/// Returns what the session's turn used so far, if it is the turn's alone and the transcript has it.
+fn used(session: &Session, occasion: &Occasion) -> Option<Usage> {
+    let open = session.turn.as_ref().filter(|_| !session.mixed)?;
+    let mut file = File::open(occasion.transcript_path.as_ref()?).ok()?;
+    file.seek(SeekFrom::Start(open.transcript)).ok()?;
+    let mut reader = Reader::of_transcript();
+    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+        reader.line(&line);
+    }
+    reader.usage(&Prices::default()).filter(|usage| usage.check().is_ok())
+}
+
+/// Returns the length of the session's transcript; 0 if there is none yet.
+fn length(occasion: &Occasion) -> u64 {
+    let known = occasion.transcript_path.as_ref().and_then(|path| fs::metadata(path).ok());
+    known.map_or(0, |known| known.len())
 }
 
 /// Waits until a message arrives for an idle session, takes it, and returns its prompt. Returns `None` if another
@@ -200,7 +313,7 @@ async fn wait_for_delivery(
         match taken {
             Ok(Some(delivery)) => {
                 let requester = requester(client, &delivery.message).await;
-                if let Some(text) = arrived(&kept, &delivery, requester)? {
+                if let Some(text) = arrived(&kept, &delivery, requester, occasion)? {
                     return Ok(Some(text));
                 }
             }
@@ -212,13 +325,18 @@ async fn wait_for_delivery(
 }
 
 /// Notes a delivery as the session's turn, and words it for the model; `None` if another hook has done so.
-fn arrived(kept: &Kept, delivery: &Delivery, requester: Option<String>) -> Result<Option<String>, HookError> {
+fn arrived(
+    kept: &Kept,
+    delivery: &Delivery,
+    requester: Option<String>,
+    occasion: &Occasion,
+) -> Result<Option<String>, HookError> {
     let _alone = kept.lock()?;
     let mut session = kept.read()?;
     if session.turn.as_ref().map(|open| &open.id) == delivery.turn.as_ref().map(|turn| &turn.id) {
         return Ok(None);
     }
-    open(&mut session, delivery, requester);
+    open(&mut session, delivery, requester, occasion);
     // The model works on what the user typed, so its last message may be meant for the user.
     session.mixed = session.busy;
     // The rules of conduct say that the turn is finished automatically, which this one isn't.
@@ -245,14 +363,17 @@ fn started(session: &Session, queued: u64) -> String {
 }
 
 fn still_open(open: &Open) -> String {
-    let Open { id, requester, reference } = open;
+    let Open { id, requester, reference, .. } = open;
     let requester = requester.as_deref().map(|name| format!(" for {name}")).unwrap_or_default();
     format!("Turn {id}{requester} ({reference}) is still open: when it is done, call finish_turn with its answer.")
 }
 
 /// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
-async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, HookError> {
+async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     session.busy = true;
+    if let Some(open) = &mut session.turn {
+        open.stopped = false;
+    }
     if let Some(open) = session.turn.as_ref().filter(|open| open.requester.is_some()) {
         session.mixed = true;
         let text = format!("{} It is not finished automatically, because the user has typed.", still_open(open));
@@ -261,7 +382,7 @@ async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, 
     if session.turn.is_some() {
         return Ok(None);
     }
-    let Some(delivery) = next(client, session).await? else { return Ok(None) };
+    let Some(delivery) = next(client, session, occasion).await? else { return Ok(None) };
     session.mixed = true;
     let worded = prompt(&delivery, Memory::Kept, None, &[]);
     Ok(Some(context("UserPromptSubmit", &beside(session, &worded))))
@@ -288,12 +409,14 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
         // Nobody waits for the answer of a turn without a requester, so the end of what the user asked for ends it.
         if session.mixed && open.requester.is_some() {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
-            return Ok((!occasion.stop_hook_active).then(|| go_on(&still_open(&open))));
+            let goes_on = !occasion.stop_hook_active;
+            session.turn = Some(Open { stopped: !goes_on, ..open.clone() });
+            return Ok(goes_on.then(|| go_on(&still_open(&open))));
         }
         let finish = match session.mixed {
             // What was said to the user stays between them.
             true => Finish { status: Some(FinishStatus::Completed), ..Finish::default() },
-            false => Finish { answer: last_words(occasion)?, ..Finish::default() },
+            false => Finish { answer: last_words(occasion)?, usage: used(session, occasion), ..Finish::default() },
         };
         match client.finish(&open.id, &finish).await {
             Ok(_) => session.turn = None,
@@ -302,7 +425,7 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
             Err(error) => return Err(error.into()),
         }
     }
-    let Some(delivery) = next(client, session).await? else { return Ok(None) };
+    let Some(delivery) = next(client, session, occasion).await? else { return Ok(None) };
     let memory = if session.told { Memory::Kept } else { Memory::Fresh };
     session.told = true;
     Ok(Some(go_on(&prompt(&delivery, memory, None, &[]))))
@@ -313,7 +436,8 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
     session.busy = false;
     let Some(open) = session.turn.clone().filter(|_| !session.mixed) else { return Ok(()) };
     let reason = Some(occasion.failure.clone());
-    let failed = Finish { status: Some(FinishStatus::Failed), reason, ..Finish::default() };
+    let usage = used(session, occasion);
+    let failed = Finish { status: Some(FinishStatus::Failed), reason, usage, ..Finish::default() };
     match client.finish(&open.id, &failed).await {
         Ok(_) => session.turn = None,
         Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.turn = None,
@@ -323,18 +447,26 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
 }
 
 /// Takes the next delivery without waiting; its turn becomes the session's.
-async fn next(client: &Client, session: &mut Session) -> Result<Option<Delivery>, HookError> {
+async fn next(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Delivery>, HookError> {
     let delivery = client.inbox(Duration::ZERO).await?;
     if let Some(delivery) = &delivery {
         let requester = requester(client, &delivery.message).await;
-        open(session, delivery, requester);
+        open(session, delivery, requester, occasion);
     }
     Ok(delivery)
 }
 
-fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>) {
+fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>, occasion: &Occasion) {
     let reference = delivery.message.reference.clone();
-    session.turn = delivery.turn.as_ref().map(|turn| Open { id: turn.id.clone(), requester, reference });
+    let transcript = length(occasion);
+    session.turn = delivery.turn.as_ref().map(|turn| Open {
+        id: turn.id.clone(),
+        requester,
+        reference,
+        transcript,
+        spent: false,
+        stopped: false,
+    });
     session.mixed = false;
 }
 

@@ -95,6 +95,12 @@ struct Outcome {
 }
 
 impl Reader {
+    /// Reads a session's transcript of Claude Code: its lines have the usage of each model request.
+    pub(crate) fn of_transcript() -> Self {
+        let (model, outcome) = (String::new(), Outcome::default());
+        Self { format: Format::Claude(claude::Claude::default()), model, outcome, understood: false }
+    }
+
     /// Reads one line. A line that isn't a JSON object is ignored.
     pub(crate) fn line(&mut self, line: &[u8]) {
         let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) else { return };

@@ -13,6 +13,8 @@ use crate::failure::Failure;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
 const WAIT_S: u32 = 2_000_000;
+/// Longest time that the hook after a tool call may take, in seconds.
+const RENEW_S: u32 = 10;
 pub(super) const OPTIONS: Options =
     Options { program: "Claude Code", last: &[&["--continue"], &["-c"]], id: &["--resume", "-r"] };
 
@@ -58,7 +60,8 @@ fn servers(place: &Place) -> Result<Value, Failure> {
 /// Returns the settings of the run: messages enter the session by hooks, and no others do.
 fn settings(hook: &str) -> Value {
     let handle = json!({ "type": "command", "command": hook });
-    let renew = json!({ "type": "command", "command": hook, "async": true });
+    // It may tell the model to finish, or stop it.
+    let renew = json!({ "type": "command", "command": hook, "timeout": RENEW_S });
     let wait = json!({
         // Without a shell between, so that the waiter sees when the session is gone.
         "type": "command", "command": format!("exec {hook} wait"), "asyncRewake": true, "timeout": WAIT_S,
@@ -71,6 +74,7 @@ fn settings(hook: &str) -> Value {
             "SessionStart": [{ "hooks": [handle, wait] }],
             "UserPromptSubmit": [{ "hooks": [handle] }],
             "PostToolUse": [{ "hooks": [renew] }],
+            "Notification": [{ "matcher": "permission_prompt", "hooks": [{ "type": "command", "command": hook, "async": true }] }],
             "Stop": [{ "hooks": [handle, wait] }],
         },
     })

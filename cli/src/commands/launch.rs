@@ -9,13 +9,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
-use lastword_runner::scrub;
+use lastword_runner::{keep_leases, scrub};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use super::guard::{Guard, Modes, end_tree};
+use super::hook::state_folder;
 use super::last_session::{LastSession, Options};
 use super::versions::on_path;
 use crate::failure::Failure;
@@ -116,7 +117,17 @@ impl Place {
 
     /// Runs the program in the foreground with the agent's token, and exits with its code.
     pub(super) async fn run(self, command: Command) -> Result<(), Failure> {
-        exit(self.beside(command, std::future::pending()).await?)
+        exit(self.beside(command, self.keep_leases(state_folder())).await?)
+    }
+
+    /// Renews the leases of what its sessions work at, for a program whose hooks keep its state. Ends only if that is
+    /// impossible.
+    pub(super) async fn keep_leases(&self, folder: Option<PathBuf>) -> Failure {
+        match (self.client(), folder) {
+            (Ok(client), Some(folder)) => match keep_leases(&client, &folder).await {},
+            (Ok(_), None) => Failure::usage("no directory for session state"),
+            (Err(failure), _) => failure,
+        }
     }
 
     /// Runs the program in the foreground with the agent's token. While it runs, `deliver` brings messages into its

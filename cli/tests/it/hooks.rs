@@ -78,6 +78,50 @@ fn a_delivery_comes_when_a_turn_ends_and_the_next_end_is_its_answer() {
 }
 
 #[test]
+fn what_a_turn_uses_is_read_from_the_sessions_transcript_and_its_budget_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_tokens_max = 20000\nprogress_interval_ms = 1\n")
+        .unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let transcript = server.path().join("transcript.jsonl");
+    let request = |id: &str, input: u64, cached: u64| {
+        let usage = json!({ "input_tokens": input, "cache_read_input_tokens": cached, "output_tokens": 100 });
+        let content = json!([{ "type": "text", "text": format!("{id} so far") }]);
+        let message = json!({ "id": id, "model": "claude-opus-5-5", "content": content, "usage": usage });
+        let line = format!("{}\n", json!({ "type": "assistant", "message": message }));
+        let known = fs::read_to_string(&transcript).unwrap_or_default();
+        // Each block of a message repeats its usage.
+        fs::write(&transcript, format!("{known}{line}{line}")).unwrap();
+    };
+    let at = |event: &str| session.hook(event, &json!({ "transcript_path": transcript, "tool_name": "Bash" }));
+    request("before", 90_000, 0);
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    assert!(reason(&at("Stop")).contains("is the parser fast?"));
+    session.hook("Notification", &json!({ "message": "Claude needs your permission to use Bash" }));
+    let told = server.operator(&["--json", "audit", "waits for its user at the terminal"]).json();
+    assert_eq!(told["items"][0]["type"], "status", "who asked sees it: {told}");
+    request("one", 2_900, 10_000);
+    assert_eq!(at("PostToolUse"), Value::Null);
+    let tokens = |reference| server.operator(&["--json", "tree", reference]).json()["tree"][0]["tokens"].clone();
+    assert_eq!(tokens("P-1"), 2_900 + 1_000 + 100, "of this turn, while it runs");
+    request("two", 16_900, 10_000);
+    assert!(context(&at("PostToolUse")).starts_with("The budget of this work is used up. Finish now"));
+    request("three", 6_900, 10_000);
+    let held = at("PostToolUse");
+    assert_eq!(held["continue"], false, "{held}");
+    assert_eq!(tokens("P-1"), 4_000 + 18_000 + 8_000);
+    assert_eq!(session.stop("never said"), Value::Null, "the turn is over");
+    server.operator(&["grant", "P-1", "--tokens", "100000", "--yes"]).ok();
+    let again = at("Stop");
+    assert!(reason(&again).contains("three so far"), "it goes on with what it had written: {again}");
+    request("four", 900, 0);
+    at("Stop");
+    assert_eq!(answer(&server), "four so far");
+}
+
+#[test]
 fn a_turn_in_which_somebody_typed_is_finished_by_the_model_alone() {
     let server = Server::start();
     server.agent("kilo");

@@ -186,6 +186,11 @@ fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
 
 /// Tells the hook of an agent's session of the fake Claude Code that its user typed.
 fn types(dir: &Path, agent: &str, session: &str) {
+    happens(dir, agent, session, "UserPromptSubmit", &json!({ "prompt": "hello" }));
+}
+
+/// Calls the hook of an agent's session of the fake Claude Code, and returns what it prints.
+fn happens(dir: &Path, agent: &str, session: &str, name: &str, more: &Value) -> String {
     let read = |name: &str| fs::read_to_string(dir.join(format!("{name}.{agent}"))).unwrap();
     let settings = read("args").lines().find_map(|line| line.strip_prefix("--settings=").map(str::to_owned)).unwrap();
     let settings: Value = serde_json::from_str(&settings).unwrap();
@@ -194,9 +199,51 @@ fn types(dir: &Path, agent: &str, session: &str) {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &hook]).envs(environment.lines().filter_map(|line| line.split_once('=')));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "hello" });
+    let mut event = json!({ "hook_event_name": name, "session_id": session });
+    event.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
     let ended = finish(&mut command, &event.to_string());
     assert_eq!(ended.code, 0, "{ended:?}");
+    ended.stdout
+}
+
+#[test]
+fn a_turn_keeps_its_lease_while_its_session_works_and_loses_it_once_its_user_broke_it_off() {
+    let data = tempfile::tempdir().unwrap();
+    fs::write(data.path().join("lastword.toml"), "[limits]\nlease_ms = 900\nprogress_interval_ms = 1\n").unwrap();
+    let server = Server::start_in(data);
+    let dir = server.path();
+    let bin = fake_program(dir, "claude");
+    let mut command = lastword(dir);
+    command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
+    command.env("PATH", format!("{}:{PATH}", bin.display())).env("XDG_STATE_HOME", dir.join("state"));
+    let mut launcher = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the program", || dir.join("env.kilo").exists());
+    let transcript = dir.join("transcript.jsonl");
+    fs::write(&transcript, "{\"type\":\"user\"}\n").unwrap();
+    let stop = |said: &str| {
+        let more = json!({ "transcript_path": transcript, "last_assistant_message": said });
+        happens(dir, "kilo", "s-1", "Stop", &more)
+    };
+    let events = |kind: &str| {
+        let said = server.operator(&["--json", "tail", "-n", "200"]).ok();
+        said.lines().filter(|line| line.contains(&format!("\"type\":\"{kind}\""))).count()
+    };
+    server.operator(&["send", "kilo", "is it done?", "--ref", "P-1"]).ok();
+    assert!(stop("ready").contains("is it done?"));
+    // No hook is called while a dialog is open, or while one tool runs.
+    wait_for("more renewals than one lease has", || events("renewed") > 4);
+    stop("it is");
+    assert_eq!(answer(&server), "it is");
+    assert_eq!(events("turn_opened"), 1, "in its first attempt");
+    server.operator(&["send", "kilo", "and this?", "--ref", "P-2"]).ok();
+    assert!(stop("ready").contains("and this?"));
+    let text = "[Request interrupted by user for tool use]";
+    let line = json!({ "type": "user", "message": { "content": [{ "type": "text", "text": text }] } });
+    fs::write(&transcript, format!("{line}\n")).unwrap();
+    let lost = || server.operator(&["--json", "tail", "-n", "200"]).ok().contains("lease_lost");
+    wait_for("the lease to run out", lost);
+    fs::write(dir.join("end"), "").unwrap();
+    launcher.wait().unwrap();
 }
 
 #[test]
