@@ -5,9 +5,11 @@
 //! waits is therefore never finished automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
 //! because the program also sends prompts without its user (schedules, subagents that return).
 
+mod transcript;
+
 use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -21,8 +23,6 @@ use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::output::Reader;
-use crate::usage::Prices;
 use crate::wording::{Memory, prompt};
 
 /// Longest session id accepted; it becomes a file name.
@@ -85,9 +85,6 @@ const HELD: &str = "Lastword: the budget of this work is used up. It goes on onc
 
 /// Longest pause between two renewals of a lease.
 const RENEWAL_MAX: Duration = Duration::from_secs(60);
-/// The end of a transcript in which its last line is looked for.
-const TAIL_BYTES: u64 = 64 << 10;
-
 /// The most answers of one task that are followed back to its request.
 const CAUSES_MAX: usize = 32;
 
@@ -109,6 +106,12 @@ struct Session {
 }
 
 impl Session {
+    /// Returns what the turn used so far, if it is the turn's alone and the transcript has it.
+    fn used(&self, occasion: &Occasion) -> Option<Usage> {
+        let open = self.turn.as_ref().filter(|_| !self.mixed)?;
+        transcript::used(occasion.transcript_path.as_deref()?, open.transcript)
+    }
+
     fn woke_with(&self, prompt: &str) -> bool {
         self.turn.as_ref().is_some_and(|open| prompt.contains(&wake_line(&open.id)))
     }
@@ -190,12 +193,13 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
 /// ended as held once it has used a quarter more. One that is over by now is noticed at its end.
 async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let Some(open) = session.turn.clone() else { return Ok(None) };
-    let used = used(session, occasion);
+    let used = session.used(occasion);
     let report = Progress { usage: used.clone(), ..Progress::default() };
     let Ok(renewed) = client.progress(&open.id, &report).await else { return Ok(None) };
     // Without a transcript the session is one that no hook can stop.
     if renewed.end.is_some() && used.is_some() {
-        let (status, answer) = (Some(FinishStatus::Held), last_words(occasion).unwrap_or_default());
+        let (status, answer) =
+            (Some(FinishStatus::Held), transcript::last_words(occasion, open.transcript).unwrap_or_default());
         client.finish(&open.id, &Finish { status, answer, usage: used, ..Finish::default() }).await?;
         session.turn = None;
         return Ok(Some(json!({ "continue": false, "stopReason": HELD })));
@@ -220,7 +224,7 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
         for session in sessions(folder) {
             if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
                 && !open.stopped
-                && !is_interrupted(session.transcript.as_deref())
+                && !session.transcript.as_deref().is_some_and(transcript::is_interrupted)
             {
                 let _renewed = client.progress(&open.id, &Progress::default()).await;
             }
@@ -235,41 +239,12 @@ fn sessions(folder: &Path) -> Vec<Session> {
     states.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect()
 }
 
-/// Whether the user broke the model's turn off, of which no hook tells.
-fn is_interrupted(transcript: Option<&Path>) -> bool {
-    let end = || {
-        let mut file = File::open(transcript?).ok()?;
-        let from = file.metadata().ok()?.len().saturating_sub(TAIL_BYTES);
-        file.seek(SeekFrom::Start(from)).ok()?;
-        BufReader::new(file).lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()).last()
-    };
-    end().is_some_and(|line| line.contains("[Request interrupted by user"))
-}
-
 /// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
 async fn waits_for_user(client: &Client, session: &Session, message: &str) {
     if let Some(open) = &session.turn {
         let note = format!("waits for its user at the terminal: {message}");
         let _told = client.progress(&open.id, &Progress { note, ..Progress::default() }).await;
     }
-}
-
-/// Returns what the session's turn used so far, if it is the turn's alone and the transcript has it.
-fn used(session: &Session, occasion: &Occasion) -> Option<Usage> {
-    let open = session.turn.as_ref().filter(|_| !session.mixed)?;
-    let mut file = File::open(occasion.transcript_path.as_ref()?).ok()?;
-    file.seek(SeekFrom::Start(open.transcript)).ok()?;
-    let mut reader = Reader::of_transcript();
-    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
-        reader.line(&line);
-    }
-    reader.usage(&Prices::default()).filter(|usage| usage.check().is_ok())
-}
-
-/// Returns the length of the session's transcript; 0 if there is none yet.
-fn length(occasion: &Occasion) -> u64 {
-    let known = occasion.transcript_path.as_ref().and_then(|path| fs::metadata(path).ok());
-    known.map_or(0, |known| known.len())
 }
 
 /// Waits until a message arrives for an idle session, takes it, and returns its prompt. Returns `None` if another
@@ -416,7 +391,11 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
         let finish = match session.mixed {
             // What was said to the user stays between them.
             true => Finish { status: Some(FinishStatus::Completed), ..Finish::default() },
-            false => Finish { answer: last_words(occasion)?, usage: used(session, occasion), ..Finish::default() },
+            false => Finish {
+                answer: transcript::last_words(occasion, open.transcript)?,
+                usage: session.used(occasion),
+                ..Finish::default()
+            },
         };
         match client.finish(&open.id, &finish).await {
             Ok(_) => session.turn = None,
@@ -436,7 +415,7 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
     session.busy = false;
     let Some(open) = session.turn.clone().filter(|_| !session.mixed) else { return Ok(()) };
     let reason = Some(occasion.failure.clone());
-    let usage = used(session, occasion);
+    let usage = session.used(occasion);
     let failed = Finish { status: Some(FinishStatus::Failed), reason, usage, ..Finish::default() };
     match client.finish(&open.id, &failed).await {
         Ok(_) => session.turn = None,
@@ -458,7 +437,7 @@ async fn next(client: &Client, session: &mut Session, occasion: &Occasion) -> Re
 
 fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>, occasion: &Occasion) {
     let reference = delivery.message.reference.clone();
-    let transcript = length(occasion);
+    let transcript = transcript::length(occasion);
     session.turn = delivery.turn.as_ref().map(|turn| Open {
         id: turn.id.clone(),
         requester,
@@ -495,33 +474,6 @@ fn context(event: &str, text: &str) -> Value {
 
 fn go_on(text: &str) -> Value {
     json!({ "decision": "block", "reason": text })
-}
-
-/// Returns the model's last message: from the input, or else from the session's transcript.
-fn last_words(occasion: &Occasion) -> Result<String, HookError> {
-    if let Some(text) = &occasion.last_assistant_message {
-        return Ok(text.clone());
-    }
-    let Some(path) = &occasion.transcript_path else { return Ok(String::new()) };
-    let failed = |source| HookError::File { path: path.clone(), source };
-    let mut last = String::new();
-    for line in BufReader::new(fs::File::open(path).map_err(failed)?).lines() {
-        let line = line.map_err(failed)?;
-        // The last line may still be in the middle of being written; a line that doesn't parse is skipped.
-        let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
-        if value["type"] == "assistant"
-            && let Some(text) = texts(&value["message"]["content"])
-        {
-            last = text;
-        }
-    }
-    Ok(last)
-}
-
-fn texts(content: &Value) -> Option<String> {
-    let parts = content.as_array()?.iter().filter(|part| part["type"] == "text");
-    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
-    (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
 /// The state file of a session.
@@ -601,23 +553,6 @@ fn private_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_said_last_is_found_in_a_transcript_too() {
-        let dir = std::env::temp_dir().join(format!("lastword-hook-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("transcript.jsonl");
-        let said = |text: &str| json!({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}});
-        let tool = json!({"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash"}]}});
-        let user = json!({"type": "user", "message": {"content": "thanks"}});
-        fs::write(&path, format!("{}\n{tool}\n{}\n{user}\n{{\"type\": \"assis", said("first"), said("second")))
-            .unwrap();
-        let mut occasion = Occasion { transcript_path: Some(path), ..Occasion::default() };
-        assert_eq!(last_words(&occasion).unwrap(), "second");
-        occasion.last_assistant_message = Some("third".into());
-        assert_eq!(last_words(&occasion).unwrap(), "third");
-        fs::remove_dir_all(&dir).unwrap();
-    }
 
     #[test]
     fn a_session_is_no_path() {

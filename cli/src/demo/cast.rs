@@ -32,7 +32,7 @@ pub(crate) async fn perform(name: &str, client: &Client) -> Result<(), ClientErr
 }
 
 /// More tokens than a grant may spend.
-const SQUANDERED_TOKENS: u64 = 240_000;
+const SQUANDERED_TOKENS: u64 = 560_000;
 
 struct Agent<'a> {
     name: &'a str,

@@ -229,11 +229,11 @@ fn opencode_joins_for_one_run_and_asks_before_it_acts() {
     let dir = server.path();
     let script = format!("printf '%s\\n' \"$@\" > \"{0}/args\"; env > \"{0}/env\"; exit 7\n", dir.display());
     let bin = program(dir, "opencode", &script);
-    let mut child = launch(&server, &bin, &["opencode", "--as", "kilo", "--continue"]);
+    let mut child = launch(&server, &bin, &["opencode", "--as", "kilo", "--print-logs"]);
     assert_eq!(child.wait().unwrap().code(), Some(7), "the program's own exit code");
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
     let (args, env) = (read("args"), read("env"));
-    assert!(args.starts_with("--port\n") && args.ends_with("--continue\n"), "{args}");
+    assert!(args.starts_with("--port\n") && args.ends_with("--print-logs\n"), "{args}");
     let set = |name: &str| env.lines().find_map(|line| line.strip_prefix(&format!("{name}="))).unwrap();
     assert!(set("OPENCODE_SERVER_PASSWORD").len() == 32 && set("LASTWORD_AGENT") == "kilo", "{env}");
     let config: Value = serde_json::from_str(set("OPENCODE_CONFIG_CONTENT")).unwrap();

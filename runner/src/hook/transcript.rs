@@ -1,0 +1,95 @@
+//! The transcript of a session: one JSON value a line, as Claude Code writes it.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::Path;
+
+use lastword_client::wire::Usage;
+use serde_json::Value;
+
+use super::{HookError, Occasion};
+use crate::output::Reader;
+use crate::usage::Prices;
+
+/// The end of a transcript in which its last line is looked for.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// Returns the length of the session's transcript; 0 if there is none yet.
+pub(super) fn length(occasion: &Occasion) -> u64 {
+    let known = occasion.transcript_path.as_ref().and_then(|path| fs::metadata(path).ok());
+    known.map_or(0, |known| known.len())
+}
+
+/// Returns what the model requests in a transcript used, from a position on.
+pub(super) fn used(path: &Path, from: u64) -> Option<Usage> {
+    let mut reader = Reader::of_transcript();
+    for line in opened(path, from).ok()?.split(b'\n').map_while(Result::ok) {
+        reader.line(&line);
+    }
+    reader.usage(&Prices::default()).filter(|usage| usage.check().is_ok())
+}
+
+/// Whether the user broke the model's turn off, of which no hook tells.
+pub(super) fn is_interrupted(path: &Path) -> bool {
+    let from = fs::metadata(path).map_or(0, |known| known.len().saturating_sub(TAIL_BYTES));
+    let Ok(end) = opened(path, from) else { return false };
+    let last = end.split(b'\n').map_while(Result::ok).filter(|line| !line.trim_ascii().is_empty()).last();
+    last.is_some_and(|line| String::from_utf8_lossy(&line).contains("[Request interrupted by user"))
+}
+
+/// Returns the model's last message: from the input, or else from the session's transcript, from a position on.
+pub(super) fn last_words(occasion: &Occasion, from: u64) -> Result<String, HookError> {
+    if let Some(text) = &occasion.last_assistant_message {
+        return Ok(text.clone());
+    }
+    let Some(path) = &occasion.transcript_path else { return Ok(String::new()) };
+    let failed = |source| HookError::File { path: path.clone(), source };
+    let mut last = String::new();
+    for line in opened(path, from).map_err(failed)?.lines() {
+        let line = line.map_err(failed)?;
+        // The last line may still be in the middle of being written; a line that doesn't parse is skipped.
+        let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
+        if value["type"] == "assistant"
+            && let Some(text) = texts(&value["message"]["content"])
+        {
+            last = text;
+        }
+    }
+    Ok(last)
+}
+
+fn texts(content: &Value) -> Option<String> {
+    let parts = content.as_array()?.iter().filter(|part| part["type"] == "text");
+    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+fn opened(path: &Path, from: u64) -> std::io::Result<BufReader<File>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    Ok(BufReader::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_said_last_is_found_in_a_transcript_too() {
+        let dir = std::env::temp_dir().join(format!("lastword-hook-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("transcript.jsonl");
+        let said = |text: &str| json!({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}});
+        let tool = json!({"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash"}]}});
+        let user = json!({"type": "user", "message": {"content": "thanks"}});
+        fs::write(&path, format!("{}\n{tool}\n{}\n{user}\n{{\"type\": \"assis", said("first"), said("second")))
+            .unwrap();
+        let mut occasion = Occasion { transcript_path: Some(path), ..Occasion::default() };
+        assert_eq!(last_words(&occasion, 0).unwrap(), "second");
+        occasion.last_assistant_message = Some("third".into());
+        assert_eq!(last_words(&occasion, 0).unwrap(), "third");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
