@@ -94,7 +94,9 @@ impl Step<'_> {
         // The decision that the agent wants to wait for may have been made already; if so, it opens the next turn.
         let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
-            Some(FinishStatus::Held) => FinishStatus::Held,
+            Some(FinishStatus::Held) if self.may_be_held(id) => FinishStatus::Held,
+            // Nothing would ever go on with it.
+            Some(FinishStatus::Held) => FinishStatus::Failed,
             Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
@@ -130,6 +132,15 @@ impl Step<'_> {
             self.note_progress(task, agent, body, None, false);
         }
         Reply::Finished { answer: None, open: true }
+    }
+
+    /// Whether a budget may have ended a turn: it is used up, or a human has given more since.
+    fn may_be_held(&self, id: TurnId) -> bool {
+        let state = self.state();
+        let turn = &state.turns[&id];
+        let grant = state.grants.get(&state.tasks[&turn.task].grant);
+        let given = grant.is_some_and(|grant| grant.extensions > 0);
+        self.spent_out(id).is_some() || given || state.agent(turn.agent).is_some_and(|a| a.was_granted(self.now))
     }
 
     /// Keeps the text of a run that a budget ended, for the next turn. That turn opens once the work is held no longer (B1).

@@ -72,6 +72,11 @@ impl Agent {
         more.filter(|(day, _)| *day == now.day()).map_or_else(Spend::default, |(_, spend)| spend)
     }
 
+    /// Whether a human granted more for the day of `now`.
+    pub(crate) fn was_granted(&self, now: Time) -> bool {
+        self.granted(now) != Spend::default()
+    }
+
     /// Returns the end of its rest, if it used up its budget of the day.
     #[must_use]
     pub fn rests_until(&self) -> Option<Time> {

@@ -115,3 +115,10 @@ fn what_a_budget_ended_goes_on_with_what_it_had_written_once_a_human_gives_more(
     let done = world.line("a: finish all of it").join("\n");
     assert!(done.contains("all of it"), "{done}");
 }
+
+#[test]
+fn a_turn_that_no_budget_ended_is_held_by_nothing() {
+    let (mut world, _) = running(&[900]);
+    let failed = world.line("a: finish held half of it").join("\n");
+    assert!(failed.contains("failed") && failed.contains("half of it"), "it would go on for ever: {failed}");
+}
