@@ -509,14 +509,17 @@ impl Random {
     fn finish(&mut self) -> Finish {
         let status = [None, None, Some(FinishStatus::Completed), Some(FinishStatus::Partial)];
         let status = if self.chance(25) {
-            Some(FinishStatus::ALL[self.below(FinishStatus::ALL.len())])
+            Some(FinishStatus::ALL[self.below(FinishStatus::ALL.len() - 1)])
         } else {
             status[self.below(4)]
         };
         let failed = if self.chance(50) { vec!["3".into()] } else { Vec::new() };
         let body = if self.chance(10) { "" } else { "answer" };
-        let tokens = [20_000, 60_000, 200_000][self.below(3)];
+        let tokens = [50_000, 150_000, 500_000][self.below(3)];
         let spend = self.chance(20).then_some(Spend { tokens, cost_microusd: 0 });
+        // Only who reports what it used may have been ended by a budget.
+        let held = status == Some(FinishStatus::Waiting) && spend.is_some();
+        let status = if held { Some(FinishStatus::Held) } else { status };
         Finish { status, body: body.into(), failed, spend, models: models(spend), ..Finish::default() }
     }
 
