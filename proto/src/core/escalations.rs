@@ -140,9 +140,10 @@ impl Step<'_> {
     /// `None` if it was asked in a turn, or if this human may give no work.
     fn answer_outside(&mut self, by: Principal, id: EscalationId, body: &str) -> Result<Option<Reply>, Refusal> {
         let escalation = &self.state().escalations[&id];
-        let asked =
-            (escalation.task.is_none() && escalation.cause == EscalationCause::Asked).then_some(escalation.asked);
         let (agent, conv) = (escalation.agent, escalation.conv);
+        // A human who asked is told by a notice.
+        let outside = escalation.task.is_none() && !self.state().agents[agent.0 as usize].is_human();
+        let asked = (outside && escalation.cause == EscalationCause::Asked).then_some(escalation.asked);
         let name = self.state().agents[agent.0 as usize].name.clone();
         let (Some(asked), Some(name), Ok(())) = (asked, name, self.human(by, Role::Operator)) else { return Ok(None) };
         let draft = Draft {

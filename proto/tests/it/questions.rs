@@ -16,3 +16,13 @@ fn what_an_agent_asks_outside_a_turn_is_answered_by_a_message_that_wakes_it() {
     let again = world.line("uma: answer esc-1 us").join("\n");
     assert!(again.contains("already_settled"), "{again}");
 }
+
+#[test]
+fn what_a_human_asks_is_answered_by_a_notice() {
+    let script = "human uma\nhuman ulf\nagent a\numa: send a T-1 look around\na: take\na: finish all quiet\n";
+    let (_, mut world) = play(script, Broker::Whole);
+    let asked = world.line("ulf: escalate ref=Q-1 who looks after it?").join("\n");
+    assert!(asked.contains("esc-1"), "{asked}");
+    let answered = world.line("uma: answer esc-1 me").join("\n");
+    assert!(!answered.contains('!') && !answered.contains("REQUEST"), "{answered}");
+}
