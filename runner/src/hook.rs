@@ -36,8 +36,8 @@ const GONE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `Stop` or `StopFailure`. Other names only forget a
-    /// turn that is over.
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `Stop` or `StopFailure`. Other names
+    /// only forget a turn that is over.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
     pub session_id: String,
@@ -135,7 +135,7 @@ struct Open {
     /// The model was told that the turn's budget is used up.
     #[serde(default)]
     spent: bool,
-    /// The model stopped and the turn goes on only when it is woken again.
+    /// The model ended its turn without finishing this one.
     #[serde(default)]
     stopped: bool,
 }
@@ -158,8 +158,9 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     let mut session = kept.read()?;
     if occasion.hook_event_name == "PostToolUse" {
         let said = worked(client, &mut session, occasion).await?;
-        kept.write(&session)?;
-        return Ok(said);
+        // On a full disk the model still hears that it has to stop.
+        let written = kept.write(&session);
+        return if said.is_some() { Ok(said) } else { written.map(|()| None) };
     }
     let me = client.agent("me").await?;
     if me.kind == Kind::Human {
@@ -221,6 +222,9 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
         }
         tokio::time::sleep(pause).await;
         let Ok(me) = client.agent("me").await else { continue };
+        if me.turns.is_empty() {
+            continue;
+        }
         for session in sessions(folder) {
             if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
                 && !open.stopped

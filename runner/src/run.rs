@@ -309,8 +309,9 @@ async fn keep_lease(
                 ended = true;
             }
         }
-        // Notes that came during the pause have replaced each other: only the newest is sent.
-        if cooling.is_none() && (spent || (quiet.is_none() && latest.is_some())) {
+        // Notes that came during the pause have replaced each other: only the newest is sent. Once the lease is lost each
+        // report would be refused.
+        if !lost && cooling.is_none() && (spent || (quiet.is_none() && latest.is_some())) {
             spent = false;
             let note = if quiet.is_none() { latest.take() } else { None };
             if let Some(note) = note.clone() {

@@ -62,6 +62,7 @@ fn settings(hook: &str) -> Value {
     let handle = json!({ "type": "command", "command": hook });
     // It may tell the model to finish, or stop it.
     let renew = json!({ "type": "command", "command": hook, "timeout": RENEW_S });
+    let tell = json!({ "type": "command", "command": hook, "async": true });
     let wait = json!({
         // Without a shell between, so that the waiter sees when the session is gone.
         "type": "command", "command": format!("exec {hook} wait"), "asyncRewake": true, "timeout": WAIT_S,
@@ -74,7 +75,7 @@ fn settings(hook: &str) -> Value {
             "SessionStart": [{ "hooks": [handle, wait] }],
             "UserPromptSubmit": [{ "hooks": [handle] }],
             "PostToolUse": [{ "hooks": [renew] }],
-            "Notification": [{ "matcher": "permission_prompt", "hooks": [{ "type": "command", "command": hook, "async": true }] }],
+            "Notification": [{ "matcher": "permission_prompt", "hooks": [tell] }],
             "Stop": [{ "hooks": [handle, wait] }],
         },
     })

@@ -16,7 +16,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr}
 use super::launch::this_program;
 use crate::failure::Failure;
 
-/// Time for a program to end by itself, and the pause between two checks.
+/// Grace period before the program is killed, and the pause between two checks.
 const GRACE: Duration = Duration::from_secs(3);
 const CHECK: Duration = Duration::from_millis(20);
 /// Linux's table of processes; elsewhere `ps` tells of them.
@@ -104,8 +104,8 @@ impl Modes {
     }
 }
 
-/// Ends a process and everything that it started: it has some time to end by itself, the rest is killed. Returns whether it
-/// was killed, too.
+/// Terminates a process and its descendants, and kills what is left after the grace period. Returns whether the process
+/// itself was killed.
 pub(super) fn end_tree(root: Pid) -> bool {
     let mut tree = table().below(root);
     // It may have ended by now.
@@ -132,7 +132,7 @@ pub(super) fn end_tree(root: Pid) -> bool {
 struct Process {
     id: Pid,
     parent: Option<Pid>,
-    /// When it started, by which an id that is used again is told apart.
+    /// Its start time, which tells it from a later process with the same id.
     since: String,
 }
 

@@ -1,4 +1,4 @@
-//! The foot of the screen: what is asked of the human, what was told, and the keys.
+//! The footer: the prompt, the result of the last action, and the key hints.
 
 use ratatui::layout::Rect;
 use ratatui::widgets::{Paragraph, Wrap};
@@ -16,7 +16,7 @@ pub(super) fn rows_of(line: &StyledLine, columns: u16) -> u16 {
     u16::try_from(Paragraph::new(words).wrap(Wrap { trim: false }).line_count(columns)).unwrap_or(u16::MAX).max(1)
 }
 
-/// Returns what is asked or told, in as many rows as it needs, and whether the screen has room for it.
+/// Returns the prompt or the result of the last action, if there is one, and whether the screen has room for all of it.
 pub(super) fn prompt(model: &Model, area: Rect) -> (Option<StyledLine>, bool) {
     let line = match (&model.mode, &model.told) {
         (Mode::StyledLine(purpose, typed), _) => typed_line(purpose, typed),

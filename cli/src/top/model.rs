@@ -9,7 +9,7 @@ use crate::out::escape_line;
 
 /// Columns from which the selected row is shown beside the list.
 pub(super) const WIDE_COLUMNS: u16 = 140;
-/// Time for which keys decide nothing about a row that became the selected one by itself, or changed, in ms.
+/// Time for which decision keys are ignored after the selection moved without a key, or its row changed, in ms.
 pub(super) const SETTLE_MS: u64 = 1_000;
 
 /// The tabs, each with a list.

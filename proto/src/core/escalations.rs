@@ -109,14 +109,17 @@ impl Step<'_> {
         self.human(by, Role::Approver)?;
         let (agent, conv, asked) = self.open_escalation(id)?;
         let waiting = self.waiting_for(id);
+        // First: it is admitted with all that a human's message lifts and resets, or refused without any of it.
+        if waiting.is_none()
+            && let Some(sent) = self.answer_outside(by, id, &body)?
+        {
+            return Ok(sent);
+        }
         // The reply below resets the counters of its own conversation, so that one needs no `Rearmed` fact.
         let said_in = waiting.map(|task| self.state().tasks[&task].conv);
         self.lift_place(Place::Conversation(conv), by.agent());
         self.hear_human(by.agent(), conv, said_in);
         let Some(task) = waiting else {
-            if let Some(sent) = self.answer_outside(by, id, &body)? {
-                return Ok(sent);
-            }
             self.record(Fact::EscalationNoted { escalation: id, by: by.agent(), body });
             return Ok(Reply::Done);
         };

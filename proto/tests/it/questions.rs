@@ -1,5 +1,7 @@
 //! A human's answer reaches whoever asked (H1, D9).
 
+use lastword_proto::fact::Fact;
+
 use crate::script::{Broker, play};
 
 #[test]
@@ -25,4 +27,20 @@ fn what_a_human_asks_is_answered_by_a_notice() {
     assert!(asked.contains("esc-1"), "{asked}");
     let answered = world.line("uma: answer esc-1 me").join("\n");
     assert!(!answered.contains('!') && !answered.contains("REQUEST"), "{answered}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_given_leaves_its_question_open_and_changes_nothing() {
+    let script = "human uma\nagent a\numa: send a T-1 look around\na: take\na: finish all quiet\n";
+    let (_, mut world) = play(script, Broker::Whole);
+    world.line("a: escalate ref=T-1 which region?");
+    world.line("uma: stop T-1");
+    let before = world.log.len();
+    let refused = world.line("uma: answer esc-1 eu").join("\n");
+    assert!(refused.contains("! "), "{refused}");
+    let recorded: Vec<_> = world.log[before..].iter().map(|entry| &entry.fact).collect();
+    assert!(recorded.iter().all(|fact| matches!(fact, Fact::Refused { .. })), "{recorded:?}");
+    world.line("uma: resume T-1");
+    let answered = world.line("uma: answer esc-1 eu").join("\n");
+    assert!(answered.contains("uma -> a REQUEST T-1"), "{answered}");
 }
