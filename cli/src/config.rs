@@ -171,6 +171,8 @@ struct File {
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
+    /// Sessions that launchers start.
+    sessions: Sessions,
     /// When the oldest part of the log moves to the archive.
     archive: Archive,
     /// The provider by which humans sign in.
@@ -179,6 +181,21 @@ struct File {
     checkpoint_every_facts: Option<u64>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
+}
+
+/// The members of `[sessions]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sessions {
+    typed: Switch,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Switch {
+    #[default]
+    On,
+    Off,
 }
 
 /// The members of `[archive]`.
@@ -449,6 +466,9 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
                 .hint("`lastword limits` lists the guards; those that can't be observed are always enforced"));
         }
     }
+    if file.sessions.typed == Switch::Off {
+        limits.typed_grants_per_hour_max = 0;
+    }
     Ok(limits)
 }
 
@@ -521,6 +541,13 @@ mod tests {
             assert!(said.contains(word), "{text}: {said}");
             assert_eq!(failure.exit, crate::failure::Exit::Usage);
         }
+    }
+
+    #[test]
+    fn typed_prompts_can_be_off() {
+        let (_dir, global) = written("[sessions]\ntyped = \"off\"\n[limits]\ntyped_grants_per_hour_max = 3");
+        let known = Settings::resolve(&global, &Environment::default()).unwrap();
+        assert_eq!((known.limits.typed_grants_per_hour_max, Limits::default().typed_grants_per_hour_max), (0, 30));
     }
 
     #[test]

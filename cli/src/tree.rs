@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use lastword_client::wire::{
-    ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantView, HeldBy, RefusedSend,
-    StoredMessage, TreeNode,
+    ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView, HeldBy,
+    RefusedSend, StoredMessage, TreeNode,
 };
 use lastword_proto::state::EscalationState;
 use lastword_proto::{AnswerStatus, MessageType};
@@ -59,7 +59,8 @@ fn counts(view: &ConversationView) -> StyledLine {
 /// Formats a grant on one line, and its usage below.
 pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
     let state = if view.open { "open" } else { "closed" };
-    let mut first = vec![plain(format!("  {} of {}, {state}", view.id, escape_line(&view.giver)))];
+    let typed = if view.kind == GrantKind::Typed { ", typed" } else { "" };
+    let mut first = vec![plain(format!("  {} of {}{typed}, {state}", view.id, escape_line(&view.giver)))];
     if view.open {
         first.push((Tone::Faint, format!(", can still cause {} messages", view.can_still_cause)));
     }

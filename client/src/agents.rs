@@ -1,8 +1,8 @@
 //! Calls about agents and their tokens, and a human's sign-in.
 
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, IdToken, NarrowedToken, NewAgent, NewToken, Page, SignInLink,
-    SignInProvider, SignedIn, TokenTerms,
+    AgentGrant, AgentPatch, AgentToken, AgentView, IdToken, NarrowedToken, NewAgent, NewToken, Page, Prompt,
+    SignInLink, SignInProvider, SignedIn, TokenTerms,
 };
 use reqwest::Method;
 
@@ -50,6 +50,15 @@ impl Client {
     /// See [`ClientError`].
     pub async fn grant_agent(&self, name: &str, more: &AgentGrant) -> Result<AgentView, ClientError> {
         self.post(&format!("/v1/agents/{}/grant", segment(name)), more).await
+    }
+
+    /// Reports a prompt in an agent's session: the caller typed it, or the last one ended (H8).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn prompt(&self, name: &str, typed: bool) -> Result<(), ClientError> {
+        let path = format!("/v1/agents/{}/prompt", segment(name));
+        self.answer(self.request(Method::POST, &path).json(&Prompt { typed })).await.map(drop)
     }
 
     /// Returns the provider by which humans sign in; needs no token.

@@ -26,7 +26,7 @@ mod finish;
 mod lifts;
 mod plan;
 mod progress;
-
+mod prompts;
 mod rooms;
 mod schedules;
 mod send;
@@ -211,6 +211,7 @@ impl Step<'_> {
             Input::GrantAgent(by, agent, spend) => self.grant_agent(by, agent, spend),
             Input::SetRole(by, human, role) => self.set_role(by, human, role),
             Input::Act(by) => self.act(by),
+            Input::Prompt(by, agent, prompted) => self.prompt(by, agent, prompted),
             Input::Upgrade(edition) => self.upgrade(edition),
             Input::BeginEpoch(first) => self.begin_epoch(first),
             Input::SetSchedule(by, schedule, next_at) => self.set_schedule(by, schedule, next_at),

@@ -783,4 +783,17 @@ pub enum Fact {
         /// The position of the message.
         message: Seq,
     },
+    /// A human typed a prompt into an agent's session: the next root of the agent opens a grant in that human's name
+    /// (H8).
+    PromptTyped {
+        /// The agent in whose session it was typed.
+        agent: AgentId,
+        /// The human who typed it.
+        by: AgentId,
+    },
+    /// What an agent does from here on is no longer due to the prompt that was last typed into its session (H8).
+    PromptEnded {
+        /// The agent.
+        agent: AgentId,
+    },
 }

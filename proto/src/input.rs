@@ -87,6 +87,8 @@ pub enum Input {
     SetRole(Principal, AgentId, Role),
     /// Reports that a human signed in or opened a page (D12).
     Act(Principal),
+    /// Reports a prompt in an agent's session: whether the human typed it, or the last typed one has ended (H8).
+    Prompt(Principal, AgentId, Prompted),
     /// Records from here on by the rules of this edition. From the shell, at its start.
     Upgrade(u32),
     /// Sets a schedule with the time of its first tick, which the shell computes from the expression (D13).
@@ -137,6 +139,15 @@ impl From<Credential> for NewToken {
     fn from(credential: Credential) -> Self {
         Self { credential, expires_in_ms: None, overlap_ms: 0 }
     }
+}
+
+/// What happened in the session of an agent (H8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prompted {
+    /// The human who reports it typed a prompt.
+    Typed,
+    /// The work on the last typed prompt ended, or a prompt began that nobody typed.
+    Ended,
 }
 
 /// The end of a turn, as its agent reports it (F2).

@@ -129,6 +129,7 @@ limits! {
     "L3" notices_bytes_max = 32_768, "Total size of the notices attached to one delivery.";
     "D3" refs_named_max = 64, "REFs that one request can name for its task.";
     "G2" agent_day_bytes_max = 268_435_456, "Bytes that an agent's messages, posts, calls, questions and claims may add to the log in a UTC day; 0 means no limit.";
+    "H8" typed_grants_per_hour_max = 30, "Grants that prompts typed into the session of one agent may open in any hour; 0 means that prompts open none.";
     "R5" no_progress_bytes_max = 67_108_864, "Memory for what tells whether exchanges make progress; beyond it the one with the oldest message starts anew.";
     "B1" bound_warning_messages = 1_000, "`lastword bound` warns if a grant may cause more waking messages.";
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
@@ -357,6 +358,12 @@ impl Limits {
     pub fn bound_unattended_schedule(&self) -> Option<u64> {
         let ticks = self.unattended_ms.checked_div(self.schedule_interval_ms)?.saturating_add(1);
         (self.unattended_ms > 0).then(|| self.bound_messages().saturating_mul(ticks))
+    }
+
+    /// Returns the most waking messages that the prompts typed into one agent's session cause in a day (H8).
+    #[must_use]
+    pub fn bound_typed_day(&self) -> u64 {
+        self.bound_messages().saturating_mul(self.typed_grants_per_hour_max).saturating_mul(24)
     }
 
     /// Returns the time after the last act of a human at which all work of the workspace has ended, in ms.

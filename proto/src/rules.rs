@@ -52,6 +52,8 @@ words! {
         ApprovalAge = "approval_age",
         /// H2: an approval is valid for one call. Without: its agent may use it for any call.
         CallDigest = "call_digest",
+        /// H8: typed prompts open a limited number of grants an hour. Without: each prompt opens one.
+        TypedAllowance = "typed_allowance",
         /// L6: short times are suspended while the broker doesn't run. Without: they run out meanwhile.
         Idling = "idling",
     }

@@ -47,6 +47,7 @@ mod table;
 mod tasks;
 mod timers;
 mod turns;
+mod typed;
 
 pub(crate) use ack_clock::AckClock;
 pub(crate) use agent_budget::is_about_authority;
@@ -71,6 +72,7 @@ pub use table::{Number, Table};
 pub use tasks::{Asker, Delegate, Phase, Ready, Task};
 pub use timers::{Timer, Timers};
 pub use turns::Turn;
+pub use typed::Typed;
 
 /// Proof that a token was checked, with the principal and its incarnation. Only [`State::prove`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ mod tokens;
 mod turns;
 mod usage;
 
-pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
+pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Prompt, TokenTerms};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
 pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use claims::{ClaimView, NewClaim};
@@ -49,7 +49,7 @@ pub use exact::{Arguments, Inexact};
 pub use explanations::{
     CausalLink, ExchangeLine, ExchangeVerdict, ExchangeView, Explanation, Hold, RefusedSend, Repetition, Subject,
 };
-pub use grants::{Extend, Extended, GrantView};
+pub use grants::{Extend, Extended, GrantKind, GrantView};
 pub use humans::{HumanPatch, IdToken, NewHuman, SignInLink, SignInProvider, SignedIn};
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};

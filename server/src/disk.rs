@@ -68,6 +68,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::GrantAgent(..)
         | Input::SetRole(..)
         | Input::Act(_)
+        | Input::Prompt(..)
         | Input::Upgrade(_)
         | Input::BeginEpoch(_)
         | Input::SetSchedule(..)

@@ -5,7 +5,7 @@ use lastword_proto::fact::{
     AgentLimits, ClaimMode, Control, Decision, Extension, ModelSpend, Role, Schedule, Scope, Spend,
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
-use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, RoomPost, Verdict};
+use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
@@ -111,6 +111,7 @@ impl Random {
                 self.turn(world, 100),
                 Box::new(Finish { body: "answer".into(), ..Finish::default() }),
             ),
+            102..103 if self.chance(50) => Input::Prompt(by, agent, Prompted::Typed),
             102..103 => Input::Act(by),
             103..105 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
             _ => Input::Collect(by, self.request_id(world)),
@@ -161,7 +162,13 @@ impl Random {
         let input = if idle {
             match self.below(50) {
                 0 => Input::Send(world.human(), Box::new(request(self.one_of(world), world))),
-                1 => Input::Send(by, Box::new(self.root(world))),
+                1 => {
+                    // The person at its terminal, or a program that types in that person's name.
+                    if self.chance(50) {
+                        world.give(Input::Prompt(world.human(), agent, Prompted::Typed));
+                    }
+                    Input::Send(by, Box::new(self.root(world)))
+                }
                 2..12 => Input::Receive(by),
                 _ => Input::Take(by, None),
             }
@@ -338,6 +345,8 @@ impl Random {
             23 => Input::LimitAgent(by, agent, Box::new(self.own_limits())),
             24 => Input::GrantAgent(by, agent, Spend { tokens: 100_000, cost_microusd: 0 }),
             25 => self.role(world, by),
+            26 if self.chance(75) => Input::Prompt(by, agent, Prompted::Typed),
+            26 if self.chance(50) => Input::Prompt(by, agent, Prompted::Ended),
             26 => Input::Act(by),
             27 => Input::Send(by, Box::new(Draft { caused_by: Some(Seq(1)), ..request(agent, world) })),
             28 => Input::Idled(Some(by), 60_000),

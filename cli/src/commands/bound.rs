@@ -34,6 +34,8 @@ struct Bound {
     unattended_messages_per_agent: Option<u64>,
     /// The same for each schedule that ticks as often as allowed; `None` if unbounded.
     unattended_messages_per_schedule: Option<u64>,
+    /// Waking messages that the prompts typed into the session of each agent add in a day (H8).
+    typed_messages_per_session_day: u64,
     /// Time until all work has ended after a human's last act, in ms; `None` if unbounded.
     rest_ms: Option<u64>,
     /// The number of messages above which the program warns.
@@ -61,6 +63,7 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
         let mut text = table(&["of one grant", "at most", "why"], &bound.rows(&cx.settings.limits), out);
         text.push_str("\n\nExtensions by a human come on top; each states its amount.\n\n");
         text.push_str(&bound.unattended(out));
+        text.push_str(&format!("\n\n{}", bound.typed(&cx.settings.limits, out)));
         text.push_str(&format!("\n\n{}", bound.profiles(out)));
         if bound.warns() {
             text.push_str(&format!(
@@ -107,6 +110,7 @@ impl Bound {
             life_ms: limits.grant_life_ms,
             unattended_messages_per_agent: limits.bound_unattended_agent(),
             unattended_messages_per_schedule: limits.bound_unattended_schedule(),
+            typed_messages_per_session_day: limits.bound_typed_day(),
             rest_ms: limits.bound_rest_ms(),
             warning_messages: limits.bound_warning_messages,
             ceiling_messages: limits.bound_ceiling_messages,
@@ -173,6 +177,25 @@ impl Bound {
             row("milliseconds in all", self.life_ms, "grant_life_ms (D8)".into()),
         ]
     }
+
+    /// Describes what prompts typed into sessions add (H8).
+    fn typed(&self, limits: &Limits, out: &Out) -> String {
+        let a_day = limits.typed_grants_per_hour_max.saturating_mul(24);
+        if a_day == 0 {
+            return "Prompts typed into sessions open no grants.".into();
+        }
+        let row = |what: &str, most: u64, why: &str| vec![what.to_owned(), most.to_string(), why.to_owned()];
+        let rows = [
+            row("grants", a_day, "typed_grants_per_hour_max (H8)"),
+            row("waking messages", self.typed_messages_per_session_day, "the bound of each grant, above"),
+        ];
+        let head = ["typed into one session in a day", "at most", "why"];
+        format!(
+            "{}\n\nA human types each of them. An agent that types in a human's name could cause as much, and would \
+             count as one: [sessions] typed = \"off\" rules that out.",
+            table(&head, &rows, out)
+        )
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +207,7 @@ mod tests {
         let bound = Bound::of(&Limits::default());
         assert_eq!((bound.tasks, bound.structural_messages, bound.structural_turns), (4369, 8737, 314_564));
         assert_eq!((bound.messages, bound.turns), (64, 100));
+        assert_eq!(bound.typed_messages_per_session_day, 30 * 24 * 64);
         let of = |of: &OfProfile| (of.profile, of.messages, of.turns);
         let profiles: Vec<_> = bound.profiles.iter().map(of).collect();
         assert_eq!(profiles, [(Profile::Strict, 64, 100), (Profile::Long, 512, 800)]);

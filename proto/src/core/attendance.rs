@@ -12,12 +12,16 @@ impl Step<'_> {
     /// `unattended_ms` (D12).
     pub(super) fn act(&mut self, by: Principal) -> Outcome {
         self.human(by, Role::Approver)?;
-        let unattended_ms = self.state().limits.unattended_ms;
-        let least = if unattended_ms == 0 { HOUR_MS } else { HOUR_MS.min(unattended_ms / 4) };
-        if self.now.since(self.state().last_human_act) >= least {
+        if self.now.since(self.state().last_human_act) >= self.act_interval() {
             self.record(Fact::HumanActed { by: by.agent() });
         }
         Ok(Reply::Done)
+    }
+
+    /// Returns the time in which one fact about the presence of a human is enough.
+    pub(super) fn act_interval(&self) -> u64 {
+        let unattended_ms = self.state().limits.unattended_ms;
+        if unattended_ms == 0 { HOUR_MS } else { HOUR_MS.min(unattended_ms / 4) }
     }
 
     /// Sets the role of a human; at least one owner is always left (H7).

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::AnswerStatus;
 use crate::fact::{Answer, Control, EndReason, Extension, Fact, GrantEnd, Latched, Place, Role, SYSTEM, Scope};
-use crate::ids::{ConvId, GrantId};
+use crate::ids::{ConvId, GrantId, TaskId};
 use crate::input::{Effect, Reply};
 use crate::limits::Limits;
 use crate::policy::Policy;
@@ -83,10 +83,13 @@ impl Step<'_> {
             // Requests that the agent sent end with the tasks in which it sent them.
             Scope::Agent(agent) => self.end_tasks_of(agent, EndReason::Stopped),
             Scope::Conversation(conv) => {
+                let grants = self.state().grants.iter().filter(|(_, grant)| grant.end.is_none());
+                let started: Vec<(ConvId, TaskId)> =
+                    grants.filter_map(|(_, g)| Some((g.conv, g.root_task()?))).collect();
                 for conv in self.state().lineage_below(conv) {
                     let open = self.state().conversations[&conv].open_tasks.clone();
-                    let root = self.state().conversations[&conv].root.map(|r| r.task);
-                    for task in open.into_iter().chain(root) {
+                    let roots = started.iter().filter(|(at, _)| *at == conv).map(|(_, task)| *task);
+                    for task in open.into_iter().chain(roots) {
                         let outcome = Answer::outcome(task, AnswerStatus::Cancelled, EndReason::Stopped);
                         self.settle(outcome, SYSTEM, "".into(), None);
                     }

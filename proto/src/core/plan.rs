@@ -44,17 +44,26 @@ impl Step<'_> {
             };
         }
         match (agent.turns.as_slice(), draft.kind) {
-            ([turn], _) => state.turns.get(turn).map_or(SendContext::Lost, |open| SendContext::Turn(*turn, open.task)),
+            ([turn], kind) => {
+                let Some(open) = state.turns.get(turn) else { return SendContext::Lost };
+                // What a human types during a turn that nobody else waits for is a word of its own (H8).
+                let own = kind == MessageType::Request && self.asker_of(open.task) == Asker::Nobody;
+                let typed = own.then(|| self.typed_context(sender)).flatten();
+                typed.filter(|typed| typed.task() != Some(open.task)).unwrap_or(SendContext::Turn(*turn, open.task))
+            }
             ([_, _, ..], _) => SendContext::Ambiguous,
             ([], MessageType::Request) => self.outside(sender, draft, targets),
             ([], _) => SendContext::Outside,
         }
     }
 
-    /// Returns the context of a REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7,
-    /// D3).
+    /// Returns the context of a REQUEST outside every turn: because of a typed prompt, inside a task of a grant that is
+    /// still open, or a root (H8, D7, D3).
     fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
+        if let Some(typed) = self.typed_context(sender) {
+            return typed;
+        }
         let with = |to: &AgentId| self.tie(sender, *to);
         // The newest tie counts: numbers grow, so it is the largest.
         if let Some(task) = targets.iter().filter_map(with).max() {
@@ -174,10 +183,17 @@ impl Step<'_> {
         let line = match standing {
             SendContext::Human => self.human_line(draft),
             SendContext::Turn(_, task) | SendContext::Inside(task) if draft.kind == MessageType::Request => {
-                self.request_line(draft, standing, task, to, fresh)
+                self.request_line(sender, draft, standing, task, to, fresh)
             }
             SendContext::Turn(_, task) | SendContext::Inside(task) => self.note_line(sender, draft, Some(task)),
             SendContext::Root => self.root_line(sender, draft),
+            SendContext::Typed(_) => {
+                let line = self.root_line(sender, draft);
+                match line.plan {
+                    Plan::Existing(conv) => Placement { fault: self.typed_fault(sender, conv, to), ..line },
+                    Plan::Open(..) | Plan::None => line,
+                }
+            }
             SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => self.note_line(sender, draft, None),
         };
         // A child named by the broker is below the sender's own conversation, so only named REFs need the check.
@@ -262,6 +278,7 @@ impl Step<'_> {
     /// Returns the placement of a REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
     fn request_line(
         &self,
+        sender: AgentId,
         draft: &Named<'_>,
         standing: SendContext,
         id: TaskId,
@@ -276,7 +293,9 @@ impl Step<'_> {
         let known = delegate.map(|d| (d, &state.conversations[&d.conv].reference));
         let another = known.filter(|(_, own)| draft.reference.as_ref().is_some_and(|r| r != *own));
         // A request may name several REFs; its task may then use one conversation for each, even with one delegate.
-        let named = draft.reference.as_ref().is_some_and(|r| task.names(r));
+        // A human may type any number of work items, and each is a child of its own (H8).
+        let typed = state.grants.get(&task.grant).is_some_and(|grant| grant.typed) && task.asker == Asker::Nobody;
+        let named = draft.reference.as_ref().is_some_and(|r| typed || task.names(r));
         let conflict = another.filter(|_| !named);
         let known = known.filter(|_| another.is_none() || conflict.is_some());
         if let (Some((delegate, reference)), None) = (known, conflict) {
@@ -295,10 +314,21 @@ impl Step<'_> {
         // Asking a delegate again continues the conversation with it; another REF for it is refused.
         let fault = match (conflict, &draft.reference) {
             (Some((_, reference)), _) => Some(RefProblem::Conflict(reference.clone())),
+            (None, Some(_)) if foreign && typed => draft.conv.and_then(|conv| self.typed_fault(sender, conv, to)),
             (None, Some(reference)) if foreign => Some(RefProblem::InUse(reference.clone())),
             (None, _) => (plan == Plan::None).then_some(RefProblem::Required),
         };
         Placement { plan, fault, depth: 0 }
+    }
+
+    /// Returns the problem with a conversation that exists, for the request of a typed prompt: its sender takes no part
+    /// in it, or still waits for the same agent there. A human's word is free to continue any other (D9, H8).
+    fn typed_fault(&self, sender: AgentId, conv: ConvId, to: Option<AgentId>) -> Option<RefProblem> {
+        let state = self.state();
+        let known = &state.conversations[&conv];
+        let open = known.open_tasks.iter().filter_map(|task| state.tasks.get(task));
+        let waits = open.filter(|task| task.asker.agent() == Some(sender)).any(|task| Some(task.agent) == to);
+        (waits || !known.has_part(sender)).then(|| RefProblem::InUse(known.reference.clone()))
     }
 
     fn child(&self, parent: ConvId, fresh: u32) -> Plan {

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::prompts::Reached;
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, Terms};
@@ -217,7 +218,7 @@ impl Step<'_> {
     /// Admits a tick of a schedule as a request in the name of the human who set it.
     pub(super) fn send_tick(&mut self, by: AgentId, draft: Box<Draft>, tick: (Label, Time)) -> Result<(), Refusal> {
         let sending = self.sending(by, draft);
-        let (refusal, _) = self.judge(&sending, None);
+        let (refusal, _) = self.judge(&sending, None, &[]);
         match refusal {
             Some(refusal) => Err(refusal),
             None => {
@@ -231,17 +232,22 @@ impl Step<'_> {
     /// that the draft would get.
     pub(super) fn check_human_draft(&mut self, sender: AgentId, draft: Box<Draft>) -> Result<(), Refusal> {
         let sending = self.sending(sender, draft);
-        let (refusal, observed) = self.judge(&sending, None);
+        let (refusal, observed) = self.judge(&sending, None, &[]);
         self.note_observed(sender, observed);
         refusal.map_or(Ok(()), Err)
     }
 
     fn admit(&mut self, sending: Sending) -> Outcome {
         let places = self.places(&sending);
-        let count = |place: &Place| (*place, self.state().agent_messages_in(*place) + 1);
+        let typed = self.prompt_reaches(sending.sender, sending.standing, &sending.targets);
+        let anew = |place: &Place| typed.iter().flatten().any(|(_, conv)| Place::Conversation(*conv) == *place);
+        let count = |place: &Place| (*place, if anew(place) { 1 } else { self.state().agent_messages_in(*place) + 1 });
         // With several places, the guards check the fullest one; each is counted below.
         let heard = places.iter().map(count).max_by_key(|(_, agent_messages)| *agent_messages);
-        let (refusal, observed) = self.judge(&sending, heard);
+        let (refusal, observed) = self.judge(&sending, heard, &typed);
+        if refusal.is_none() {
+            self.hear_prompt(&typed);
+        }
         let counted = refusal.is_none() || self.rule(Rule::CountedFirst);
         // Every message counts, whatever refuses it, unless it may simply be resent later (R1).
         if counted && refusal.as_ref().is_none_or(|refusal| refusal.retry_after_ms.is_none()) {
@@ -313,7 +319,12 @@ impl Step<'_> {
     }
 
     /// Asks every guard about every recipient. The first refusal wins, and nothing is charged.
-    fn judge(&self, sending: &Sending, heard: Option<(Place, u64)>) -> (Option<Refusal>, Vec<Refusal>) {
+    fn judge(
+        &self,
+        sending: &Sending,
+        heard: Option<(Place, u64)>,
+        typed: &[Reached],
+    ) -> (Option<Refusal>, Vec<Refusal>) {
         let human = sending.standing == SendContext::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
@@ -330,6 +341,7 @@ impl Step<'_> {
                 to: *to,
                 line,
                 heard,
+                by_prompt: typed.get(i).is_some_and(Option::is_some),
                 ahead: Ahead { targets: &targets[..i.min(targets.len())] },
                 records: Records::find(self.state(), sending.sender, sending.standing, *to),
             })
@@ -390,8 +402,8 @@ impl Step<'_> {
             let conv = self.open(sender, &line, i > 0);
             let wakes = draft.kind == MessageType::Request;
             // The first message of a list starts the root; the others share its task and grant.
-            if standing == SendContext::Root && root.is_none() {
-                root = Some(self.start_root(sender, conv));
+            if let Some(giver) = standing.starts_for(sender).filter(|_| root.is_none()) {
+                root = Some(self.start_root(sender, giver, conv));
             }
             let grant = match (root, standing) {
                 (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
@@ -485,9 +497,10 @@ impl Step<'_> {
         grant
     }
 
-    fn start_root(&mut self, agent: AgentId, conv: ConvId) -> TaskId {
-        let received = self.state().conversations[&conv].root.filter(|r| r.agent == agent).and_then(|r| r.received);
-        let grant = self.open_grant(agent, conv);
+    fn start_root(&mut self, agent: AgentId, giver: AgentId, conv: ConvId) -> TaskId {
+        let before = self.state().conversations[&conv].root.filter(|r| r.agent == agent && giver == agent);
+        let received = before.and_then(|r| r.received);
+        let grant = self.open_grant(giver, conv);
         let task = TaskId(self.state().last_task() + 1);
         self.record(Fact::RootStarted { task, agent, conv, grant, received });
         task

@@ -200,7 +200,12 @@ impl Step<'_> {
                 // The task waits for the answer without a turn: the answer opens the next one.
                 None => return Ok(Reply::Delivery(None)),
             }
-            self.end_idle_root(task);
+            // What a human typed goes on until it ends, so its next request belongs to the same grant (H8).
+            let agent = self.state().tasks.get(&task).map(|task| task.agent);
+            let word = agent.and_then(|agent| self.state().typed_word(agent, self.now));
+            if word.is_none_or(|word| word.root.get() != Some(task)) {
+                self.end_idle_root(task);
+            }
         }
         Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })))
     }

@@ -39,7 +39,11 @@ impl Step<'_> {
 
     /// Handles the clock of a grant, or of its latch (D8).
     fn grant_due(&mut self, id: GrantId) {
-        let known = self.state().grants.get(&id);
+        // The root of a typed prompt stays open while the prompt is in force, and has nothing to wait for (H8).
+        if let Some(root) = self.state().grants.get(&id).and_then(|grant| grant.root_task()) {
+            self.end_idle_root(root);
+        }
+        let known = self.state().grants.get(&id).filter(|grant| grant.end.is_none());
         match known.and_then(|grant| self.state().grant_due(grant, self.now)) {
             Some(GrantDue::Warning(percent)) => {
                 let giver = self.state().grants[&id].giver;
@@ -53,7 +57,7 @@ impl Step<'_> {
                 self.latch(Latched::Grant(id), &refusal);
             }
             Some(GrantDue::Close) => self.end_grant(id, GrantEnd::Expired, EndReason::GrantExpired),
-            None => debug_assert!(false, "the timer of a grant is set to what is due"),
+            None => debug_assert!(known.is_none(), "the timer of a grant is set to what is due"),
         }
     }
 

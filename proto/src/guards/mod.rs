@@ -124,6 +124,8 @@ pub enum SendContext {
     Inside(TaskId),
     /// Outside every turn, starting work of its own.
     Root,
+    /// Starting work because of a prompt that this human typed into the sender's session (H8).
+    Typed(AgentId),
     /// Outside every turn, with a message that wakes no agent.
     Outside,
     /// With several open turns, naming none.
@@ -138,7 +140,17 @@ impl SendContext {
     pub const fn task(self) -> Option<TaskId> {
         match self {
             Self::Turn(_, task) | Self::Inside(task) => Some(task),
-            Self::Human | Self::Root | Self::Outside | Self::Ambiguous | Self::Lost => None,
+            Self::Human | Self::Root | Self::Typed(_) | Self::Outside | Self::Ambiguous | Self::Lost => None,
+        }
+    }
+
+    /// Returns who gives the grant that a request opens, if it starts work of the sender's.
+    #[must_use]
+    pub const fn starts_for(self, sender: AgentId) -> Option<AgentId> {
+        match self {
+            Self::Root => Some(sender),
+            Self::Typed(by) => Some(by),
+            Self::Human | Self::Turn(..) | Self::Inside(_) | Self::Outside | Self::Ambiguous | Self::Lost => None,
         }
     }
 
@@ -147,7 +159,13 @@ impl SendContext {
     pub const fn turn(self) -> Option<TurnId> {
         match self {
             Self::Turn(turn, _) => Some(turn),
-            Self::Inside(_) | Self::Human | Self::Root | Self::Outside | Self::Ambiguous | Self::Lost => None,
+            Self::Inside(_)
+            | Self::Human
+            | Self::Root
+            | Self::Typed(_)
+            | Self::Outside
+            | Self::Ambiguous
+            | Self::Lost => None,
         }
     }
 }
@@ -221,6 +239,8 @@ pub struct View<'a> {
     pub line: &'a Placement,
     /// The place where it was counted, and the count (R1).
     pub heard: Option<(Place, u64)>,
+    /// Whether a human's typed prompt reaches the conversation with it, which lifts the latch there (H8).
+    pub by_prompt: bool,
     /// The messages that precede it in the same send.
     pub ahead: Ahead<'a>,
     /// The records of sender, recipient, task and grant.

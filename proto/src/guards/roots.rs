@@ -35,7 +35,8 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
 /// (D12).
 pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
     let (since, max) = view.state.unattended(view.now)?;
-    let own = view.standing == SendContext::Root || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
+    let starts = matches!(view.standing, SendContext::Root | SendContext::Typed(_));
+    let own = starts || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
     (own && view.is_request() && !view.to_human()).then(|| Refusal::new(Code::Unattended).numbers(max, since))
 }
 

@@ -23,7 +23,7 @@ pub(super) fn latched(view: &View<'_>) -> Option<Refusal> {
     // Both conversations count: a task must not go around its own latch by opening another REF.
     let own = view.task().map(|t| t.conv);
     let id = view.task().map(|t| t.grant);
-    let mut convs = [view.conv(), own].into_iter().flatten();
+    let mut convs = [view.conv().filter(|_| !view.by_prompt), own].into_iter().flatten();
     let grant = view.grant().is_some_and(|g| g.latched.is_some());
     (grant || convs.any(|conv| view.state.latched_in(conv, id))).then(|| Refusal::new(Code::Latched))
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
-use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State};
+use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State, Typed};
 use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, SYSTEM, Spend};
 use crate::ids::{AgentId, ApprovalId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::names::{AgentName, SYSTEM_NAME};
@@ -89,6 +89,10 @@ pub(crate) struct AgentRare {
     pub(crate) allowance_out: Option<u64>,
     /// The time of the last incident about it, for each code.
     pub(crate) noted: ThinVec<(Code, Time)>,
+    /// The prompt that a human last typed into its session, until it ends (H8).
+    pub(crate) typed: Option<Typed>,
+    /// The times at which typed prompts opened grants in the last hour (H8).
+    pub(crate) typed_grants: ThinVec<Time>,
 }
 
 /// An agent's use of one UTC day's limits.

@@ -110,6 +110,7 @@ impl State {
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
+            | Fact::PromptTyped { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

@@ -144,6 +144,8 @@ impl State {
                 self.stalled((*task, *agent), (*level, *stall, *enforced), *escalation);
             }
             Fact::SessionBegan { task } => self.session_began(at, *task),
+            Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),
+            Fact::PromptEnded { agent } => self.prompt_ended(*agent),
         }
     }
 
@@ -225,6 +227,8 @@ impl State {
             | Fact::AlertRaised { .. }
             | Fact::ApprovalOffered { .. }
             | Fact::HumanActed { .. }
+            | Fact::PromptTyped { .. }
+            | Fact::PromptEnded { .. }
             | Fact::Unattended { .. }
             | Fact::RoleSet { .. }
             | Fact::ScheduleSet { .. }

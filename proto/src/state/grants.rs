@@ -19,6 +19,8 @@ pub struct Grant {
     pub own_root: bool,
     /// Whether a tick of a schedule opened it (D13).
     pub scheduled: bool,
+    /// Whether a prompt that its giver typed into an agent's session opened it (H8).
+    pub typed: bool,
     /// The conversation in which it started.
     pub conv: ConvId,
     /// The time at which it was opened.
@@ -81,6 +83,7 @@ impl Grant {
             giver,
             own_root,
             scheduled: false,
+            typed: false,
             conv,
             opened_at: at,
             expires_at,

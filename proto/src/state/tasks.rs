@@ -318,12 +318,23 @@ impl State {
         received: Option<u8>,
     ) {
         self.minted.task = task.0;
-        let roots = &mut self.agents[agent.0 as usize].roots;
-        // The list is in order of time; roots older than the hour of the limit are dropped.
-        let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
-        roots.drain(..over);
-        roots.push(at);
-        if let Some(conv) = self.conversations.get_mut(&conv) {
+        // A root in a human's name is due to a prompt that the human typed, and costs no allowance (H8).
+        let typed = self.grants.get(&grant).is_some_and(|grant| !grant.own_root);
+        if typed {
+            self.typed_root(at, agent, task);
+        } else {
+            let roots = &mut self.agents[agent.0 as usize].roots;
+            // The list is in order of time; roots older than the hour of the limit are dropped.
+            let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
+            roots.drain(..over);
+            roots.push(at);
+        }
+        if let Some(grant) = self.grants.get_mut(&grant) {
+            grant.typed = typed;
+        }
+        // Another agent's conversation stays its own, whoever types into this one's session.
+        let known = self.conversations.get_mut(&conv);
+        if let Some(conv) = known.filter(|conv| !typed || conv.root.is_none_or(|root| root.agent == agent)) {
             conv.root = Some(RootLine { agent, task, received });
         }
         self.insert_root(at, task, agent, conv, grant, received);

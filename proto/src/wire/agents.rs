@@ -136,6 +136,15 @@ pub struct AgentView {
     pub windows: Vec<Distance>,
 }
 
+/// Reports a prompt in an agent's session; `POST /v1/agents/{name}/prompt` (H8).
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Prompt {
+    /// Whether the caller typed it. If not, a prompt began that nobody typed, or the work on the last one ended.
+    pub typed: bool,
+}
+
 /// Extends an agent's budget for the current UTC day; `POST /v1/agents/{name}/grant` (B1).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

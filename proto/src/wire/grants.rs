@@ -6,6 +6,37 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{Distance, HeldBy};
+use crate::envelope::words;
+use crate::state::Grant;
+
+words! {
+    /// How a grant was given (D7, D9, D13, H8).
+    #[derive(Default)]
+    GrantKind {
+        /// By a human's message.
+        #[default]
+        Message = "message",
+        /// By a prompt that a human typed into an agent's session.
+        Typed = "typed",
+        /// By a tick of a human's schedule.
+        Schedule = "schedule",
+        /// By an agent to itself: its own root.
+        Root = "root",
+    }
+}
+
+impl GrantKind {
+    /// Returns how a grant was given.
+    #[must_use]
+    pub const fn of(grant: &Grant) -> Self {
+        match (grant.own_root, grant.typed, grant.scheduled) {
+            (true, _, _) => Self::Root,
+            (_, true, _) => Self::Typed,
+            (_, _, true) => Self::Schedule,
+            (false, false, false) => Self::Message,
+        }
+    }
+}
 
 /// A grant and its current state (D8).
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -15,6 +46,9 @@ pub struct GrantView {
     pub id: String,
     /// The human who gave it, or the agent whose root it is.
     pub giver: String,
+    /// How it was given.
+    #[serde(default)]
+    pub kind: GrantKind,
     /// The time at which it expires.
     pub expires_at: String,
     /// Whether it is open.

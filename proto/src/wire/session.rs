@@ -217,6 +217,7 @@ pub const CALLS: &[NamedCall] = &[
     ("amend_agent", "PATCH", "/agents/{name}"),
     ("remove_agent", "DELETE", "/agents/{name}"),
     ("grant_agent", "POST", "/agents/{name}/grant"),
+    ("prompt", "POST", "/agents/{name}/prompt"),
     ("replace_token", "POST", "/agents/{name}/token"),
     ("humans", "GET", "/humans"),
     ("add_human", "POST", "/humans"),

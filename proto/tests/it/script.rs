@@ -16,7 +16,7 @@ use lastword_proto::fact::{
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
 use lastword_proto::input::{
-    ClaimDraft, Finish, HeldCall, Progress, Question, Registration, RoomPost, ScheduleTick, Verdict,
+    ClaimDraft, Finish, HeldCall, Progress, Prompted, Question, Registration, RoomPost, ScheduleTick, Verdict,
 };
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
@@ -273,6 +273,8 @@ impl World {
             ("grant-agent", [name, ..]) => Input::GrantAgent(by, self.id(name), spend(rest)),
             ("role", [name, role]) => Input::SetRole(by, self.id(name), Role::from_word(role).unwrap()),
             ("acts", []) => Input::Act(by),
+            ("types", [agent]) => Input::Prompt(by, self.id(agent), Prompted::Typed),
+            ("ends", [agent]) => Input::Prompt(by, self.id(agent), Prompted::Ended),
             ("schedule", [name, to, ..]) => {
                 let schedule = Schedule {
                     name: Label::new(name).unwrap(),
@@ -393,6 +395,8 @@ impl World {
             }
             Fact::LatchLifted { .. } => "latch lifted".into(),
             Fact::GrantOpened { grant, giver, .. } => format!("{grant} opened by {}", self.name(*giver)),
+            Fact::PromptTyped { agent, by } => format!("{} typed to {}", self.name(*by), self.name(*agent)),
+            Fact::PromptEnded { agent } => format!("the prompt to {} ended", self.name(*agent)),
             Fact::GrantClosed { grant, end } => format!("{grant} closed: {end}"),
             Fact::RootEnded { task, status } => format!("{task} ended: {status}"),
             Fact::Requeued { agent, why, .. } => format!("runs again: {} ({why})", self.name(*agent)),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use lastword_proto::fact::{AgentLimits, Kind, Profile, Spend};
 use lastword_proto::ids::AgentId;
-use lastword_proto::input::{NewToken, Registration};
+use lastword_proto::input::{NewToken, Prompted, Registration};
 use lastword_proto::names::{AgentName, Label, OWN_NAME};
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, TokenTerms, microusd, rfc3339,
+    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, microusd, rfc3339,
 };
 use lastword_proto::{Code, Input, Reply};
 
@@ -210,6 +210,14 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
     let agent = find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::GrantAgent(caller.principal, agent, spend)).await)?;
     show(ctx, name).await
+}
+
+/// Takes note of a prompt in an agent's session: the human who calls typed it, or the last one ended (H8).
+pub(crate) async fn prompt(ctx: &Context, caller: Caller, name: &str, prompt: Prompt) -> Result<(), ApiError> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    let prompted = if prompt.typed { Prompted::Typed } else { Prompted::Ended };
+    admitted(ctx.handle.submit(Input::Prompt(caller.principal, agent, prompted)).await).map(|_| ())
 }
 
 /// Removes an agent or human; its token ends at once.

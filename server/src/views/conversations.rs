@@ -7,8 +7,8 @@ use lastword_proto::State;
 use lastword_proto::ids::{ConvId, GrantId};
 use lastword_proto::state::{Conversation, Grant};
 use lastword_proto::wire::{
-    ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantView, StoredMessage, TreeNode,
-    rfc3339,
+    ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, StoredMessage,
+    TreeNode, rfc3339,
 };
 
 use super::held::held_in_conversation;
@@ -106,6 +106,7 @@ pub(crate) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     Some(GrantView {
         id: id.to_string(),
         giver: state.name_of(grant.giver).to_owned(),
+        kind: GrantKind::of(grant),
         expires_at: rfc3339(grant.expires_at),
         open: grant.end.is_none(),
         latched: grant.latched.get().map(|incident| incident.to_string()),

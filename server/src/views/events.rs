@@ -388,6 +388,8 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
             of_approval(state, About::new("approval_offered"), *approval).with("to", names)
         }
         Fact::HumanActed { by } => About::new("human_acted").agent(*by),
+        Fact::PromptTyped { agent, by } => About::new("prompt_typed").agent(*agent).with("by", state.name_of(*by)),
+        Fact::PromptEnded { agent } => About::new("prompt_ended").agent(*agent),
         Fact::Unattended { percent } => About::new("unattended").with("percent", *percent),
         Fact::RoleSet { human, role } => About::new("role_set").agent(*human).with("role", role.word()),
         Fact::Keyed { agent, key, .. } => About::new("keyed").agent(*agent).with("key", key.id.as_str()),
@@ -524,6 +526,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
         Fact::Observed { .. } | Fact::Stalled { .. } | Fact::SessionBegan { .. } => Subject::Work,
+        Fact::PromptTyped { .. } | Fact::PromptEnded { .. } => Subject::Work,
         Fact::TurnCharged { .. } | Fact::Spent { .. } | Fact::SpentOn { .. } => Subject::Work,
         Fact::Accepted { .. }
         | Fact::Heard { .. }

@@ -286,6 +286,8 @@ const fn is_no_history(fact: &Fact) -> bool {
             | Fact::AlertRaised { .. }
             | Fact::ApprovalOffered { .. }
             | Fact::HumanActed { .. }
+            | Fact::PromptTyped { .. }
+            | Fact::PromptEnded { .. }
             | Fact::Unattended { .. }
             | Fact::RoleSet { .. }
             | Fact::ScheduleSet { .. }

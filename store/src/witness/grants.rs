@@ -142,10 +142,15 @@ impl Witness {
                 }
             }
             Fact::RootStarted { task, agent, conv, grant, received } => {
-                let giver = self.grants.get(grant).map(|grant| (grant.giver, grant.root));
-                let own = giver == Some((*agent, None));
+                let giver = self.grants.get(grant).filter(|grant| grant.root.is_none()).map(|grant| grant.giver);
+                let typed = self.parties.get(agent).and_then(|party| party.typed);
+                let own = giver == Some(*agent) || (giver.is_some() && giver == typed);
                 self.expect(own, "a root is the start of a grant of its own", || task.to_string());
-                self.see_root(*agent);
+                if giver == Some(*agent) {
+                    self.see_root(*agent);
+                } else {
+                    self.see_typed_root(*agent);
+                }
                 let received = received.map(|depth| (*conv, depth)).into_iter().collect();
                 self.begin(*task, TaskCount { received, ..self.fresh(*grant, *agent, *conv) });
             }

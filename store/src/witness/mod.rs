@@ -204,6 +204,8 @@ impl Witness {
             | Fact::AgentLimited { .. }
             | Fact::AgentRested { .. }
             | Fact::RoleSet { .. }
+            | Fact::PromptTyped { .. }
+            | Fact::PromptEnded { .. }
             | Fact::Noticed { .. } => self.see_party(fact),
             Fact::Heard { .. }
             | Fact::Warned { .. }

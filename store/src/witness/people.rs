@@ -26,6 +26,10 @@ pub(super) struct Party {
     pub(super) escalations: u64,
     pub(super) sent: VecDeque<Sent>,
     pub(super) roots: VecDeque<Time>,
+    /// The human whose typed prompt may still open a grant (H8).
+    pub(super) typed: Option<AgentId>,
+    /// The times at which typed prompts opened grants, within the last hour.
+    pub(super) typed_grants: VecDeque<Time>,
     /// A day number, and the waking messages that its own roots caused on that day.
     pub(super) day: (u64, u64),
     noticed: Seq,
@@ -33,7 +37,7 @@ pub(super) struct Party {
 
 impl Party {
     pub(super) fn records(&self) -> usize {
-        self.sent.len() + self.roots.len()
+        self.sent.len() + self.roots.len() + self.typed_grants.len()
     }
 
     pub(super) fn idled(&mut self, ms: u64) {
@@ -72,6 +76,8 @@ impl Witness {
                     escalations: 0,
                     sent: VecDeque::new(),
                     roots: VecDeque::new(),
+                    typed: None,
+                    typed_grants: VecDeque::new(),
                     day: (0, 0),
                     noticed: Seq(0),
                 };
@@ -108,6 +114,11 @@ impl Witness {
                 let owner = self.parties.values().any(|p| p.live && p.is_human() && p.role == Role::Owner);
                 self.expect(owner, "one owner is always left", || human.to_string());
             }
+            Fact::PromptTyped { agent, by } => {
+                self.human_may(*by, fact);
+                self.types(*agent, Some(*by));
+            }
+            Fact::PromptEnded { agent } => self.types(*agent, None),
             Fact::Noticed { agent, through } => {
                 let Some(party) = self.parties.get_mut(agent) else { return };
                 let before = std::mem::replace(&mut party.noticed, *through);
@@ -115,6 +126,12 @@ impl Witness {
                 self.expect(on, "an acked cursor never goes back", || format!("{through} after {before}"));
             }
             other => super::misdirected(other),
+        }
+    }
+
+    fn types(&mut self, agent: AgentId, by: Option<AgentId>) {
+        if let Some(party) = self.parties.get_mut(&agent) {
+            party.typed = by;
         }
     }
 
@@ -147,6 +164,7 @@ impl Witness {
                 | Fact::RequestsGranted { .. }
                 | Fact::LiftChosen { .. }
                 | Fact::AgentGranted { .. }
+                | Fact::PromptTyped { .. }
         );
         let may = self.has_role(by, if operator { Role::Operator } else { Role::Approver });
         self.expect(may, "only a human who may lifts, extends, stops or answers", || by.to_string());
@@ -170,6 +188,7 @@ impl Witness {
             | Fact::AgentGranted { by, .. }
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
+            | Fact::PromptTyped { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

@@ -81,6 +81,19 @@ impl Witness {
         self.expect(roots <= max || !second, "roots an hour", || format!("{roots} of {max}"));
     }
 
+    /// Checks a root that is due to a typed prompt: each prompt has one, at most so many an hour, and only in an attended
+    /// workspace.
+    pub(super) fn see_typed_root(&mut self, agent: AgentId) {
+        self.expect_attended();
+        let (at, max) = (self.at, self.limits.typed_grants_per_hour_max);
+        let Some(party) = self.parties.get_mut(&agent) else { return };
+        party.typed = None;
+        party.typed_grants.retain(|opened| at.since(*opened) < HOUR_MS);
+        party.typed_grants.push_back(at);
+        let opened = party.typed_grants.len() as u64;
+        self.expect(opened <= max, "grants of typed prompts an hour", || format!("{opened} of {max}"));
+    }
+
     /// Counts a request in an agent's own work against its messages of the day.
     pub(super) fn see_root_messages(&mut self, giver: AgentId) {
         self.expect_attended();

@@ -143,7 +143,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(tokens())
         .chain(exchanges())
         .chain(models())
-        .chain(later());
+        .chain(later())
+        .chain(prompts());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -367,6 +368,11 @@ fn later() -> [(&'static str, Fact); 2] {
         ("EscalationLifts/room", Fact::EscalationLifts { escalation, met, lifts }),
         ("EscalationAnswered", Fact::EscalationAnswered { escalation, by, message: Seq(9) }),
     ]
+}
+
+fn prompts() -> [(&'static str, Fact); 2] {
+    let agent = AgentId(7);
+    [("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }), ("PromptEnded", Fact::PromptEnded { agent })]
 }
 
 fn models() -> [(&'static str, Fact); 1] {

@@ -9,7 +9,7 @@ use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
 use lastword_proto::wire::{
-    ConversationStatus, ConversationView, Distance, Extend, GrantView, HeldBy, microusd, rfc3339,
+    ConversationStatus, ConversationView, Distance, Extend, GrantKind, GrantView, HeldBy, microusd, rfc3339,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -270,6 +270,7 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
         section.grant aria-label={ "Grant " (grant.id) } {
             p.facts {
                 span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(word)) }
+                @if grant.kind == GrantKind::Typed { span { "typed into a session" } }
                 @if grant.open {
                     span { "ends " (time(&grant.expires_at, moment.now)) }
                     span { "can still cause up to " (number(grant.can_still_cause)) " messages" }

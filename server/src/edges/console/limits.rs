@@ -25,7 +25,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("How far one conversation goes", &["D2", "D3", "D4", "D11", "R1", "R5"]),
     ("What one grant can cause", &["D8"]),
     ("Budgets", &["B1"]),
-    ("Work that agents start on their own, and schedules", &["D7", "D12", "D13"]),
+    ("Work that agents start on their own, and schedules", &["D7", "D12", "H8", "D13"]),
     ("Turns and deliveries", &["F1", "F5", "Q2", "Q4", "Q5"]),
     ("How fast agents may write", &["G1", "G2", "E4"]),
     ("Questions to humans and held calls", &["H1", "H2"]),

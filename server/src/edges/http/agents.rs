@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, TokenTerms};
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms};
 
 use super::conversations::word;
 use super::extract::{Json, Key, parse, read};
@@ -65,6 +65,17 @@ pub(super) async fn grant(
     Json(more): Json<AgentGrant>,
 ) -> Result<Out<AgentView>, ApiError> {
     agents::grant(&ctx, caller, &name, more).await.map(Out)
+}
+
+/// Reports a prompt in an agent's session.
+pub(super) async fn prompt(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Json(prompt): Json<Prompt>,
+) -> Result<StatusCode, ApiError> {
+    agents::prompt(&ctx, caller, &name, prompt).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Replaces the token, or pauses, resumes or stops the agent.

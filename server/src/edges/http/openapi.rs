@@ -29,6 +29,7 @@ use super::grammar;
         wire::AgentPatch,
         wire::AgentToken,
         wire::AgentGrant,
+        wire::Prompt,
         wire::TokenTerms,
         wire::NewToken,
         wire::NarrowedToken,
