@@ -304,6 +304,31 @@ class Programs(unittest.TestCase):
         self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
         self.assertFalse(CHANNELS & self.offered())
 
+    def kind_of_grant(self, reference):
+        """Waits for the work under a REF; returns how its newest grant was given, and by whom."""
+        tree = lambda: self.space.lastword("tree", reference, "--json")
+        until(reference, lambda: tree().returncode == 0)
+        grant = json.loads(tree().stdout)["grants"][-1]
+        return grant["kind"], grant["giver"]
+
+    def test_what_is_typed_to_claude_is_its_users_word(self):
+        self.space.lastword("agent", "add", "carol")
+        types = self.session("claude", CLAUDE)
+        state = self.space.home / ".local/state/lastword/hooks"
+        until("the waiter", lambda: list(state.glob("*.wait")))
+        send = 'call: lastword.*send_agent_message {"target_agent_id": "carol", "ref": "%s", "message": "which port?"}'
+        types(send % "TYPED-1", enter=True)
+        self.assertEqual(self.kind_of_grant("TYPED-1"), ("typed", "operator"))
+        busy = lambda: [json.loads(file.read_text())["busy"] for file in state.glob("*.json")]
+        until("the end of the prompt", lambda: busy() == [False])
+        # A message that wakes the session is nobody's prompt.
+        self.space.lastword("send", "bob", send % "WOKEN-1", "--ref", "WORK-1")
+        self.assertEqual(self.kind_of_grant("WOKEN-1"), ("message", "operator"))
+        turns = lambda: json.loads(self.space.lastword("agent", "show", "bob", "--json").stdout)["turns"]
+        until("the end of the turn", lambda: not turns())
+        types(send % "TYPED-2", enter=True)
+        self.assertEqual(self.kind_of_grant("TYPED-2"), ("typed", "operator"))
+
     def test_an_idle_session_of_codex_wakes(self):
         with open(self.space.home / ".codex/config.toml", "a") as config:
             config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')

@@ -49,6 +49,7 @@ mod man;
 mod mcp;
 mod notify;
 mod opencode;
+mod own_terminal;
 mod pause;
 mod prompt;
 mod reindex;
@@ -107,6 +108,9 @@ pub(crate) enum Command {
     /// The end of a launched program whose launcher is gone
     #[command(hide = true)]
     Guard(guard::Args),
+    /// A program in a terminal of its own
+    #[command(hide = true)]
+    InTerminal(own_terminal::Args),
     /// Register agents, set their limits, renew their tokens
     Agent(agent::Args),
     /// Register humans and set their roles
@@ -226,6 +230,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args, cx),
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
         Command::Guard(args) => guard::run(&args),
+        Command::InTerminal(args) => own_terminal::run(&args),
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
         Command::SignIn(args) => wait(sign_in::run(args, cx)),

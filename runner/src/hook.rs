@@ -190,6 +190,13 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     Ok(said)
 }
 
+/// Whether a prompt is the message with which a waiter woke the session, so that no user typed it.
+#[must_use]
+pub fn woke(folder: &Path, occasion: &Occasion) -> bool {
+    let session = Kept::of(folder, &occasion.session_id).and_then(|kept| kept.read());
+    session.is_ok_and(|session| session.woke_with(&occasion.prompt))
+}
+
 /// Renews the lease of the session's turn, with what it used so far. A turn whose budget is used up is told to finish, and
 /// ended as held once it has used a quarter more. One that is over by now is noticed at its end.
 async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {

@@ -16,6 +16,8 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr}
 use super::launch::this_program;
 use crate::failure::Failure;
 
+/// Follows the process id of a program with a terminal of its own.
+const OWN: &str = " own";
 /// Grace period before the program is killed, and the pause between two checks.
 const GRACE: Duration = Duration::from_secs(3);
 const CHECK: Duration = Duration::from_millis(20);
@@ -37,10 +39,10 @@ pub(crate) fn run(_args: &Args) -> Result<(), Failure> {
     // From here on the program may change the terminal.
     writeln!(stdout())?;
     let mut lines = stdin().lines();
-    let Some(program) = lines.next().transpose()?.and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
-        return Ok(());
-    };
-    if lines.next().is_none() && end_tree(program) {
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let own = first.ends_with(OWN);
+    let Some(program) = first.trim_end_matches(OWN).parse().ok().and_then(Pid::from_raw) else { return Ok(()) };
+    if lines.next().is_none() && (end_tree(program) || own) {
         terminal.restore(stderr());
     }
     Ok(())
@@ -63,9 +65,11 @@ impl Guard {
         Ok(Self(child))
     }
 
-    /// Tells it the program's process id.
-    pub(super) fn watch(&mut self, program: Pid) -> Result<(), Failure> {
-        let said = self.say(&program.as_raw_nonzero().to_string());
+    /// Tells it the program's process id, and whether the program has a terminal of its own, so that it leaves the person's
+    /// as the launcher set it.
+    pub(super) fn watch(&mut self, program: Pid, own: bool) -> Result<(), Failure> {
+        let mark = if own { OWN } else { "" };
+        let said = self.say(&format!("{}{mark}", program.as_raw_nonzero()));
         said.map_err(|error| Failure::unavailable(format!("the guard of the program did not start: {error}")))
     }
 

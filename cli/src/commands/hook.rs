@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use lastword_client::Client;
 use lastword_proto::names::OWN_NAME;
-use lastword_runner::{Occasion, hook, hook_wait};
+use lastword_runner::{Occasion, hook, hook_wait, hook_woke};
 use rustix::process::getppid;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::last_session::LastSession;
+use super::{Context, own_terminal};
 use crate::config::TokenSource;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
@@ -99,11 +99,28 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
             from_gemini(&client, &folder, (occasion, &event), names, args.action).await?
         }
         None if args.action == Action::Wait => return wait(&client, &folder, &occasion).await,
-        None => hook(&client, &folder, &occasion).await.map_err(Failure::refused)?,
+        None => {
+            report_prompt(&folder, &occasion).await;
+            hook(&client, &folder, &occasion).await.map_err(Failure::refused)?
+        }
     };
     match said {
         Some(said) => cx.out.text(&format!("{said}\n")),
         None => Ok(()),
+    }
+}
+
+/// Reports to the launcher that a prompt begins, or that the program's turn is over. The text of a message that woke the
+/// session isn't one.
+async fn report_prompt(folder: &Path, occasion: &Occasion) {
+    let began = occasion.hook_event_name == "UserPromptSubmit";
+    let ended = matches!(occasion.hook_event_name.as_str(), "Stop" | "StopFailure");
+    if !(began || ended) || (began && hook_woke(folder, occasion)) {
+        return;
+    }
+    if let Some(why) = own_terminal::report(began).await {
+        // What the prompt asks for is the agent's own work then; the session goes on.
+        let _told = Out::note(&format!("the launcher could not vouch for the prompt: {why}"));
     }
 }
 
@@ -155,6 +172,7 @@ async fn from_gemini(
         }
         occasion.last_assistant_message = Some(text);
     }
+    report_prompt(folder, &occasion).await;
     let mut said = hook(client, folder, &occasion).await.map_err(Failure::refused)?;
     if action == Action::Wait && ours == "Stop" && said.is_none() {
         let parent = getppid();

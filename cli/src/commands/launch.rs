@@ -18,6 +18,7 @@ use super::Context;
 use super::guard::{Guard, Modes, end_tree};
 use super::hook::state_folder;
 use super::last_session::{LastSession, Options};
+use super::own_terminal::OwnTerminal;
 use super::versions::on_path;
 use crate::failure::Failure;
 use crate::session::{Authority, running};
@@ -29,6 +30,8 @@ const FOLDER_SESSIONS: &str = "sessions";
 const FILE_SERVE_LOG: &str = "serve.log";
 /// Most sessions of one program that get a name without `--as`.
 const NAMES_MAX: usize = 32;
+/// The programs whose hooks report prompts to the launcher.
+const REPORTS: [&str; 2] = ["claude", "gemini"];
 /// Time limit of the broker's start, and the pause between two checks.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(50);
@@ -41,6 +44,8 @@ pub(super) struct Place {
     data: PathBuf,
     /// Where the agent's last session is kept.
     pub(super) last: LastSession,
+    /// The human at the terminal, whose prompts are vouched for; `None` where they open no grants (H8).
+    human: Option<Client>,
     /// Held while the program runs, so that no other session gets the name.
     _name: File,
 }
@@ -72,7 +77,9 @@ impl Place {
         let data = cx.settings.data.clone();
         let last = LastSession::of(&data, program, &name)?;
         check_writable(&last.file)?;
-        Ok(Self { endpoint, name, token, data, last, _name: lock })
+        let vouches = REPORTS.contains(&program) && cx.settings.limits.typed_grants_per_hour_max > 0;
+        let human = Some(human).filter(|_| vouches);
+        Ok(Self { endpoint, name, token, data, last, human, _name: lock })
     }
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
@@ -144,11 +151,18 @@ impl Place {
         let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
         let terminal = Modes::of(std::io::stdin(), getpid());
         let mut guard = Guard::start()?;
+        // Behind the guard, which knows the terminal as it was.
+        let mut own = self.human.clone().map(OwnTerminal::open).transpose()?.flatten();
+        if let Some(own) = &mut own {
+            command = own.seat(&command)?;
+        }
         let mut command = tokio::process::Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(|error| not_started(&program, &error))?;
+        // It holds the program's end of a terminal of its own.
+        drop(command);
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| Failure::bug("a program without a process id"))?;
-        guard.watch(pid)?;
+        guard.watch(pid, own.is_some())?;
         let (mut deliver, mut problem, mut ending) = (std::pin::pin!(deliver), None, None);
         let mut end = || {
             ending.get_or_insert_with(|| tokio::task::spawn_blocking(move || end_tree(pid)));
@@ -156,6 +170,7 @@ impl Place {
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
+                () = serve(own.as_mut(), &self.name) => {}
                 failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
                 // This process ends after the program, to clean up behind it.
                 _ = terminate.recv() => end(),
@@ -165,6 +180,9 @@ impl Place {
         if let Some(ending) = ending {
             // What the program started ends with it.
             let _killed = ending.await;
+        }
+        if let Some(own) = own {
+            own.close();
         }
         if status.code().is_none() {
             terminal.restore(std::io::stdin());
@@ -177,6 +195,14 @@ impl Place {
             let _gone = writeln!(std::io::stderr(), "{line}");
         }
         Ok(status)
+    }
+}
+
+/// Serves the terminal of the program, if it has one of its own. Never ends.
+async fn serve(own: Option<&mut OwnTerminal>, name: &str) {
+    match own {
+        Some(own) => own.serve(name).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -415,3 +415,72 @@ fn a_launcher_whose_terminal_is_gone_cleans_up_behind_its_program() {
     assert_eq!(launcher.wait().unwrap().code(), Some(1), "no panic");
     assert!(!runs(&pid) && fs::read_dir(&folder).unwrap().next().is_none());
 }
+
+/// Writes a program that asks bob for each line at its terminal, as its user's prompt.
+fn fake_session(dir: &Path, name: &str) -> PathBuf {
+    let bin = dir.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let program = env!("CARGO_BIN_EXE_lastword");
+    let script = format!(
+        "#!/bin/sh\n\
+         event() {{ printf '{{\"hook_event_name\":\"%s\",\"session_id\":\"s-1\",\"prompt\":\"%s\"}}' \"$1\" \"$2\" | '{program}' hook; }}\n\
+         env > env.seen\n\
+         event UserPromptSubmit unasked && '{program}' send bob --ref UNASKED-1 'by itself' >/dev/null; event Stop\n\
+         echo ready\n\
+         while read -r line; do\n\
+         event UserPromptSubmit \"$line\"\n\
+         '{program}' send bob --ref \"$line\" 'as typed' >/dev/null && echo \"asked under $line\"\n\
+         event Stop\n\
+         done\n\
+         exit 7\n"
+    );
+    fs::write(bin.join(name), script).unwrap();
+    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    bin
+}
+
+fn kind_of_grant(server: &Server, reference: &str) -> (String, String) {
+    let tree = server.operator(&["tree", reference, "--json"]).json();
+    let grant = tree["grants"].as_array().unwrap().last().unwrap();
+    (grant["kind"].as_str().unwrap().to_owned(), grant["giver"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn what_is_typed_at_the_terminal_of_a_session_is_the_humans_word_and_nothing_else_is() {
+    let server = Server::start();
+    let dir = server.path();
+    server.operator(&["agent", "add", "bob"]);
+    let bin = fake_session(dir, "claude");
+    let path = format!("{}:{PATH}", bin.display());
+    let state = dir.join("state").display().to_string();
+    let args = ["--token-file", ".lastword/operator.token", "claude"];
+    let variables = [("PATH", path.as_str()), ("XDG_STATE_HOME", state.as_str()), ("TMUX", "/tmp/tmux-1/default,1,0")];
+    let mut terminal = Terminal::run(dir, &args, &variables);
+    terminal.shows(&["ready"]);
+    terminal.keys("TYPED-1\r");
+    terminal.shows(&["asked under TYPED-1"]);
+    assert_eq!(kind_of_grant(&server, "UNASKED-1"), ("root".to_owned(), "claude".to_owned()));
+    assert_eq!(kind_of_grant(&server, "TYPED-1"), ("typed".to_owned(), "operator".to_owned()));
+    let seen = fs::read_to_string(dir.join("env.seen")).unwrap();
+    let human = fs::read_to_string(dir.join(".lastword/operator.token")).unwrap();
+    assert!(!seen.contains(human.trim()) && !seen.contains("TMUX="), "{seen}");
+    terminal.keys("\u{4}");
+    assert_eq!(terminal.ended(), 7, "the program's own exit code, and the terminal as it was");
+}
+
+#[test]
+fn a_prompt_is_the_agents_own_where_typed_prompts_are_off() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[sessions]\ntyped = \"off\"\n").unwrap();
+    let server = Server::start_in(dir);
+    let dir = server.path();
+    server.operator(&["agent", "add", "bob"]);
+    let bin = fake_session(dir, "claude");
+    let path = format!("{}:{PATH}", bin.display());
+    let args = ["--token-file", ".lastword/operator.token", "claude"];
+    let mut terminal = Terminal::run(dir, &args, &[("PATH", path.as_str()), ("XDG_STATE_HOME", dir.to_str().unwrap())]);
+    terminal.shows(&["ready"]);
+    terminal.keys("TYPED-1\r");
+    terminal.shows(&["asked under TYPED-1"]);
+    assert_eq!(kind_of_grant(&server, "TYPED-1"), ("root".to_owned(), "claude".to_owned()));
+}

@@ -480,6 +480,7 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
     (subject_of(state, fact), conv)
 }
 
+#[expect(clippy::too_many_lines, reason = "every fact is named, so that a new one must state its subject")]
 fn subject_of(state: &State, fact: &Fact) -> Subject {
     match fact {
         Fact::ScheduleSet { .. }
