@@ -288,7 +288,8 @@ class Programs(unittest.TestCase):
         return types
 
     def asks(self, reference, text="which port?"):
-        self.space.lastword("send", "bob", text, "--ref", reference)
+        sent = self.space.lastword("send", "bob", text, "--ref", reference)
+        self.assertEqual(sent.returncode, 0, sent)
         return self.space.answer()["body"]
 
     def prompted(self, words):
@@ -311,23 +312,71 @@ class Programs(unittest.TestCase):
         grant = json.loads(tree().stdout)["grants"][-1]
         return grant["kind"], grant["giver"]
 
-    def test_what_is_typed_to_claude_is_its_users_word(self):
+    def lives(self, program, path, *args, counted=870):
+        """A session is woken and counted, stopped without its end, and its user's word counts."""
+        state = closed_folder()
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        temporary = self.space.dir / "tmp"
+        temporary.mkdir()
+        self.space.more = {"XDG_STATE_HOME": state, "TMPDIR": str(temporary)}
         self.space.lastword("agent", "add", "carol")
-        types = self.session("claude", CLAUDE)
-        state = self.space.home / ".local/state/lastword/hooks"
-        until("the waiter", lambda: list(state.glob("*.wait")))
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        types = self.session(program, path, *args)
+        kept = lambda name: [*temporary.glob(f"*/{name}"), *pathlib.Path(state).glob(f"lastword/hooks/**/{name}")]
+        states = lambda: [json.loads(file.read_text()) for file in kept("*.json") if file.name != "settings.json"]
+        idle = lambda: until("its rest", lambda: not any(state["works"] for state in states()))
+        waits = lambda: kept("*.wait")
         send = 'call: lastword.*send_agent_message {"target_agent_id": "carol", "ref": "%s", "message": "which port?"}'
+        if program == "gemini":
+            # While its hook waits for messages, what is typed is queued: its first prompt is typed before.
+            until("the prompt", lambda: b"Type your message" in self.shown)
+            types(send % "TYPED-1", enter=True)
+            self.assertEqual(self.kind_of_grant("TYPED-1"), ("typed", "operator"))
+            until("the waiter", waits)
+        self.asks("E-0")
+        self.asks("E-1", "call: lastword.*list_agents {}")
+        work = self.space.json("tree", "E-1")["tree"][0]
+        self.assertEqual((work["tokens"], work.get("estimated", False)), (2 * counted, False))
+        for control in (["--agent", "bob"], ["--workspace"], ["S-3"]):
+            name = control[-1].strip("-")
+            self.space.lastword("send", "bob", f"wait: {name}\nsay: late", "--ref", "S-3" if name == "S-3" else f"S-{name}")
+            until("the model's turn", lambda: self.space.model.waiting(name))
+            stopped = self.space.lastword("stop", *control)
+            self.assertEqual(stopped.returncode, 0, stopped)
+            resumed = self.space.lastword("resume", *control, "--yes")
+            self.assertEqual(resumed.returncode, 0, resumed)
+            # Its model's request is never answered.
+            self.assertIn("stopped", self.space.answer()["body"])
+            if program == "gemini":
+                # After an interrupt it takes no message any more.
+                self.launcher.wait(PATIENCE)
+                self.assertIn(b"was ended", self.shown)
+                return
+            idle()
+            self.assertEqual(self.asks(f"R-{name}", "say: back"), "back")
+            self.assertIsNone(self.launcher.poll())
         types(send % "TYPED-1", enter=True)
         self.assertEqual(self.kind_of_grant("TYPED-1"), ("typed", "operator"))
-        busy = lambda: [json.loads(file.read_text())["busy"] for file in state.glob("*.json")]
-        until("the end of the prompt", lambda: busy() == [False])
+        idle()
         # A message that wakes the session is nobody's prompt.
         self.space.lastword("send", "bob", send % "WOKEN-1", "--ref", "WORK-1")
         self.assertEqual(self.kind_of_grant("WOKEN-1"), ("message", "operator"))
-        turns = lambda: json.loads(self.space.lastword("agent", "show", "bob", "--json").stdout)["turns"]
-        until("the end of the turn", lambda: not turns())
+        idle()
         types(send % "TYPED-2", enter=True)
         self.assertEqual(self.kind_of_grant("TYPED-2"), ("typed", "operator"))
+
+    def test_a_session_of_claude_lives(self):
+        self.lives("claude", CLAUDE)
+
+    def test_a_session_of_codex_lives(self):
+        self.lives("codex", CODEX)
+
+    def test_a_session_of_opencode_lives(self):
+        self.lives("opencode", OPENCODE)
+
+    def test_a_session_of_gemini_lives(self):
+        self.lives("gemini", MODULES / ".bin/gemini", "--wake", counted=900)
 
     def test_an_idle_session_of_codex_wakes(self):
         with open(self.space.home / ".codex/config.toml", "a") as config:

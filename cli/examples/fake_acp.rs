@@ -127,10 +127,18 @@ impl Agent {
         let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
         let params = json!({ "sessionId": session, "update": update });
         let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+        let session = session.clone();
         std::thread::spawn(move || {
+            let mut used = 1_000;
             while deaf || STRAYS.load(Ordering::Relaxed) {
+                used += 100;
+                let update = json!({ "sessionUpdate": "usage_update", "used": used, "size": 200_000 });
+                let params = json!({ "sessionId": session, "update": update });
+                let usage = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
                 let mut out = std::io::stdout().lock();
-                writeln!(out, "{message}").and_then(|()| out.flush()).unwrap_or_else(|_| std::process::exit(0));
+                writeln!(out, "{message}\n{usage}")
+                    .and_then(|()| out.flush())
+                    .unwrap_or_else(|_| std::process::exit(0));
                 drop(out);
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -7,7 +7,7 @@ use lastword_proto::wire::{
     DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Extended, Finish,
     Finished, HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom,
     NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, StoredMessage,
-    UseApproval,
+    Usage, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -137,6 +137,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn progress(&self, turn: &str, progress: &Progress) -> Result<Renewed, ClientError> {
         self.post(&format!("/v1/turns/{}/progress", segment(turn)), progress).await
+    }
+
+    /// Reports that the program of this agent works by itself after a turn ended, with what it used since (H4).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn worked_outside(&self, turn: &str, usage: Option<&Usage>) -> Result<Renewed, ClientError> {
+        self.progress(turn, &Progress { outside: true, usage: usage.cloned(), ..Progress::default() }).await
     }
 
     /// Lists the messages that match a query.

@@ -796,4 +796,15 @@ pub enum Fact {
         /// The agent.
         agent: AgentId,
     },
+    /// The program of an agent worked by itself after a turn had ended, which is charged to the turn's grant (H4).
+    WorkedOutside {
+        /// The turn after which it worked: the agent's last one.
+        turn: TurnId,
+        /// The agent.
+        agent: AgentId,
+        /// The grant of the turn.
+        grant: GrantId,
+        /// What the program used beyond its turns.
+        spend: Spend,
+    },
 }

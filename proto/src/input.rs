@@ -191,6 +191,8 @@ pub struct Progress {
     pub models: Vec<ModelSpend>,
     /// Whether the agent goes on in a new session, without the memory of the one before (R5).
     pub new_session: bool,
+    /// Whether the turn is over, and `spend` is what the agent's program used by itself since (H4).
+    pub outside: bool,
 }
 
 /// A question to a human (H1).

@@ -5,9 +5,11 @@
 //! waits is therefore never finished automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
 //! because the program also sends prompts without its user (schedules, subagents that return).
 
+mod leases;
 mod transcript;
 
-use std::convert::Infallible;
+pub use leases::{end_interrupted, follow_ends, is_at_work, keep_leases};
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -53,6 +55,12 @@ pub struct Occasion {
     pub message: String,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
+    /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
+    #[serde(skip)]
+    pub typed: Option<bool>,
+    /// What the model requests of the session's turn used so far, where a launcher counts them.
+    #[serde(skip)]
+    pub usage: Option<Usage>,
 }
 
 /// Why a hook failed.
@@ -83,10 +91,12 @@ const SPENT: &str =
 /// Tells the user why the model was stopped.
 const HELD: &str = "Lastword: the budget of this work is used up. It goes on once a human gives more.";
 
-/// Longest pause between two renewals of a lease.
-const RENEWAL_MAX: Duration = Duration::from_secs(60);
 /// The most answers of one task that are followed back to its request.
 const CAUSES_MAX: usize = 32;
+
+/// Tells the user why the program was interrupted.
+const STRAY: &str = "Lastword: the program began to work by itself after a message was answered. It was interrupted, and an \
+                     incident is open; type to go on.";
 
 /// The state of a session between two hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -103,13 +113,30 @@ struct Session {
     /// The session's transcript, as its last hook named it.
     #[serde(default)]
     transcript: Option<PathBuf>,
+    /// The turn that ended last, for as long as the user has typed nothing since: what the program does by itself is due
+    /// to it (H4).
+    #[serde(default)]
+    after: Option<String>,
+    /// The program works by itself, and is being interrupted.
+    #[serde(default)]
+    strays: bool,
+    /// The model works, as far as hooks tell.
+    #[serde(default)]
+    works: bool,
 }
 
 impl Session {
     /// Returns what the turn used so far, if it is the turn's alone and the transcript has it.
     fn used(&self, occasion: &Occasion) -> Option<Usage> {
         let open = self.turn.as_ref().filter(|_| !self.mixed)?;
-        transcript::used(occasion.transcript_path.as_deref()?, open.transcript)
+        let counted = occasion.usage.clone();
+        counted.or_else(|| transcript::used(occasion.transcript_path.as_deref()?, open.transcript))
+    }
+
+    /// Forgets a turn that is over.
+    fn close(&mut self) {
+        self.after = self.turn.take().map(|open| open.id).or_else(|| self.after.take());
+        self.mixed = false;
     }
 
     fn woke_with(&self, prompt: &str) -> bool {
@@ -168,8 +195,9 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     }
     session.transcript.clone_from(&occasion.transcript_path);
     // The turn was finished with a tool, or its lease has expired.
-    session.turn = session.turn.take().filter(|open| me.turns.contains(&open.id));
-    session.mixed &= session.turn.is_some();
+    if session.turn.as_ref().is_some_and(|open| !me.turns.contains(&open.id)) {
+        session.close();
+    }
     let said = match occasion.hook_event_name.as_str() {
         "SessionStart" => Some(context("SessionStart", &started(&session, me.queued))),
         // The prompt of a session that a waiter woke is the message itself, and no user typed it.
@@ -209,45 +237,12 @@ async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> 
         let (status, answer) =
             (Some(FinishStatus::Held), transcript::last_words(occasion, open.transcript).unwrap_or_default());
         client.finish(&open.id, &Finish { status, answer, usage: used, ..Finish::default() }).await?;
-        session.turn = None;
+        session.close();
         return Ok(Some(json!({ "continue": false, "stopReason": HELD })));
     }
     let told = open.spent || renewed.finish.is_none();
     session.turn = Some(Open { spent: open.spent || renewed.finish.is_some(), ..open });
     Ok((!told).then(|| context("PostToolUse", SPENT)))
-}
-
-/// Renews the leases of the turns at which sessions of this agent work, whatever their model waits for: a tool that takes
-/// an hour calls no hook, and neither does a dialog that its user hasn't seen. Never returns.
-pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
-    let mut pause = RENEWAL_MAX;
-    loop {
-        // A broker that is away is asked again.
-        if let Ok(limits) = client.limits().await {
-            let lease = limits.items.iter().find(|limit| limit.name == "lease_ms");
-            pause = lease.map_or(pause, |lease| Duration::from_millis(lease.value / 3)).min(RENEWAL_MAX);
-        }
-        tokio::time::sleep(pause).await;
-        let Ok(me) = client.agent("me").await else { continue };
-        if me.turns.is_empty() {
-            continue;
-        }
-        for session in sessions(folder) {
-            if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
-                && !open.stopped
-                && !session.transcript.as_deref().is_some_and(transcript::is_interrupted)
-            {
-                let _renewed = client.progress(&open.id, &Progress::default()).await;
-            }
-        }
-    }
-}
-
-/// Returns the sessions whose state is in a folder.
-fn sessions(folder: &Path) -> Vec<Session> {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let states = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    states.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect()
 }
 
 /// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
@@ -356,7 +351,18 @@ fn still_open(open: &Open) -> String {
 
 /// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
 async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
-    session.busy = true;
+    if occasion.typed == Some(false) {
+        if session.turn.is_some() {
+            // A part of the turn's work has returned.
+            return Ok(None);
+        }
+        if let Some(turn) = session.after.clone() {
+            session.strays = true;
+            let _told = client.worked_outside(&turn, None).await;
+            return Ok(Some(json!({ "decision": "block", "reason": STRAY })));
+        }
+    }
+    (session.busy, session.works, session.after) = (true, true, None);
     if let Some(open) = &mut session.turn {
         open.stopped = false;
     }
@@ -390,12 +396,14 @@ fn beside(session: &Session, worded: &str) -> String {
 
 /// The model ended its turn: finishes the delivery's turn unless the user typed in it, then delivers the next one.
 async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
-    session.busy = false;
+    (session.busy, session.works) = (false, false);
+    charge_stray_work(client, session, occasion).await;
     if let Some(open) = session.turn.clone() {
         // Nobody waits for the answer of a turn without a requester, so the end of what the user asked for ends it.
         if session.mixed && open.requester.is_some() {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
             let goes_on = !occasion.stop_hook_active;
+            session.works = goes_on;
             session.turn = Some(Open { stopped: !goes_on, ..open.clone() });
             return Ok(goes_on.then(|| go_on(&still_open(&open))));
         }
@@ -403,15 +411,18 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
             // What was said to the user stays between them.
             true => Finish { status: Some(FinishStatus::Completed), ..Finish::default() },
             false => Finish {
-                answer: transcript::last_words(occasion, open.transcript)?,
+                answer: {
+                    transcript::written(occasion, open.transcript).await;
+                    transcript::last_words(occasion, open.transcript)?
+                },
                 usage: session.used(occasion),
                 ..Finish::default()
             },
         };
         match client.finish(&open.id, &finish).await {
-            Ok(_) => session.turn = None,
+            Ok(_) => session.close(),
             // A refusal for good means that the turn is already over; a broker that is busy still wants the answer.
-            Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.turn = None,
+            Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.close(),
             Err(error) => return Err(error.into()),
         }
     }
@@ -423,17 +434,27 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
 
 /// The model's turn ended without an answer: fails the delivery's turn, unless the user typed in it.
 async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
-    session.busy = false;
+    (session.busy, session.works) = (false, false);
+    charge_stray_work(client, session, occasion).await;
     let Some(open) = session.turn.clone().filter(|_| !session.mixed) else { return Ok(()) };
     let reason = Some(occasion.failure.clone());
     let usage = session.used(occasion);
     let failed = Finish { status: Some(FinishStatus::Failed), reason, usage, ..Finish::default() };
     match client.finish(&open.id, &failed).await {
-        Ok(_) => session.turn = None,
-        Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.turn = None,
+        Ok(_) => session.close(),
+        Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.close(),
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// Charges what the program used by itself to the grant that caused it.
+async fn charge_stray_work(client: &Client, session: &mut Session, occasion: &Occasion) {
+    if std::mem::take(&mut session.strays)
+        && let (Some(turn), Some(usage)) = (&session.after, &occasion.usage)
+    {
+        let _charged = client.worked_outside(turn, Some(usage)).await;
+    }
 }
 
 /// Takes the next delivery without waiting; its turn becomes the session's.
@@ -457,7 +478,7 @@ fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>, o
         spent: false,
         stopped: false,
     });
-    session.mixed = false;
+    (session.mixed, session.after, session.strays, session.works) = (false, None, false, true);
 }
 
 /// Returns who waits for the answer of the turn that a message opens: a request's sender. An answer belongs to the task

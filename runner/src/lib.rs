@@ -21,7 +21,11 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
-pub use crate::hook::{HookError, Occasion, claude as hook, keep_leases, wait as hook_wait, woke as hook_woke};
+pub use crate::hook::{
+    HookError, Occasion, claude as hook, end_interrupted, follow_ends, is_at_work, keep_leases, wait as hook_wait,
+    woke as hook_woke,
+};
+pub use crate::output::Requests;
 pub use crate::private::PrivateFolder;
 pub use crate::process::scrub;
 pub use crate::program::{CLAUDE_CHANNELS, CODEX_CHANNELS, codex_denials, opencode_config};

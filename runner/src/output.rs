@@ -85,6 +85,42 @@ enum Format {
     Gemini,
 }
 
+/// Counts what the model requests of a session use, for a launcher that hears of each.
+#[derive(Debug)]
+pub struct Requests(Reader);
+
+impl Requests {
+    /// Counts for Codex.
+    #[must_use]
+    pub fn of_codex() -> Self {
+        Self(Reader::of(Format::Codex))
+    }
+
+    /// Counts for opencode.
+    #[must_use]
+    pub fn of_opencode() -> Self {
+        Self(Reader::of(Format::Opencode))
+    }
+
+    /// Adds a request, as the program's machine output reports it.
+    pub fn add(&mut self, event: &Value) {
+        self.0.event(event);
+    }
+
+    /// Forgets what was counted, and returns it; `None` if that is nothing.
+    pub fn take(&mut self) -> Option<Usage> {
+        let used = self.used();
+        self.0.outcome = Outcome::default();
+        used
+    }
+
+    /// Returns what was counted so far; `None` if that is nothing.
+    #[must_use]
+    pub fn used(&self) -> Option<Usage> {
+        self.0.usage(&Prices::default()).filter(|usage| usage.check().is_ok())
+    }
+}
+
 /// What the lines said so far.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -97,19 +133,27 @@ struct Outcome {
 impl Reader {
     /// Reads a session's transcript of Claude Code: its lines have the usage of each model request.
     pub(crate) fn of_transcript() -> Self {
-        let (model, outcome) = (String::new(), Outcome::default());
-        Self { format: Format::Claude(claude::Claude::default()), model, outcome, understood: false }
+        Self::of(Format::Claude(claude::Claude::default()))
+    }
+
+    fn of(format: Format) -> Self {
+        Self { format, model: String::new(), outcome: Outcome::default(), understood: false }
     }
 
     /// Reads one line. A line that isn't a JSON object is ignored.
     pub(crate) fn line(&mut self, line: &[u8]) {
-        let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) else { return };
+        if let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) {
+            self.event(&event);
+        }
+    }
+
+    fn event(&mut self, event: &Value) {
         self.understood |= event.get("type").or_else(|| event.get("stats")).is_some();
         match &mut self.format {
-            Format::Claude(claude) => claude.event(&event, &mut self.outcome),
-            Format::Codex => codex::event(&event, &self.model, &mut self.outcome),
-            Format::Opencode => opencode::event(&event, &self.model, &mut self.outcome),
-            Format::Gemini => gemini::event(&event, &mut self.outcome),
+            Format::Claude(claude) => claude.event(event, &mut self.outcome),
+            Format::Codex => codex::event(event, &self.model, &mut self.outcome),
+            Format::Opencode => opencode::event(event, &self.model, &mut self.outcome),
+            Format::Gemini => gemini::event(event, &mut self.outcome),
         }
     }
 

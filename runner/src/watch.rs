@@ -244,6 +244,11 @@ fn closing(event: &Happened) -> Option<(&str, End)> {
     Some((event.data.get("turn")?.as_str()?, end))
 }
 
+/// Returns the turn that an event says was ended by the broker: cancelled, stopped or past its deadline.
+pub(crate) fn withdrawn(event: &Happened) -> Option<&str> {
+    closing(event).filter(|(_, end)| *end == End::Withdrawn).map(|(turn, _)| turn)
+}
+
 /// Returns the request of a call that waits for a human from now on, or no more, and the id of the approval.
 fn holding(event: &Happened) -> Option<(&str, &str, bool)> {
     let waits = match event.kind.as_str() {

@@ -100,7 +100,13 @@ impl Random {
                 Input::Progress(
                     by,
                     None,
-                    Progress { note: "at it".into(), spend, models: models(spend), new_session: true, eta_ms: None },
+                    Progress {
+                        note: "at it".into(),
+                        spend,
+                        models: models(spend),
+                        new_session: true,
+                        ..Progress::default()
+                    },
                 )
             }
             97..98 => Input::Cancel(by, self.request_id(world)),

@@ -3,21 +3,27 @@
 //! A launcher knows how its program reports what happens in the session, and how the program takes a text. What follows
 //! from each event is decided by the hooks that Claude Code calls, so that every program is treated the same way.
 
+use std::future::pending;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use lastword_client::{Client, is_transient};
-use lastword_runner::{HookError, Occasion, hook, hook_wait};
+use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wait};
+use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::launch::Place;
 use crate::failure::Failure;
 
 /// Time between two renewals of the lease; far below the shortest useful lease.
 const RENEW: Duration = Duration::from_secs(20);
 /// Pause before a call that failed is repeated.
 const RETRY: Duration = Duration::from_secs(1);
-/// Most events and texts that wait between the session and its attendant.
+/// Time for an interrupted program to stop, before it is ended.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Most events and orders that wait between the session and its attendant.
 const QUEUE_MAX: usize = 64;
 /// The name of the session's state file. The launcher has a private folder, so one name serves each session.
 const SESSION: &str = "session";
@@ -27,46 +33,68 @@ const SESSION: &str = "session";
 pub(super) enum Happened {
     /// A session that can take a text began.
     Began,
-    /// The user sent this prompt.
-    Typed(String),
+    /// A turn of the model began that no text of the attendant started: with this prompt, which is empty if the program
+    /// started it by itself.
+    Prompted(String),
+    /// A model request ended that used this, as the program's machine output reports it.
+    Used(Value),
     /// The model ended its turn with this text.
     Answered(String),
     /// The turn ended without an answer, for this reason.
     BrokeOff(String),
 }
 
-/// A program's end of the connection: it reports events and takes texts for the model.
+/// What a session does for the attendant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Gives a text to the model.
+    Say(String),
+    /// Interrupts the model's turn.
+    Interrupt,
+}
+
+/// A program's end of the connection: it reports events and takes orders.
 pub(super) struct Session {
     pub(super) happened: Sender<Happened>,
-    pub(super) texts: Receiver<String>,
+    pub(super) orders: Receiver<Order>,
 }
 
 /// The attendant's end of the connection.
 pub(super) struct Attendant {
     happened: Receiver<Happened>,
-    texts: Sender<String>,
+    orders: Sender<Order>,
 }
 
 /// Returns the two ends of a new connection.
 pub(super) fn connection() -> (Session, Attendant) {
     let (happened, events) = channel(QUEUE_MAX);
-    let (sender, texts) = channel(QUEUE_MAX);
-    (Session { happened, texts }, Attendant { happened: events, texts: sender })
+    let (sender, orders) = channel(QUEUE_MAX);
+    (Session { happened, orders }, Attendant { happened: events, orders: sender })
 }
 
-/// Delivers the agent's messages until the session is gone. `folder` holds the session's state.
-pub(super) async fn attend(mut end: Attendant, client: &Client, folder: &Path) -> Failure {
+/// Delivers the agent's messages until the session is gone. `folder` holds the session's state, `used` counts its requests.
+pub(super) async fn attend(
+    mut end: Attendant,
+    client: &Client,
+    folder: &Path,
+    place: &Place,
+    mut used: Requests,
+) -> Failure {
     let waited_for = occasion("");
     // The process ends with the session, so the wait never has to look for it.
     let gone = || false;
     let mut message = Box::pin(take(client, folder, &waited_for, &gone));
+    let (stopped, mut stops) = channel(1);
+    let mut follow = pin!(follow_ends(client, &place.name, folder, &stopped));
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut works, mut continued) = (false, false);
+    let (mut works, mut continued, mut strays) = (false, false, 0);
     // Whether a text was handed over of which the session has not reported anything yet.
     let mut handed = false;
+    // When a program that was interrupted is ended.
+    let mut patience = pin!(None);
     loop {
-        let text = tokio::select! {
+        let order = tokio::select! {
             happened = end.happened.recv() => match (happened, std::mem::take(&mut handed)) {
                 (None, _) => return Failure::unavailable("the session's server is gone"),
                 // What was handed over before the session began is worked on now; what another session did has ended.
@@ -74,35 +102,65 @@ pub(super) async fn attend(mut end: Attendant, client: &Client, folder: &Path) -
                     works = handed;
                     None
                 }
-                (Some(Happened::Typed(prompt)), _) => {
+                (Some(Happened::Prompted(prompt)), _) => {
+                    let typed = match &place.vouch {
+                        Some(vouch) => Some(vouch.began(works).await.0),
+                        None => None,
+                    };
                     (works, continued) = (true, false);
-                    call(client, folder, &Occasion { prompt, ..occasion("UserPromptSubmit") }).await
+                    used.take();
+                    let order = call(client, folder, &Occasion { prompt, typed, ..occasion("UserPromptSubmit") }).await;
+                    strays = if order == Some(Order::Interrupt) { strays + 1 } else { 0 };
+                    if strays > 1 {
+                        place.end.notify_one();
+                    }
+                    order
+                }
+                (Some(Happened::Used(request)), handed_still) => {
+                    handed = handed_still;
+                    used.add(&request);
+                    call(client, folder, &Occasion { usage: used.used(), ..occasion("PostToolUse") }).await
                 }
                 (Some(Happened::Answered(text)), _) => {
-                    let stop = Occasion { last_assistant_message: Some(text), stop_hook_active: continued, ..occasion("Stop") };
+                    patience.set(None);
+                    place.prompt_ended().await;
+                    let (usage, text) = (used.take(), Some(text));
+                    let stop = Occasion { last_assistant_message: text, stop_hook_active: continued, usage, ..occasion("Stop") };
                     let next = call(client, folder, &stop).await;
                     (works, continued) = (next.is_some(), next.is_some());
                     next
                 }
                 (Some(Happened::BrokeOff(failure)), _) => {
                     works = false;
-                    call(client, folder, &Occasion { failure, ..occasion("StopFailure") }).await
+                    patience.set(None);
+                    place.prompt_ended().await;
+                    call(client, folder, &Occasion { failure, usage: used.take(), ..occasion("StopFailure") }).await
                 }
             },
             text = &mut message => {
                 message = Box::pin(take(client, folder, &waited_for, &gone));
                 (works, handed) = (true, true);
-                Some(text)
+                used.take();
+                Some(Order::Say(text))
+            }
+            Some(()) = stops.recv() => (works && patience.is_none()).then_some(Order::Interrupt),
+            () = &mut follow => return Failure::unavailable("stops are no longer followed"),
+            () = async { match patience.as_mut().as_pin_mut() { Some(over) => over.await, None => pending().await } } => {
+                patience.set(None);
+                place.end.notify_one();
+                None
             }
             _ = ticks.tick() => {
                 // Without work a turn that lapsed is forgotten, so that the next message is waited for.
                 let event = if works { "PostToolUse" } else { "" };
-                call(client, folder, &occasion(event)).await
+                call(client, folder, &Occasion { usage: used.used(), ..occasion(event) }).await
             }
         };
-        if let Some(text) = text
-            && end.texts.send(text).await.is_err()
-        {
+        let Some(order) = order else { continue };
+        if order == Order::Interrupt && patience.is_none() {
+            patience.set(Some(sleep(PATIENCE)));
+        }
+        if end.orders.send(order).await.is_err() {
             return Failure::unavailable("the session's server is gone");
         }
     }
@@ -122,15 +180,19 @@ async fn take(client: &Client, folder: &Path, occasion: &Occasion, gone: &(dyn F
     }
 }
 
-/// Handles an event as a hook does, and returns the text for the model, if any. A broker that is away is waited for: what
+/// Handles an event as a hook does, and returns the order for the session, if any. A broker that is away is waited for: what
 /// the model answered must not be lost.
-async fn call(client: &Client, folder: &Path, occasion: &Occasion) -> Option<String> {
+async fn call(client: &Client, folder: &Path, occasion: &Occasion) -> Option<Order> {
     loop {
         match hook(client, folder, occasion).await {
             Ok(said) => {
                 let said = said?;
+                let blocked = occasion.hook_event_name == "UserPromptSubmit" && said["decision"] == "block";
+                if blocked || said["continue"] == false {
+                    return Some(Order::Interrupt);
+                }
                 let text = [&said["reason"], &said["hookSpecificOutput"]["additionalContext"]];
-                return text.into_iter().find_map(|text| text.as_str()).map(str::to_owned);
+                return text.into_iter().find_map(|text| text.as_str()).map(|text| Order::Say(text.to_owned()));
             }
             Err(HookError::Broker(error)) if is_transient(&error) => sleep(RETRY).await,
             // The next event or tick meets the same problem, if it lasts.

@@ -73,7 +73,8 @@ fn settings(hook: &str) -> Value {
         "permissions": { "allow": ["mcp__lastword"], "deny": CLAUDE_CHANNELS },
         "hooks": {
             "SessionStart": [{ "hooks": [handle, wait] }],
-            "UserPromptSubmit": [{ "hooks": [handle] }],
+            // A turn that is interrupted calls no hook at its end: the waiter for the next message is there before.
+            "UserPromptSubmit": [{ "hooks": [handle, wait] }],
             "PostToolUse": [{ "hooks": [renew] }],
             "Notification": [{ "matcher": "permission_prompt", "hooks": [tell] }],
             "Stop": [{ "hooks": [handle, wait] }],

@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use lastword_runner::{PrivateFolder, codex_denials};
+use lastword_runner::{PrivateFolder, Requests, codex_denials};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Context;
-use super::attend::{Happened, Session, attend, connection};
+use super::attend::{Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
 use super::launch::{Place, exit, not_started, this_program};
 use crate::failure::Failure;
@@ -105,7 +105,7 @@ async fn interface(
     let deliver = async {
         tokio::select! {
             failure = Joined::new(wire, place.last.clone()).serve(session) => failure,
-            failure = attend(attendant, &client, folder) => failure,
+            failure = attend(attendant, &client, folder, place, Requests::of_codex()) => failure,
         }
     };
     place.beside(command, deliver).await
@@ -271,6 +271,10 @@ struct Joined {
     thread: Option<String>,
     /// The running turn.
     turn: Option<String>,
+    /// The turn that this process started last.
+    started: Option<String>,
+    /// The attendant knows of the running turn.
+    known: bool,
     /// The model's last text in the running turn.
     said: String,
     /// Texts for the model that wait for a thread.
@@ -290,6 +294,8 @@ impl Joined {
             last,
             thread: None,
             turn: None,
+            started: None,
+            known: false,
             said: String::new(),
             waiting: VecDeque::new(),
             refused: 0,
@@ -300,17 +306,21 @@ impl Joined {
 
     /// Reports what happens in the session, and passes texts on to the model, until the app-server is gone.
     async fn serve(mut self, session: Session) -> Failure {
-        let Session { happened, mut texts } = session;
+        let Session { happened, mut orders } = session;
         loop {
             let heard = if let Some(heard) = self.wire.heard.pop_front() {
                 Ok(Some(heard))
             } else {
                 tokio::select! {
                     heard = self.wire.next() => heard.map(Some),
-                    text = texts.recv() => match text {
+                    order = orders.recv() => match order {
                         None => return Failure::unavailable("nothing is delivered any more"),
-                        Some(text) => {
+                        Some(Order::Say(text)) => {
                             self.waiting.push_back(text);
+                            Ok(None)
+                        }
+                        Some(Order::Interrupt) => {
+                            self.interrupt().await;
                             Ok(None)
                         }
                     },
@@ -374,11 +384,18 @@ impl Joined {
                 let _kept = self.thread.as_ref().map(|thread| self.last.keep(thread));
                 self.turn = params["turn"]["id"].as_str().map(str::to_owned);
                 self.said.clear();
+                self.known = self.turn == self.started;
             }
             "item/completed" if item["type"] == "agentMessage" => {
                 item["text"].as_str().unwrap_or_default().clone_into(&mut self.said);
             }
             "item/completed" if item["type"] == "userMessage" => return Ok(self.typed(item)),
+            // A goal of the program, or a command of its interface.
+            "item/started" if item["type"] != "userMessage" && self.turn.is_some() && !self.known => {
+                self.known = true;
+                return Ok(Some(Happened::Prompted(String::new())));
+            }
+            "thread/tokenUsage/updated" => return Ok(Some(used(&params["tokenUsage"]["last"]))),
             "turn/completed" => {
                 self.turn = None;
                 return Ok(Some(self.ended(&params["turn"])));
@@ -395,7 +412,8 @@ impl Joined {
             self.own.remove(at);
             return None;
         }
-        Some(Happened::Typed(text))
+        self.known = true;
+        Some(Happened::Prompted(text))
     }
 
     fn ended(&mut self, turn: &Value) -> Happened {
@@ -447,8 +465,26 @@ impl Joined {
         }
         let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": [] })).await?;
         self.turn = started["turn"]["id"].as_str().map(str::to_owned);
+        self.started.clone_from(&self.turn);
         Ok(())
     }
+
+    async fn interrupt(&mut self) {
+        if let (Some(thread), Some(turn)) = (&self.thread, &self.turn) {
+            // A turn that has just ended can't be interrupted.
+            let _interrupted = self.wire.call("turn/interrupt", json!({ "threadId": thread, "turnId": turn })).await;
+        }
+    }
+}
+
+/// Returns what a model request used, as `codex exec --json` reports it.
+fn used(last: &Value) -> Happened {
+    Happened::Used(json!({ "type": "turn.completed", "usage": {
+        "input_tokens": last["inputTokens"],
+        "cached_input_tokens": last["cachedInputTokens"],
+        "cache_write_input_tokens": last["cacheWriteInputTokens"],
+        "output_tokens": last["outputTokens"],
+    } }))
 }
 
 #[cfg(test)]

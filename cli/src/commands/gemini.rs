@@ -69,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
              `lastword run --driver acp --as NAME -- gemini --acp` serves messages unattended"
         );
     }
-    let status = place.beside(command, place.keep_leases(Some(folder.path().to_owned()))).await;
+    let status = place.beside(command, place.look_after(Some(folder.path().to_owned()), false)).await;
     drop(folder);
     exit(status?)
 }

@@ -65,7 +65,7 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         Failure::usage(format!("standard input isn't a hook event: {error}"))
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
     };
-    let occasion: Occasion = serde_json::from_str(&text).map_err(unreadable)?;
+    let mut occasion: Occasion = serde_json::from_str(&text).map_err(unreadable)?;
     let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
     // A session in which nothing was said yet can't be resumed.
     let says = gemini.map_or(occasion.hook_event_name.as_str(), |(_, ours)| ours);
@@ -100,7 +100,7 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         }
         None if args.action == Action::Wait => return wait(&client, &folder, &occasion).await,
         None => {
-            report_prompt(&folder, &occasion).await;
+            report_prompt(&folder, &mut occasion).await;
             hook(&client, &folder, &occasion).await.map_err(Failure::refused)?
         }
     };
@@ -112,13 +112,15 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
 
 /// Reports to the launcher that a prompt begins, or that the program's turn is over. The text of a message that woke the
 /// session isn't one.
-async fn report_prompt(folder: &Path, occasion: &Occasion) {
+async fn report_prompt(folder: &Path, occasion: &mut Occasion) {
     let began = occasion.hook_event_name == "UserPromptSubmit";
     let ended = matches!(occasion.hook_event_name.as_str(), "Stop" | "StopFailure");
     if !(began || ended) || (began && hook_woke(folder, occasion)) {
         return;
     }
-    if let Some(why) = own_terminal::report(began).await {
+    let Some((typed, problem)) = own_terminal::report(began).await else { return };
+    occasion.typed = began.then_some(typed);
+    if let Some(why) = problem {
         // What the prompt asks for is the agent's own work then; the session goes on.
         let _told = Out::note(&format!("the launcher could not vouch for the prompt: {why}"));
     }
@@ -172,9 +174,10 @@ async fn from_gemini(
         }
         occasion.last_assistant_message = Some(text);
     }
-    report_prompt(folder, &occasion).await;
+    report_prompt(folder, &mut occasion).await;
     let mut said = hook(client, folder, &occasion).await.map_err(Failure::refused)?;
-    if action == Action::Wait && ours == "Stop" && said.is_none() {
+    // What would continue a turn that was interrupted is interrupted as well: the user's next prompt takes the next message.
+    if action == Action::Wait && occasion.hook_event_name == "Stop" && said.is_none() {
         let parent = getppid();
         let gone = move || getppid() != parent || std::fs::read_to_string(&waiter).is_ok_and(|newest| newest != own);
         let text = loop {

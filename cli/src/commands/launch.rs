@@ -9,16 +9,19 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
-use lastword_runner::{keep_leases, scrub};
+use lastword_runner::{end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::channel;
 
 use super::Context;
+use super::attend::PATIENCE;
 use super::guard::{Guard, Modes, end_tree};
 use super::hook::state_folder;
 use super::last_session::{LastSession, Options};
-use super::own_terminal::OwnTerminal;
+use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::on_path;
 use crate::failure::Failure;
 use crate::session::{Authority, running};
@@ -30,8 +33,6 @@ const FOLDER_SESSIONS: &str = "sessions";
 const FILE_SERVE_LOG: &str = "serve.log";
 /// Most sessions of one program that get a name without `--as`.
 const NAMES_MAX: usize = 32;
-/// The programs whose hooks report prompts to the launcher.
-const REPORTS: [&str; 2] = ["claude", "gemini"];
 /// Time limit of the broker's start, and the pause between two checks.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(50);
@@ -44,8 +45,12 @@ pub(super) struct Place {
     data: PathBuf,
     /// Where the agent's last session is kept.
     pub(super) last: LastSession,
-    /// The human at the terminal, whose prompts are vouched for; `None` where they open no grants (H8).
-    human: Option<Client>,
+    /// Tells what is typed at the terminal; `None` without one (H8).
+    pub(super) vouch: Option<Vouch>,
+    /// Interrupts the program by its key.
+    interrupt: Notify,
+    /// Ends the program.
+    pub(super) end: Notify,
     /// Held while the program runs, so that no other session gets the name.
     _name: File,
 }
@@ -77,9 +82,10 @@ impl Place {
         let data = cx.settings.data.clone();
         let last = LastSession::of(&data, program, &name)?;
         check_writable(&last.file)?;
-        let vouches = REPORTS.contains(&program) && cx.settings.limits.typed_grants_per_hour_max > 0;
-        let human = Some(human).filter(|_| vouches);
-        Ok(Self { endpoint, name, token, data, last, human, _name: lock })
+        let vouches = cx.settings.limits.typed_grants_per_hour_max > 0;
+        let vouch = Vouch::at_terminal(&name, Some(human).filter(|_| vouches));
+        let (interrupt, end) = (Notify::new(), Notify::new());
+        Ok(Self { endpoint, name, token, data, last, vouch, interrupt, end, _name: lock })
     }
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
@@ -124,16 +130,59 @@ impl Place {
 
     /// Runs the program in the foreground with the agent's token, and exits with its code.
     pub(super) async fn run(self, command: Command) -> Result<(), Failure> {
-        exit(self.beside(command, self.keep_leases(state_folder())).await?)
+        exit(self.beside(command, self.look_after(state_folder(), true)).await?)
     }
 
-    /// Renews the leases of what its sessions work at, for a program whose hooks keep its state. Ends only if that is
-    /// impossible.
-    pub(super) async fn keep_leases(&self, folder: Option<PathBuf>) -> Failure {
-        match (self.client(), folder) {
-            (Ok(client), Some(folder)) => match keep_leases(&client, &folder).await {},
-            (Ok(_), None) => Failure::usage("no directory for session state"),
-            (Err(failure), _) => failure,
+    /// Renews the leases of what its sessions work at, for a program whose hooks keep its state. What is stopped is
+    /// interrupted, or ended where the program takes no more messages after an interrupt. Ends only if that is impossible.
+    pub(super) async fn look_after(&self, folder: Option<PathBuf>, interrupts: bool) -> Failure {
+        let (client, folder) = match (self.client(), folder) {
+            (Ok(client), Some(folder)) => (client, folder),
+            (Ok(_), None) => return Failure::usage("no directory for session state"),
+            (Err(failure), _) => return failure,
+        };
+        let (stopped, mut stops) = channel(1);
+        let heed = async {
+            while stops.recv().await.is_some() {
+                if interrupts {
+                    self.interrupt_work(&folder).await;
+                } else if is_at_work(&folder) {
+                    self.end.notify_one();
+                }
+                // One stop is told as the end of a turn, and as that of its agent.
+                while stops.try_recv().is_ok() {}
+            }
+        };
+        tokio::select! {
+            never = keep_leases(&client, &folder) => match never {},
+            never = end_interrupted(&client, &folder) => match never {},
+            () = follow_ends(&client, &self.name, &folder, &stopped) => {}
+            () = heed => {}
+        }
+        Failure::unavailable("stops are no longer followed")
+    }
+
+    /// Interrupts the program if its model works, and ends it if that doesn't stop it.
+    async fn interrupt_work(&self, folder: &Path) {
+        if !is_at_work(folder) {
+            return;
+        }
+        self.interrupt.notify_one();
+        let idle = async {
+            while is_at_work(folder) {
+                tokio::time::sleep(START_CHECK).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, idle).await.is_err() {
+            self.end.notify_one();
+        }
+    }
+
+    /// Reports that the work on a prompt ended.
+    pub(super) async fn prompt_ended(&self) {
+        if let Some(vouch) = &self.vouch {
+            // The next prompt ends it as well.
+            let _told = vouch.ended().await;
         }
     }
 
@@ -152,7 +201,7 @@ impl Place {
         let terminal = Modes::of(std::io::stdin(), getpid());
         let mut guard = Guard::start()?;
         // Behind the guard, which knows the terminal as it was.
-        let mut own = self.human.clone().map(OwnTerminal::open).transpose()?.flatten();
+        let mut own = self.vouch.clone().map(OwnTerminal::open).transpose()?;
         if let Some(own) = &mut own {
             command = own.seat(&command)?;
         }
@@ -163,15 +212,22 @@ impl Place {
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| Failure::bug("a program without a process id"))?;
         guard.watch(pid, own.is_some())?;
-        let (mut deliver, mut problem, mut ending) = (std::pin::pin!(deliver), None, None);
+        let (mut deliver, mut problem, mut ending, mut stopped) = (std::pin::pin!(deliver), None, None, false);
         let mut end = || {
             ending.get_or_insert_with(|| tokio::task::spawn_blocking(move || end_tree(pid)));
         };
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
-                () = serve(own.as_mut(), &self.name) => {}
+                () = serve(own.as_mut()) => {}
                 failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
+                () = self.interrupt.notified() => if let Some(own) = &mut own {
+                    own.interrupt();
+                },
+                () = self.end.notified() => {
+                    stopped = true;
+                    end();
+                }
                 // This process ends after the program, to clean up behind it.
                 _ = terminate.recv() => end(),
                 _ = hang_up.recv() => end(),
@@ -190,7 +246,10 @@ impl Place {
         guard.release();
         let left = format!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
         let problem = problem.map(|problem| format!("messages no longer reached this session: {problem}"));
-        for line in [left].into_iter().chain(problem) {
+        let stopped = stopped.then(|| {
+            "its work was stopped, and its process was ended; `--continue` opens its session again".to_owned()
+        });
+        for line in [left].into_iter().chain(stopped).chain(problem) {
             // The terminal may be gone.
             let _gone = writeln!(std::io::stderr(), "{line}");
         }
@@ -199,9 +258,9 @@ impl Place {
 }
 
 /// Serves the terminal of the program, if it has one of its own. Never ends.
-async fn serve(own: Option<&mut OwnTerminal>, name: &str) {
+async fn serve(own: Option<&mut OwnTerminal>) {
     match own {
-        Some(own) => own.serve(name).await,
+        Some(own) => own.serve().await,
         None => std::future::pending().await,
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lastword_client::plain_http;
-use lastword_runner::{PrivateFolder, opencode_config};
+use lastword_runner::{PrivateFolder, Requests, opencode_config};
 use lastword_server::edges::mcp::PRIMER;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
 use super::Context;
-use super::attend::{Happened, Session, attend, connection};
+use super::attend::{Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
 use super::launch::{Place, exit, this_program};
 use crate::failure::Failure;
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let deliver = async {
         tokio::select! {
             failure = Joined::new(server, opened, last).serve(session) => failure,
-            failure = attend(attendant, &client, folder.path()) => failure,
+            failure = attend(attendant, &client, folder.path(), &place, Requests::of_opencode()) => failure,
         }
     };
     let status = place.beside(command, deliver).await;
@@ -218,6 +218,8 @@ struct Joined {
     /// Sessions of sub-agents.
     children: BTreeSet<String>,
     works: bool,
+    /// The model requests that were counted.
+    counted: BTreeSet<String>,
     /// Why the running turn has failed.
     failed: Option<String>,
     /// The newest message of the user whose text is still to come.
@@ -241,6 +243,7 @@ impl Joined {
             shows: 0,
             children: BTreeSet::new(),
             works: false,
+            counted: BTreeSet::new(),
             failed: None,
             asked: None,
             mode: json!({}),
@@ -251,13 +254,13 @@ impl Joined {
 
     /// Reports what happens in the session, and posts texts to it, until the attendant is gone.
     async fn serve(mut self, session: Session) -> Failure {
-        let Session { happened, mut texts } = session;
+        let Session { happened, mut orders } = session;
         let (sender, mut events) = channel(QUEUE_MAX);
         let server = self.server.clone();
         let follow = server.follow(sender);
         let work = async {
             loop {
-                if let Some(event) = self.step(&mut events, &mut texts).await?
+                if let Some(event) = self.step(&mut events, &mut orders).await?
                     && happened.send(event).await.is_err()
                 {
                     return None::<()>;
@@ -271,16 +274,20 @@ impl Joined {
         Failure::unavailable("nothing is delivered any more")
     }
 
-    /// Takes one event or text; returns `None` once there are no more.
-    async fn step(&mut self, events: &mut Receiver<Value>, texts: &mut Receiver<String>) -> Option<Option<Happened>> {
+    /// Takes one event or order; returns `None` once there are no more.
+    async fn step(&mut self, events: &mut Receiver<Value>, orders: &mut Receiver<Order>) -> Option<Option<Happened>> {
         tokio::select! {
             // A text is posted only when what came before it was interpreted.
             biased;
             event = events.recv() => event.map(|event| self.heard(&event)),
             // A text that is posted before could end its turn unseen.
-            text = texts.recv(), if self.connected => {
-                Some(self.hand(&text?).await)
-            }
+            order = orders.recv(), if self.connected => Some(match order? {
+                Order::Say(text) => self.hand(&text).await,
+                Order::Interrupt => {
+                    self.interrupt().await;
+                    None
+                }
+            }),
             () = sleep(SHOW_AGAIN), if self.shows > 0 => {
                 self.show().await;
                 Some(None)
@@ -347,6 +354,10 @@ impl Joined {
     }
 
     fn part(&mut self, part: &Value) -> Option<Happened> {
+        if part["type"] == "step-finish" {
+            let new = self.counted.insert(part["id"].as_str()?.to_owned());
+            return new.then(|| Happened::Used(json!({ "type": "step_finish", "part": part })));
+        }
         let (message, text) = (part["messageID"].as_str()?, part["text"].as_str()?);
         if part["type"] != "text" {
             return None;
@@ -358,7 +369,7 @@ impl Joined {
                 return None;
             }
             self.shows = 0;
-            return Some(Happened::Typed(text.to_owned()));
+            return Some(Happened::Prompted(text.to_owned()));
         }
         if self.said.0 == message {
             let id = part["id"].as_str().unwrap_or_default();
@@ -388,6 +399,13 @@ impl Joined {
         }
         self.own.pop_back();
         Some(Happened::BrokeOff(format!("opencode did not take the message: {problem}")))
+    }
+
+    async fn interrupt(&self) {
+        if let Some(session) = &self.session {
+            // A session that is idle by now has nothing to interrupt.
+            let _interrupted = self.server.call(Method::POST, &format!("/session/{session}/abort"), None).await;
+        }
     }
 
     async fn post(&mut self, text: &str) -> Result<(), String> {

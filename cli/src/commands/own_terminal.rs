@@ -27,6 +27,11 @@ const SOCKET: &str = "LASTWORD_LAUNCHER";
 /// What a hook reports: a prompt began, or the work on it ended.
 const BEGAN: &str = "prompt";
 const ENDED: &str = "end";
+/// What the launcher answers before its problem, if there is one: whether the prompt was typed.
+const TYPED: &str = "typed";
+const UNTYPED: &str = "untyped";
+/// Interrupts a program.
+const ESCAPE: u8 = 0x1b;
 /// Opening a terminal must not make it this process's own.
 const NOCTTY: i32 = OpenptFlags::NOCTTY.bits() as i32;
 /// Variables by which a program can type into the terminal around this one.
@@ -41,25 +46,58 @@ const MULTIPLEXERS: [&str; 8] = [
     "ITERM_SESSION_ID",
 ];
 
+/// Tells typed prompts from others, and vouches for them at the broker (H8).
+#[derive(Clone)]
+pub(super) struct Vouch {
+    agent: String,
+    /// The human at the terminal; `None` where typed prompts open no grants.
+    human: Option<Client>,
+    /// Whether a prompt was submitted that the program has not reported yet.
+    entered: Arc<AtomicBool>,
+}
+
+impl Vouch {
+    /// Returns `None` if this process has no terminal, where nobody can be seen to type.
+    pub(super) fn at_terminal(agent: &str, human: Option<Client>) -> Option<Self> {
+        // The command line was typed, too, and may have the first prompt.
+        let entered = Arc::new(AtomicBool::new(true));
+        (stdin().is_terminal() && stdout().is_terminal()).then(|| Self { agent: agent.to_owned(), human, entered })
+    }
+
+    /// Takes note that a prompt began, or a part of one if the model `works` already. Returns whether it was typed, and why
+    /// the broker doesn't know.
+    pub(super) async fn began(&self, works: bool) -> (bool, Option<String>) {
+        let typed = self.entered.swap(false, Ordering::SeqCst);
+        let problem = if typed || !works { self.tell(typed).await } else { None };
+        (typed, problem)
+    }
+
+    /// Takes note that the work on a prompt ended.
+    pub(super) async fn ended(&self) -> Option<String> {
+        self.tell(false).await
+    }
+
+    async fn tell(&self, typed: bool) -> Option<String> {
+        let told = self.human.as_ref()?.prompt(&self.agent, typed).await;
+        told.err().map(|error| error.to_string().replace('\n', " "))
+    }
+}
+
 /// The terminal of a program, and the person's around it, which is raw until this is dropped.
 pub(super) struct OwnTerminal {
     ours: File,
     theirs: Option<File>,
     listener: UnixListener,
     folder: PrivateFolder,
-    entered: Arc<AtomicBool>,
+    vouch: Vouch,
     resized: Signal,
     shown: Option<JoinHandle<()>>,
     before: Termios,
-    human: Client,
 }
 
 impl OwnTerminal {
-    /// Opens it for a session at a terminal. Returns `None` elsewhere, where nobody can be seen to type.
-    pub(super) fn open(human: Client) -> Result<Option<Self>, Failure> {
-        if !stdin().is_terminal() || !stdout().is_terminal() {
-            return Ok(None);
-        }
+    /// Opens it for a session at a terminal.
+    pub(super) fn open(vouch: Vouch) -> Result<Self, Failure> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
@@ -72,9 +110,8 @@ impl OwnTerminal {
         let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-terminal-")?;
         let listener = UnixListener::bind(folder.path().join("socket"))?;
         let resized = signal(SignalKind::window_change())?;
-        let entered = Arc::new(AtomicBool::new(false));
         let (ours, theirs) = (File::from(ours), Some(theirs));
-        Ok(Some(Self { ours, theirs, listener, folder, entered, resized, shown: None, before, human }))
+        Ok(Self { ours, theirs, listener, folder, vouch, resized, shown: None, before })
     }
 
     /// Returns the call that starts `command` in this terminal, and from here on passes keys on and shows its output.
@@ -97,7 +134,7 @@ impl OwnTerminal {
         let mut raw = self.before.clone();
         raw.make_raw();
         tcsetattr(stdin(), OptionalActions::Now, &raw)?;
-        let (mut keys, entered) = (self.ours.try_clone()?, Arc::clone(&self.entered));
+        let (mut keys, entered) = (self.ours.try_clone()?, Arc::clone(&self.vouch.entered));
         std::thread::spawn(move || {
             let (mut bytes, mut typed) = ([0; 4096], Keys::default());
             while let Ok(count @ 1..) = stdin().read(&mut bytes) {
@@ -123,8 +160,14 @@ impl OwnTerminal {
         Ok(seated)
     }
 
+    /// Presses the key that interrupts the program.
+    pub(super) fn interrupt(&mut self) {
+        // A program that is gone works no more.
+        let _pressed = self.ours.write_all(&[ESCAPE]);
+    }
+
     /// Follows the size of the person's terminal, and vouches for prompts that were typed there. Never ends.
-    pub(super) async fn serve(&mut self, agent: &str) {
+    pub(super) async fn serve(&mut self) {
         let mut hooks = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
@@ -134,8 +177,8 @@ impl OwnTerminal {
                     let _size = tcgetwinsize(stdout()).and_then(|size| tcsetwinsize(&self.ours, size));
                 }
                 hook = self.listener.accept() => if let Ok((hook, _)) = hook {
-                    let (human, agent, entered) = (self.human.clone(), agent.to_owned(), Arc::clone(&self.entered));
-                    hooks.spawn(async move { reported(hook, &human, &agent, &entered).await });
+                    let vouch = self.vouch.clone();
+                    hooks.spawn(async move { reported(hook, &vouch).await });
                 },
             }
         }
@@ -157,37 +200,35 @@ impl Drop for OwnTerminal {
 }
 
 /// Handles the report of a hook, and answers once the broker knows.
-async fn reported(hook: UnixStream, human: &Client, agent: &str, entered: &AtomicBool) {
+async fn reported(hook: UnixStream, vouch: &Vouch) {
     let mut hook = BufReader::new(hook);
     let mut line = String::new();
     if hook.read_line(&mut line).await.is_err() {
         return;
     }
-    let typed = match line.trim() {
-        BEGAN => entered.swap(false, Ordering::SeqCst),
-        ENDED => false,
+    let (typed, problem) = match line.trim() {
+        BEGAN => vouch.began(false).await,
+        ENDED => (false, vouch.ended().await),
         _ => return,
     };
-    let said = match human.prompt(agent, typed).await {
-        Ok(()) => String::new(),
-        Err(error) => error.to_string().replace('\n', " "),
-    };
+    let (typed, problem) = (if typed { TYPED } else { UNTYPED }, problem.unwrap_or_default());
     // The hook may be gone: Esc ends it.
-    let _told = hook.write_all(format!("{said}\n").as_bytes()).await;
+    let _told = hook.write_all(format!("{typed} {problem}\n").as_bytes()).await;
 }
 
-/// Reports the beginning of a prompt, or its end, to the launcher of this session if there is one. Returns why the
-/// launcher could not vouch for it.
-pub(super) async fn report(began: bool) -> Option<String> {
+/// Reports the beginning of a prompt, or its end, to the launcher of this session if there is one. Returns whether it was
+/// typed, and why the launcher could not vouch for it.
+pub(super) async fn report(began: bool) -> Option<(bool, Option<String>)> {
     let mut launcher = UnixStream::connect(std::env::var_os(SOCKET)?).await.ok()?;
     let word = if began { BEGAN } else { ENDED };
     launcher.write_all(format!("{word}\n").as_bytes()).await.ok()?;
     let mut said = String::new();
     BufReader::new(launcher).read_line(&mut said).await.ok()?;
-    Some(said.trim().to_owned()).filter(|said| !said.is_empty())
+    let (typed, problem) = said.trim().split_once(' ').unwrap_or((said.trim(), ""));
+    Some((typed == TYPED, Some(problem.to_owned()).filter(|problem| !problem.is_empty())))
 }
 
-/// Tells whether Enter was pressed, among what a terminal sends: its own answers to queries, and reports of the mouse and
+/// Tells whether a prompt was submitted, by Enter or by Tab with which Codex queues one, among what a terminal sends: its own answers to queries, and reports of the mouse and
 /// the focus, come on the same line, and a pasted line end submits nothing.
 #[derive(Debug, Default)]
 struct Keys {
@@ -204,10 +245,9 @@ impl Keys {
     }
 
     fn next(&mut self, byte: u8) -> bool {
-        const ESCAPE: u8 = 0x1b;
         match (self.sequence.as_slice(), byte) {
             ([], ESCAPE) => self.sequence.push(byte),
-            ([], b'\r' | b'\n') => return !self.pasted,
+            ([], b'\r' | b'\n' | b'\t') => return !self.pasted,
             ([], _) => {}
             // Alt with Enter is a new line, and Alt with another key no more than that key.
             ([_], b'[' | b']' | b'P' | b'_' | b'^' | b'O') => self.sequence.push(byte),

@@ -1,7 +1,11 @@
 //! Deliveries reach an interactive session through hooks.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -30,6 +34,16 @@ impl Session<'_> {
         let mut command = lastword(self.server.path());
         command.args(["--token-file", self.token, "hook"]).env("XDG_STATE_HOME", self.server.path().join("state"));
         finish(&mut command, &occasion.to_string())
+    }
+
+    /// Like [`Self::hook`], below a launcher.
+    fn under(&self, launcher: &Path, event: &str, more: &Value) -> Value {
+        let occasion = json!({ "hook_event_name": event, "session_id": self.id, "prompt": more["prompt"] });
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", self.token, "hook"]).env("XDG_STATE_HOME", self.server.path().join("state"));
+        let ended = finish(command.env("LASTWORD_LAUNCHER", launcher), &occasion.to_string());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        if ended.stdout.is_empty() { Value::Null } else { ended.json() }
     }
 
     fn stop(&self, said: &str) -> Value {
@@ -119,6 +133,38 @@ fn what_a_turn_uses_is_read_from_the_sessions_transcript_and_its_budget_holds_it
     request("four", 900, 0);
     at("Stop");
     assert_eq!(answer(&server), "four so far");
+}
+
+#[test]
+fn a_program_that_goes_on_by_itself_after_an_answer_is_kept_from_it() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let socket = server.path().join("launcher");
+    // A launcher that saw who typed each of three prompts.
+    let launcher = UnixListener::bind(&socket).unwrap();
+    let sees = thread::spawn(move || {
+        for said in ["typed", "untyped", "untyped", "typed", "untyped"] {
+            let (mut hook, _) = launcher.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&hook).read_line(&mut line).unwrap();
+            assert_eq!(line, "prompt\n");
+            writeln!(hook, "{said} ").unwrap();
+        }
+    });
+    let prompt = |text: &str| session.under(&socket, "UserPromptSubmit", &json!({ "prompt": text }));
+    assert_eq!(prompt("look at the lexer"), Value::Null, "the user's own");
+    assert_eq!(prompt("a task of the user's has ended"), Value::Null, "the program goes on for its user");
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    assert!(reason(&session.stop("done with the user's work")).contains("is the parser fast?"));
+    assert_eq!(session.stop("it is"), Value::Null);
+    assert_eq!(answer(&server), "it is");
+    assert!(reason(&prompt("the monitor saw a change")).contains("by itself"));
+    let incident = server.operator(&["--json", "incidents"]).json()["items"][0].clone();
+    assert_eq!((&incident["on"], &incident["code"]), (&json!("kilo"), &json!("turn_closed")));
+    assert_eq!(prompt("go on"), Value::Null, "the user is back");
+    assert_eq!(prompt("the monitor saw a change"), Value::Null, "for the user who is there");
+    sees.join().unwrap();
 }
 
 #[test]

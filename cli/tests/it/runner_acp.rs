@@ -384,6 +384,11 @@ fn an_agent_that_works_without_an_open_message_is_interrupted_and_then_ended() {
     assert_eq!(ask(&server, "fake", "say still here")["body"], "still here", "the same process goes on");
     let first = agent.until("finished");
     assert_eq!(first["status"], "completed");
+    let incidents = || server.operator(&["--json", "incidents"]).json()["items"].clone();
+    let told = || incidents().as_array().unwrap().iter().find(|incident| incident["code"] == "turn_closed").cloned();
+    wait_for("the incident", || told().is_some());
+    let told = told().unwrap();
+    assert!(told["on"] == "fake" && told["current"].as_u64() > Some(0), "what it used is charged: {told}");
     done("say done\nstray deaf");
     warned(&mut agent, "went on in the session");
     agent.until("agent_ended");

@@ -9,7 +9,7 @@ use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, W
 use crate::fact::{Answer, EndReason, Fact, Latched, Message, Part, PartialResult, Place, Recipient, Rerun};
 use crate::fact::{ModelSpend, SYSTEM, Spend, TurnEnd};
 use crate::guards;
-use crate::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
+use crate::ids::{AgentId, DAY_MS, HOUR_MS, TaskId, Time, TurnId};
 use crate::input::{Finish, Progress, Reply};
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
@@ -438,6 +438,9 @@ impl Step<'_> {
 
     pub(super) fn progress(&mut self, by: Principal, turn: Option<TurnId>, progress: Progress) -> Outcome {
         self.authenticate(by)?;
+        if progress.outside {
+            return self.worked_outside(by, turn, progress.spend.unwrap_or_default());
+        }
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
         let task = self.state().turns[&turn].task;
         self.paced(task)?;
@@ -458,6 +461,24 @@ impl Step<'_> {
         let finish = spent.as_ref().map(|(refusal, _)| refusal.code);
         let end = spent.filter(|(_, ends)| *ends).map(|(refusal, _)| refusal.code);
         Ok(Reply::Renewed { lease_until, finish, end })
+    }
+
+    /// Charges the grant of a turn that is over with what the agent's program used by itself since, and tells humans (H4).
+    fn worked_outside(&mut self, by: Principal, turn: Option<TurnId>, spend: Spend) -> Outcome {
+        let state = self.state();
+        let known = turn.and_then(|id| Some((id, state.turns.get(&id).filter(|turn| turn.agent == by.agent())?)));
+        let Some((id, turn)) = known.filter(|(_, turn)| !turn.open) else { return Err(Code::LeaseLost.into()) };
+        let (agent, task, lease_until) = (turn.agent, turn.task, turn.lease_until);
+        let Some(grant) = state.tasks.get(&task).map(|task| task.grant) else { return Err(Code::LeaseLost.into()) };
+        let spend = spend.counted();
+        self.record(Fact::WorkedOutside { turn: id, agent, grant, spend });
+        self.check_budget(task, agent);
+        self.check_day(agent);
+        let noted = self.state().agent(agent).and_then(|agent| agent.noted_at(Code::TurnClosed));
+        if noted.is_none_or(|at| self.now.since(at) >= HOUR_MS) {
+            self.note_incident(agent, Code::TurnClosed, 0, spend.tokens);
+        }
+        Ok(Reply::Renewed { lease_until, finish: None, end: Some(Code::TurnClosed) })
     }
 
     /// Charges an open turn with what it reports; the rest follows at its finish (B1).

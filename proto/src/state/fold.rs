@@ -41,6 +41,12 @@ impl State {
             Fact::Warned { .. } | Fact::Observed { .. } | Fact::RefusalsSummed { .. } | Fact::HumanActed { .. } => {}
             // No rule looks at models.
             Fact::SpentOn { .. } => {}
+            Fact::WorkedOutside { agent, grant, spend, .. } => {
+                self.agents[agent.0 as usize].charge(at, *spend, false);
+                if let Some(grant) = self.grants.get_mut(grant) {
+                    grant.spend.add(*spend);
+                }
+            }
             Fact::Refused { agent, turn, reference, refusal, .. } => {
                 self.refused(at, *agent, *turn, reference.as_ref(), refusal);
             }
@@ -186,6 +192,7 @@ impl State {
             | Fact::ApprovalUsed { approval } => self.approvals.get(approval).and_then(|a| a.task).and_then(of_task),
             Fact::Refused { turn, .. } | Fact::WriteRefused { turn, .. } => turn.and_then(of_turn),
             Fact::EscalationLifts { met, .. } => Some(met.grant),
+            Fact::WorkedOutside { grant, .. } => Some(*grant),
             Fact::Configured { .. }
             | Fact::Registered { .. }
             | Fact::Amended { .. }

@@ -245,6 +245,7 @@ impl World {
                         spend: reported(rest),
                         models: models(rest),
                         new_session: option(rest, "session=") == Some("new"),
+                        outside: rest.contains(&"outside"),
                     },
                 )
             }
@@ -458,6 +459,9 @@ impl World {
             Fact::SpentOn { turn, models, .. } => {
                 let part = |part: &ModelSpend| format!("{} {}", part.model, part.spend.tokens);
                 format!("{turn} spent on {}", models.iter().map(part).collect::<Vec<_>>().join(", "))
+            }
+            Fact::WorkedOutside { turn, agent, grant, spend } => {
+                format!("{} spent {} outside {turn} of {grant}", self.name(*agent), spend.tokens)
             }
             Fact::PolicyChanged { policy, .. } => format!("policy of {} rules", policy.rules.len()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),

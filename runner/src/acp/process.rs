@@ -71,8 +71,17 @@ enum Use {
     /// A prompt runs.
     Runs(Arc<Route>),
     /// No prompt has run since.
-    Idle(Instant),
+    Idle(Instant, Arc<After>),
 }
+
+/// The last prompt of an idle session.
+struct After {
+    turn: String,
+    route: Arc<Route>,
+}
+
+/// A session whose agent works without an open prompt.
+type Stray = (SessionId, Arc<After>);
 
 impl Routes {
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Use>> {
@@ -82,25 +91,28 @@ impl Routes {
     fn find(&self, session: &SessionId) -> Option<Arc<Route>> {
         match self.sessions().get(&*session.0)? {
             Use::Runs(route) => Some(Arc::clone(route)),
-            Use::Idle(_) => None,
+            Use::Idle(..) => None,
         }
     }
 
     /// Passes an update on to the session's prompt. Returns the session if its agent works and no prompt is open.
-    fn hear(&self, said: SessionNotification) -> Option<SessionId> {
+    fn hear(&self, said: SessionNotification) -> Option<Stray> {
         if let Some(route) = self.find(&said.session_id) {
             route.receive(said.update);
             return None;
         }
-        let idle =
-            matches!(self.sessions().get(&*said.session_id.0), Some(Use::Idle(since)) if since.elapsed() > SETTLED);
-        (idle && is_work(&said.update)).then_some(said.session_id)
+        let sessions = self.sessions();
+        let Some(Use::Idle(since, after)) = sessions.get(&*said.session_id.0) else { return None };
+        after.route.overhear(&said.update);
+        let after = (since.elapsed() > SETTLED && is_work(&said.update)).then(|| Arc::clone(after));
+        after.map(|after| (said.session_id, after))
     }
 
     /// Routes the session's updates until the returned value is dropped.
-    pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>) -> Routed {
-        self.sessions().insert(session.0.to_string(), Use::Runs(route));
-        Routed { routes: Arc::clone(self), session: session.0.to_string() }
+    pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>, turn: &str) -> Routed {
+        self.sessions().insert(session.0.to_string(), Use::Runs(Arc::clone(&route)));
+        let after = Arc::new(After { turn: turn.to_owned(), route });
+        Routed { routes: Arc::clone(self), session: session.0.to_string(), after }
     }
 }
 
@@ -112,15 +124,22 @@ const fn is_work(update: &SessionUpdate) -> bool {
     )
 }
 
-/// Interrupts an agent that works in a session without an open prompt, such as by a goal or a monitor of its own: no grant
-/// pays for that, and no stop reaches it. An agent that goes on is ended.
+/// Interrupts an agent that works in a session without an open prompt, such as by a goal or a monitor of its own: no stop
+/// reaches it. What it used is charged to the grant of the turn before, and an agent that goes on is ended.
 async fn end_stray_work(
-    mut strays: mpsc::Receiver<SessionId>,
+    mut strays: mpsc::Receiver<Stray>,
     connection: ConnectionTo<Agent>,
+    broker: lastword_client::Client,
     (report, asked_to_end, grace): (EventSink, Arc<Notify>, watch::Receiver<Duration>),
 ) {
     let warn = |message: String| report.emit(&Event::Warning { message });
-    while let Some(session) = strays.recv().await {
+    let charge = async |after: &After| {
+        let charged = broker.worked_outside(&after.turn, after.route.take_estimate().as_ref()).await;
+        if let Err(error) = charged {
+            warn(format!("the broker doesn't know of it: {error}"));
+        }
+    };
+    while let Some((session, after)) = strays.recv().await {
         warn(format!("the agent works in the session {} without an open message; it is interrupted", session.0));
         // If the notification fails, the process is ended after the grace.
         let _told = connection.send_notification(CancelNotification::new(session.clone()));
@@ -128,7 +147,9 @@ async fn end_stray_work(
         sleep(patience).await;
         // What came until now was on its way.
         while strays.try_recv().is_ok() {}
-        if let Ok(Some(session)) = timeout(patience.max(SETTLED), strays.recv()).await {
+        charge(&after).await;
+        if let Ok(Some((session, after))) = timeout(patience.max(SETTLED), strays.recv()).await {
+            charge(&after).await;
             warn(format!("the agent went on in the session {} after the interrupt; its process is ended", session.0));
             asked_to_end.notify_one();
             return;
@@ -140,15 +161,18 @@ async fn end_stray_work(
 pub(super) struct Routed {
     routes: Arc<Routes>,
     session: String,
+    after: Arc<After>,
 }
 
 impl Drop for Routed {
     fn drop(&mut self) {
+        // It was charged with the turn.
+        self.after.route.take_estimate();
         let mut sessions = self.routes.sessions();
-        sessions.insert(std::mem::take(&mut self.session), Use::Idle(Instant::now()));
+        sessions.insert(std::mem::take(&mut self.session), Use::Idle(Instant::now(), Arc::clone(&self.after)));
         if sessions.len() > IDLE_MAX {
             let idle = sessions.iter().filter_map(|(name, at)| match at {
-                Use::Idle(since) => Some((*since, name.clone())),
+                Use::Idle(since, _) => Some((*since, name.clone())),
                 Use::Runs(_) => None,
             });
             if let Some((_, oldest)) = idle.min() {
@@ -191,7 +215,7 @@ impl Process {
         let mut process = Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, tasks };
         let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
         let means = (shared.report.clone(), Arc::clone(&process.asked_to_end), process.grace.subscribe());
-        process.tasks.spawn(end_stray_work(strays, connection.clone(), means));
+        process.tasks.spawn(end_stray_work(strays, connection.clone(), shared.broker.client().clone(), means));
         let capabilities = process.initialize(shared, &connection, pid).await?;
         process.link =
             Some(AgentConnection { connection, capabilities, program: Program::of(&settings.program, &settings.args) });
@@ -336,7 +360,7 @@ async fn own(
 async fn connect(
     outgoing: impl Sink<String, Error = io::Error> + Send + 'static,
     incoming: impl Stream<Item = io::Result<String>> + Send + 'static,
-    (routes, stray): (Arc<Routes>, mpsc::Sender<SessionId>),
+    (routes, stray): (Arc<Routes>, mpsc::Sender<Stray>),
     connected: oneshot::Sender<ConnectionTo<Agent>>,
 ) {
     let (hearing, asking) = (Arc::clone(&routes), routes);

@@ -84,7 +84,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let (switching, switched) = mpsc::channel(1);
     let meter = matches!(link.program, None | Some(Program::CodexAcp)).then(|| run.meter());
     let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting, switching, meter));
-    let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
+    let _routed: Routed = process.routes.begin(&session, Arc::clone(&route), &run.turn.id);
     // With one open turn the broker knows which turn a tool call belongs to.
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
     let mut text = wording::prompt(&run.delivery, memory, turn_token, &[]);

@@ -115,6 +115,21 @@ impl Route {
         }
     }
 
+    /// Counts what the agent uses once the prompt has ended.
+    pub(super) fn overhear(&self, update: &SessionUpdate) {
+        if let SessionUpdate::UsageUpdate(usage) = update {
+            self.updates.lock().unwrap_or_else(PoisonError::into_inner).sent(usage.used);
+        }
+    }
+
+    /// Returns the estimate of what was used since it was asked for last.
+    pub(super) fn take_estimate(&self) -> Option<Usage> {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let estimate = updates.estimate();
+        updates.requests = Tokens::default();
+        estimate
+    }
+
     /// Passes a permission request to the running prompt; cancels it if there are too many or the prompt has ended.
     pub(super) fn ask(
         &self,

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
 
 use lastword_client::wire::Usage;
 use serde_json::Value;
@@ -13,6 +14,10 @@ use crate::usage::Prices;
 
 /// The end of a transcript in which its last line is looked for.
 const TAIL_BYTES: u64 = 64 << 10;
+
+/// Longest wait for the last message of a turn, and the pause between two looks.
+const WRITTEN_MAX: Duration = Duration::from_secs(2);
+const WRITTEN_CHECK: Duration = Duration::from_millis(20);
 
 /// Returns the length of the session's transcript; 0 if there is none yet.
 pub(super) fn length(occasion: &Occasion) -> u64 {
@@ -27,6 +32,21 @@ pub(super) fn used(path: &Path, from: u64) -> Option<Usage> {
         reader.line(&line);
     }
     reader.usage(&Prices::default()).filter(|usage| usage.check().is_ok())
+}
+
+/// Waits until the transcript has the model's last message, which its program may write after it has called the hook: the
+/// usage of the last request stands there, too.
+pub(super) async fn written(occasion: &Occasion, from: u64) {
+    let Some(said) = occasion.last_assistant_message.as_deref() else { return };
+    let transcript = Occasion { last_assistant_message: None, ..occasion.clone() };
+    // For a transcript that can't be read there is nothing to wait for.
+    let is_written = || last_words(&transcript, from).map_or(true, |last| last.trim() == said.trim());
+    for _ in 0..WRITTEN_MAX.as_millis() / WRITTEN_CHECK.as_millis() {
+        if occasion.transcript_path.is_none() || said.is_empty() || is_written() {
+            return;
+        }
+        tokio::time::sleep(WRITTEN_CHECK).await;
+    }
 }
 
 /// Whether the user broke the model's turn off, of which no hook tells.

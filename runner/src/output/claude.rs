@@ -35,24 +35,38 @@ impl Claude {
     pub(super) fn event(&mut self, event: &Value, outcome: &mut Outcome) {
         match text(event, &["type"]) {
             Some("assistant") => self.message(event, outcome),
+            // A session of Gemini CLI, whose transcript has the same form: a message is repeated for each change.
+            Some("gemini") => self.of_gemini(event, outcome),
             Some("result") => self.result(event, outcome),
             Some(_) | None => {}
         }
     }
 
-    fn message(&mut self, event: &Value, outcome: &mut Outcome) {
-        let Some(id) = text(event, &["message", "id"]) else { return };
+    /// Counts a message, in place of what was known of it.
+    fn count(&mut self, id: &str, model: &str, tokens: Tokens, outcome: &mut Outcome) {
         if self.messages.len() >= MESSAGES_MAX
             && !self.messages.contains_key(id)
             && let Some((_, (model, tokens))) = self.messages.pop_first()
         {
             self.earlier.add(&model, tokens, None);
         }
-        let model = text(event, &["message", "model"]).unwrap_or_default().to_owned();
-        self.messages.insert(id.to_owned(), (model, of_message(event, &["message", "usage"])));
+        self.messages.insert(id.to_owned(), (model.to_owned(), tokens));
         if !self.totalled {
             outcome.meter = self.sum();
         }
+    }
+
+    fn of_gemini(&mut self, event: &Value, outcome: &mut Outcome) {
+        let (Some(id), of) = (text(event, &["id"]), |name| number(event, &["tokens", name])) else { return };
+        let output = of("total").saturating_sub(of("input")).max(of("output"));
+        let tokens = Tokens::of_total(of("input"), of("cached"), 0, output);
+        self.count(id, text(event, &["model"]).unwrap_or_default(), tokens, outcome);
+    }
+
+    fn message(&mut self, event: &Value, outcome: &mut Outcome) {
+        let Some(id) = text(event, &["message", "id"]) else { return };
+        let model = text(event, &["message", "model"]).unwrap_or_default();
+        self.count(id, model, of_message(event, &["message", "usage"]), outcome);
         // A sub-agent's text isn't part of the answer.
         if text(event, &["parent_tool_use_id"]).is_some() {
             return;

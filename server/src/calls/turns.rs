@@ -504,6 +504,7 @@ pub(crate) async fn progress(
         spend: report.usage.as_ref().map(Usage::spend),
         models: models(report.usage.as_ref())?,
         new_session: report.new_session,
+        outside: report.outside,
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {

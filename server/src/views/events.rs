@@ -256,6 +256,9 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("turn_closed").turn(state, *turn);
             about.with("end", "finished").with("tokens", spend.tokens).with("estimated", *estimated)
         }
+        Fact::WorkedOutside { turn, spend, .. } => {
+            About::new("worked_outside").turn(state, *turn).with("tokens", spend.tokens)
+        }
         Fact::Spent { turn, spend } => About::new("spent").turn(state, *turn).with("tokens", spend.tokens),
         Fact::SpentOn { turn, models, .. } => {
             let part = |part: &ModelSpend| {
@@ -528,7 +531,9 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
         Fact::Observed { .. } | Fact::Stalled { .. } | Fact::SessionBegan { .. } => Subject::Work,
         Fact::PromptTyped { .. } | Fact::PromptEnded { .. } => Subject::Work,
-        Fact::TurnCharged { .. } | Fact::Spent { .. } | Fact::SpentOn { .. } => Subject::Work,
+        Fact::TurnCharged { .. } | Fact::Spent { .. } | Fact::SpentOn { .. } | Fact::WorkedOutside { .. } => {
+            Subject::Work
+        }
         Fact::Accepted { .. }
         | Fact::Heard { .. }
         | Fact::Warned { .. }

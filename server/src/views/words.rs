@@ -54,6 +54,12 @@ pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
 /// Returns the sentence about an incident of an agent, which holds nothing (D7, G2, B1).
 pub(crate) fn noted(state: &State, agent: AgentId, code: Code, [limit, current]: [String; 2]) -> String {
     let about = state.name_of(agent);
+    if code == Code::TurnClosed {
+        return format!(
+            "The program of {about} worked by itself after its turn had ended, and was interrupted. Tokens until then: \
+             {current}. `lastword stop --agent {about}` keeps it from new work."
+        );
+    }
     format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", code.title())
 }
 

@@ -203,6 +203,7 @@ impl<'a> Lines<'a> {
             | Fact::TurnCharged { turn, .. }
             | Fact::Spent { turn, .. }
             | Fact::SpentOn { turn, .. }
+            | Fact::WorkedOutside { turn, .. }
             | Fact::Late { turn, .. } => self.place(Kind::Turn, turn.0),
             Fact::GrantExtended { grant, .. }
             | Fact::ScheduleTicked { grant, .. }

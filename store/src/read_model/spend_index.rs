@@ -45,6 +45,7 @@ pub(crate) struct Serving(BTreeMap<TurnId, u32>);
 /// Records spending within one transaction; [`Charging::flush`] writes the turns that are still open.
 pub(crate) struct Charging<'a> {
     spend: CachedStatement<'a>,
+    spend_more: CachedStatement<'a>,
     forget_models: CachedStatement<'a>,
     model: CachedStatement<'a>,
     agent: CachedStatement<'a>,
@@ -60,6 +61,10 @@ impl<'a> Charging<'a> {
         Ok(Self {
             // Each report covers the whole turn and replaces the one before.
             spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            spend_more: db.prepare_cached(
+                "INSERT INTO spends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE
+                 SET tokens = tokens + excluded.tokens, cost_microusd = cost_microusd + excluded.cost_microusd",
+            )?,
             forget_models: db.prepare_cached("DELETE FROM spent_on WHERE turn = ?1")?,
             model: db.prepare_cached("INSERT INTO spent_on VALUES (?1, ?2, ?3, ?4)")?,
             // The message that opens a turn is addressed to its agent.
@@ -87,6 +92,11 @@ impl<'a> Charging<'a> {
                     None => self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
                 };
                 self.spent(*turn, (spend.counted(), false), agent, (entry, conv))
+            }
+            Fact::WorkedOutside { turn, agent, grant, spend } => {
+                let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
+                let (turn, at, grant) = (turn.0.cast_signed(), entry.at.0.cast_signed(), grant.0.cast_signed());
+                self.spend_more.execute((turn, tokens, cost, at, false, conv, grant, agent.0)).map(|_| ())
             }
             Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (spend.counted(), true), (entry, conv)),
             Fact::TurnFinished { turn, spend, .. } => self.closed(*turn, (spend.counted(), false), (entry, conv)),

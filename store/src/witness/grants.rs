@@ -380,6 +380,7 @@ impl Witness {
             | Fact::Spent { turn, .. }
             | Fact::SpentOn { turn, .. } => of_turn(turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.as_ref().and_then(of_task),
+            Fact::WorkedOutside { grant, .. } => Some(*grant),
             _ => None,
         }
         .filter(|grant| self.grants.contains_key(grant) || matches!(fact, Fact::GrantOpened { .. }))

@@ -231,6 +231,7 @@ impl Witness {
             | Fact::TurnCharged { .. }
             | Fact::Spent { .. }
             | Fact::SpentOn { .. }
+            | Fact::WorkedOutside { .. }
             | Fact::Requeued { .. } => self.see_turn(fact),
             Fact::LatchSet { on, .. } => self.latch(*on, true),
             Fact::LatchLifted { on, by } => {

@@ -66,6 +66,10 @@ impl Witness {
                 self.spent_in(task, counted(*spend), closed.charged);
                 self.finishing = Some(task).filter(|_| !matches!(status, FinishStatus::Waiting | FinishStatus::Held));
             }
+            Fact::WorkedOutside { turn, grant, spend, .. } => {
+                self.expect(!self.turns.contains_key(turn), "work outside a turn comes after it", || turn.to_string());
+                self.spent(*grant, *spend);
+            }
             Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
             other => super::misdirected(other),
         }

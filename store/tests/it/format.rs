@@ -370,9 +370,21 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 2] {
+fn prompts() -> [(&'static str, Fact); 3] {
     let agent = AgentId(7);
-    [("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }), ("PromptEnded", Fact::PromptEnded { agent })]
+    [
+        ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
+        ("PromptEnded", Fact::PromptEnded { agent }),
+        (
+            "WorkedOutside",
+            Fact::WorkedOutside {
+                turn: TurnId(3),
+                agent,
+                grant: GrantId(2),
+                spend: Spend { tokens: 900, cost_microusd: 5 },
+            },
+        ),
+    ]
 }
 
 fn models() -> [(&'static str, Fact); 1] {
