@@ -117,8 +117,12 @@ impl Step<'_> {
         // As many of the oldest as are over the limit have to leave before this one fits.
         let over = usize::try_from(inside - max).unwrap_or(usize::MAX);
         let first = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).nth(over);
-        let wait = first.map_or(limits.window_ms, |(at, _)| at.plus(limits.window_ms).since(self.now));
-        Err(Refusal::new(Code::SenderRate).numbers(max, inside + 1).retry_after(wait.max(1)))
+        let refusal = Refusal::new(Code::SenderRate).numbers(max, inside + 1);
+        Err(match first {
+            Some((at, _)) => refusal.retry_after(at.plus(limits.window_ms).since(self.now).max(1)),
+            // Where none is allowed, waiting doesn't help.
+            None => refusal,
+        })
     }
 
     /// Refuses an agent that has had its day's bytes stored (G2).

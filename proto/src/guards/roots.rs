@@ -19,10 +19,13 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         if recent >= max {
             // As many of the oldest as are over the limit have to leave before one more fits.
             let over = recent - max;
-            let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize)?;
-            let wait = first.plus(HOUR_MS).since(view.now);
+            let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize);
             let refusal = Refusal::new(Code::RootAllowance).numbers(max, recent + 1);
-            return Some(refusal.retry_after(wait));
+            // Where none is allowed, none is left to wait for.
+            return Some(match first {
+                Some(first) => refusal.retry_after(first.plus(HOUR_MS).since(view.now)),
+                None => refusal,
+            });
         }
         return day_allowance(view.state, agent, view.now, view.ahead.count() + 1);
     }
@@ -44,7 +47,11 @@ pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
 fn day_allowance(state: &State, agent: &Agent, now: Time, requests: u64) -> Option<Refusal> {
     let max = state.limits.root_messages_per_day_max;
     let would_be = u64::from(agent.day.on(now).root_messages) + 2 * requests;
-    (would_be > max)
-        .then(|| Refusal::new(Code::RootAllowance).numbers(max, would_be).retry_after(DAY_MS - now.0 % DAY_MS))
-        .map(|refusal| refusal.about(format_args!("waking messages of {}'s day", agent.name())))
+    if would_be <= max {
+        return None;
+    }
+    let refusal = Refusal::new(Code::RootAllowance).numbers(max, would_be);
+    let refusal = refusal.about(format_args!("waking messages of {}'s day", agent.name()));
+    // What no day has room for doesn't fit into tomorrow either.
+    Some(if 2 * requests > max { refusal } else { refusal.retry_after(DAY_MS - now.0 % DAY_MS) })
 }

@@ -28,10 +28,13 @@ fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(Agent
     if would_be <= max {
         return None;
     }
-    // The message fits once that many of the oldest ones have left the window.
-    let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX).min(inside().count().saturating_sub(1));
-    let wait = inside().nth(leave).map_or(window, |(at, _)| at.plus(window).since(view.now));
-    Some(Refusal::new(code).numbers(max, would_be).retry_after(wait.max(1)))
+    let refusal = Refusal::new(code).numbers(max, would_be);
+    // The message fits once that many of the oldest ones have left the window; if there are fewer, it never does.
+    let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX);
+    Some(match inside().nth(leave) {
+        Some((at, _)) => refusal.retry_after(at.plus(window).since(view.now).max(1)),
+        None => refusal,
+    })
 }
 
 /// Refuses a message to one more distinct recipient than the window allows; one that is in the window already is free.

@@ -135,7 +135,8 @@ fn resume(on: &str, agent: Option<&str>) -> LiftStep {
 }
 
 fn more_roots(agent: &str, limit: Option<u64>) -> LiftStep {
-    let twice = limit.unwrap_or(10).saturating_mul(2);
+    // An agent's own limit of 0 is that of the workspace, so it is at least 1.
+    let twice = limit.unwrap_or(10).saturating_mul(2).max(1);
     LiftStep {
         call: alloc::format!("PATCH /v1/agents/{agent} {{\"limits\":{{\"roots_per_hour_max\":{twice}}}}}"),
         cli: alloc::format!("lastword agent set {agent} --roots-per-hour {twice}"),
