@@ -320,10 +320,13 @@ mod tests {
 
     #[test]
     fn every_step_that_a_refusal_names_is_a_command_of_ours() {
-        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo") };
+        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo"), settled: false };
         let held = ["workspace", "kilo", "T-1"].map(|on| Refusal::new(Code::Paused).about(on));
         let refusals = Code::ALL.iter().flat_map(|code| [Refusal::new(*code), Refusal::new(*code).retry_after(5)]);
-        let steps: Vec<LiftStep> = refusals.chain(held).filter_map(|refusal| LiftStep::of(&refusal, at)).collect();
+        let refusals: Vec<Refusal> = refusals.chain(held).collect();
+        let settled = RefusedAt { settled: true, ..at };
+        let step = |refusal| [at, settled].map(|at| LiftStep::of(refusal, at));
+        let steps: Vec<LiftStep> = refusals.iter().flat_map(step).flatten().collect();
         assert!(steps.len() > 12, "{steps:?}");
         for LiftStep { cli, .. } in steps {
             let parsed = Cli::try_parse_from(cli.split(' '));

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use crate::fact::{EDITION, Entry, Fact, Role};
 use crate::ids::{AgentId, Seq, Time};
 use crate::input::{Effect, Input, Out, RefusedAbout, Reply};
-use crate::names::{AgentName, Ref};
 use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 use crate::rules::{Rule, Rules};
@@ -231,10 +230,9 @@ impl Step<'_> {
         };
         Some(reply.unwrap_or_else(|refusal| {
             let record = self.refused_since(before);
-            let reference = self.refused_about(before, &refusal);
-            let agent = self.held_agent(&refusal).or_else(|| record.and_then(|_| self.refused_agent(before)));
-            let known = reference.is_some() || agent.is_some();
-            let about = known.then(|| Box::new(RefusedAbout { reference, agent }));
+            let fact = record.and_then(|seq| self.entry_at(seq)).map(|entry| &entry.fact);
+            let about = self.state().refused_about(&refusal, fact);
+            let about = (about != RefusedAbout::default()).then(|| Box::new(about));
             Reply::Refused { refusal, record, about }
         }))
     }
@@ -248,51 +246,10 @@ impl Step<'_> {
         Some(Seq(self.state().seq.0 - behind as u64))
     }
 
-    /// Returns the agent whose pause or stop was the reason.
-    fn held_agent(&self, refusal: &Refusal) -> Option<AgentName> {
-        let held = matches!(refusal.code, Code::Paused | Code::Stopped);
-        let on = refusal.subject.as_deref().filter(|_| held)?;
-        self.state().live(on).and_then(|_| AgentName::new(on).ok())
-    }
-
-    /// Returns the REF that a recorded refusal was about, if a human can lift the limit.
-    fn refused_about(&self, before: usize, refusal: &Refusal) -> Option<Ref> {
-        if !refusal.code.can_be_lifted() {
-            return None;
-        }
-        let entries = self.out.entries.get(before..)?;
-        let about = entries.iter().rev().find_map(|entry| {
-            if let Fact::Refused { turn, reference, .. } = &entry.fact {
-                Some((*turn, reference.clone()))
-            } else if let Fact::WriteRefused { turn, .. } = &entry.fact {
-                Some((*turn, None))
-            } else {
-                None
-            }
-        });
-        let (turn, reference) = about?;
-        let task = turn.and_then(|turn| self.state().turns.get(&turn)).map(|turn| turn.task);
-        let conv = task.and_then(|task| self.state().tasks.get(&task)).map(|task| task.conv);
-        let own = conv.and_then(|conv| self.state().ref_of(conv).cloned());
-        // A total belongs to the whole work, and the other limits to the conversation that was named.
-        let named = reference.filter(|reference| self.state().conv_of(reference.as_str()).is_some());
-        if matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress) {
-            named.or(own)
-        } else {
-            own.or(named)
-        }
-    }
-
-    fn refused_agent(&self, before: usize) -> Option<AgentName> {
-        let entries = self.out.entries.get(before..)?;
-        let agent = entries.iter().rev().find_map(|entry| {
-            if let Fact::Refused { agent, .. } | Fact::WriteRefused { agent, .. } = &entry.fact {
-                Some(*agent)
-            } else {
-                None
-            }
-        });
-        self.state().agent(agent?)?.name.clone()
+    /// Returns the entry of this step at a position.
+    fn entry_at(&self, seq: Seq) -> Option<&Entry> {
+        let behind = usize::try_from(self.state().seq.0.checked_sub(seq.0)?).ok()?;
+        self.out.entries.iter().rev().nth(behind)
     }
 
     fn state(&self) -> &State {

@@ -152,6 +152,12 @@ pub enum Address {
 }
 
 impl Address {
+    /// Returns the names in it, alone or in a list.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &AgentName> {
+        let list = if let Self::List(list) = self { list.as_slice() } else { core::slice::from_ref(self) };
+        list.iter().filter_map(|one| if let Self::Name(name) = one { Some(name) } else { None })
+    }
+
     /// Returns the action, if any agent that serves it may be the recipient.
     #[must_use]
     pub const fn action(&self) -> Option<&Label> {

@@ -343,10 +343,12 @@ pub enum Reply {
 /// The subject of a refusal, for the step by which a human lifts it (H6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedAbout {
-    /// The REF of a conversation with a limit that a human can lift.
+    /// The REF of the conversation that is held, or that has a limit that a human can lift.
     pub reference: Option<Ref>,
     /// The agent that is paused or stopped, or else the one that was refused, if the log records the refusal.
     pub agent: Option<AgentName>,
+    /// Whether the work has settled, so that a human can't extend it but give the task anew.
+    pub settled: bool,
 }
 
 /// The use of an approval.

@@ -63,6 +63,12 @@ impl Refusal {
         subject.is_some_and(is_money)
     }
 
+    /// Returns by how much the call would have passed the limit.
+    #[must_use]
+    pub fn lacks(&self) -> u64 {
+        self.current.unwrap_or(0).saturating_sub(self.limit.unwrap_or(0))
+    }
+
     /// Adds the name that the refusal is about.
     #[must_use]
     pub fn about(mut self, subject: impl fmt::Display) -> Self {

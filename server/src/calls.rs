@@ -58,7 +58,7 @@ use std::time::Duration;
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
-use lastword_proto::names::{AgentName, NameError, Ref};
+use lastword_proto::names::NameError;
 use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, Scope, rfc3339};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
@@ -345,11 +345,7 @@ pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, ApiError
     match reply? {
         Reply::Refused { refusal, record, about } => {
             let about = about.unwrap_or_default();
-            let at = RefusedAt {
-                reference: about.reference.as_ref().map(Ref::as_str),
-                agent: about.agent.as_ref().map(AgentName::as_str),
-            };
-            let lift = LiftStep::of(&refusal, at);
+            let lift = LiftStep::of(&refusal, RefusedAt::from(&*about));
             Err(ApiError::from(refusal).recorded(record).lifted(lift))
         }
         reply => Ok(reply),

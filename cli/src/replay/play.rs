@@ -243,7 +243,7 @@ impl<'a> Stage<'a> {
         };
         let human = self.prove(OPERATOR);
         let resume = Input::Control(human, Scope::Conversation(conv), Control::Resume);
-        let input = match (refusal.code, Lift::of(refusal.code, 0)) {
+        let input = match (refusal.code, Lift::of(refusal.code, refusal.lacks(), 0)) {
             (Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress, _) | (_, Some(Lift::Rearm)) => {
                 resume
             }

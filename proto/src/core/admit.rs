@@ -183,10 +183,11 @@ impl Step<'_> {
         let state = self.state();
         // The stricter of the two holds: the states are ordered from active to stopped.
         let known: &Agent = &state.agents[agent.0 as usize];
+        let on = if state.running >= known.running { "workspace" } else { known.name() };
         match state.running.max(known.running) {
             Running::Active => Ok(()),
-            Running::Paused => Err(Code::Paused.into()),
-            Running::Stopped => Err(Code::Stopped.into()),
+            Running::Paused => Err(Refusal::new(Code::Paused).about(on)),
+            Running::Stopped => Err(Refusal::new(Code::Stopped).about(on)),
         }
     }
 }

@@ -144,7 +144,12 @@ impl Step<'_> {
         let grants = self.open_grants(conv, only)?;
         let mut lifted = Vec::new();
         for grant in grants {
-            self.extend_grant(by.agent(), grant, extension);
+            let asking = if extension.requests > 0 { self.lacking_in(grant, conv) } else { Vec::new() };
+            let requests = if asking.is_empty() { extension.requests } else { 0 };
+            self.extend_grant(by.agent(), grant, Extension { requests, ..extension });
+            for task in asking {
+                self.record(Fact::RequestsGranted { task, by: by.agent(), requests: extension.requests });
+            }
             lifted.extend(self.lift_grant(by.agent(), grant));
         }
         self.out.effects.push(Effect::WakeAll);

@@ -19,6 +19,8 @@ use crate::state::{Agent, Asker, Phase, Principal, Request, Running, Task};
 /// Tells an agent why its last run ended, and that this is the next one (B1).
 const HELD: &str = "Your last run on this task was ended because the budget was used up. There is more now: go on where \
                     you stopped, and answer.";
+/// The reason of a run that ended as held, though no budget holds it.
+const NOT_HELD: &str = "the run was ended for a budget that isn't used up; ask again";
 /// Precedes what that run had written.
 const HELD_TEXT: &str = "\n\nWhat you had written until then:\n";
 
@@ -95,8 +97,11 @@ impl Step<'_> {
         let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
             Some(FinishStatus::Held) if self.may_be_held(id) => FinishStatus::Held,
-            // Nothing would ever go on with it.
-            Some(FinishStatus::Held) => FinishStatus::Failed,
+            Some(FinishStatus::Held) => {
+                // Nothing would ever go on with it, so the agent's own reason, that more is to come, is wrong.
+                finish.reason = Some(NOT_HELD.into());
+                FinishStatus::Failed
+            }
             Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
@@ -379,13 +384,19 @@ impl Step<'_> {
         if open >= most {
             return Err(Refusal::new(Code::TurnsOpen).numbers(most, open + 1));
         }
-        match state.running_in(task.conv) {
+        let running = state.running_in(task.conv);
+        let holder = || state.holder_of(task.conv, running).or_else(|| state.ref_of(task.conv));
+        let held = |code: Code| Refusal { subject: holder().map(|on| on.as_str().into()), ..Refusal::new(code) };
+        match running {
             Running::Active => {}
-            Running::Paused => return Err(Code::Paused.into()),
-            Running::Stopped => return Err(Code::Stopped.into()),
+            Running::Paused => return Err(held(Code::Paused)),
+            Running::Stopped => return Err(held(Code::Stopped)),
         }
-        if state.is_parked(task) || !state.may_take(agent) {
+        if state.is_parked(task) {
             return Err(Code::Latched.into());
+        }
+        if own.rests_until().is_some() {
+            return Err(guards::budget_of_day(state, own, self.now).unwrap_or_else(|| Code::Latched.into()));
         }
         let (grant_id, grant) = (task.grant, &state.grants[&task.grant]);
         let max = state.limits.grant_turns_max.saturating_add(grant.extension().turns);

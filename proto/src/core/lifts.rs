@@ -26,16 +26,18 @@ const TOKENS: u64 = 50_000;
 const HOURS: u64 = 24;
 
 impl Lift {
-    /// Returns the step that lifts the limit with this code for a task that met it; `None` if no human's step does.
+    /// Returns the step that lifts the limit with this code for a task that met it and lacks so much; `None` if no human's
+    /// step does.
     #[must_use]
     #[expect(clippy::wildcard_enum_match_arm, reason = "no human's step lifts any other code")]
-    pub fn of(code: Code, cost_microusd_max: u64) -> Option<Self> {
+    pub fn of(code: Code, lacks: u64, cost_microusd_max: u64) -> Option<Self> {
         Some(match code {
-            Code::DepthCap => Self::Rounds(ROUNDS),
-            Code::GrantMessages => Self::Messages(MESSAGES),
-            Code::GrantTurns => Self::Turns(TURNS),
-            Code::TaskRequests => Self::Requests(REQUESTS),
-            Code::GrantAgents => Self::Agents(AGENTS),
+            // A round is two messages deep.
+            Code::DepthCap => Self::Rounds(ROUNDS.max(lacks.div_ceil(2))),
+            Code::GrantMessages => Self::Messages(MESSAGES.max(lacks)),
+            Code::GrantTurns => Self::Turns(TURNS.max(lacks)),
+            Code::TaskRequests => Self::Requests(REQUESTS.max(lacks)),
+            Code::GrantAgents => Self::Agents(AGENTS.max(lacks)),
             Code::Budget if cost_microusd_max > 0 => Self::CostMicroUsd(cost_microusd_max),
             Code::Budget => Self::Tokens(TOKENS),
             Code::GrantExpired => Self::TimeMs(HOURS * HOUR_MS),
@@ -120,11 +122,12 @@ impl Step<'_> {
     /// Returns the step that lifts what a task met. For a budget it extends the used-up one; `None` if only the agent's
     /// day is.
     fn lift_of(&self, met: &Met) -> Option<Lift> {
+        let lacks = met.current.saturating_sub(met.limit);
         if met.code != Code::Budget {
-            return Lift::of(met.code, 0);
+            return Lift::of(met.code, lacks, 0);
         }
         let spent = crate::guards::budget_of_grant(self.state(), self.state().grants.get(&met.grant)?)?;
-        Lift::of(met.code, if spent.is_cost() { self.state().limits.grant_cost_microusd_max } else { 0 })
+        Lift::of(met.code, lacks, if spent.is_cost() { self.state().limits.grant_cost_microusd_max } else { 0 })
     }
 
     /// Extends a grant. If it is latched, tokens, cost and time count from the current use, so that the extension is
@@ -223,6 +226,18 @@ impl Step<'_> {
     fn asking_in(&self, grant: GrantId, conv: ConvId) -> Option<TaskId> {
         let asks = |id: &TaskId| self.state().tasks[id].delegates.iter().any(|d| d.conv == conv);
         self.state().open_tasks_of(grant).filter(asks).last()
+    }
+
+    /// Returns the tasks to which requests for a conversation go, unless it is the grant's root alone: the open ones there
+    /// that have the fewest left.
+    pub(super) fn lacking_in(&self, grant: GrantId, conv: ConvId) -> Vec<TaskId> {
+        let state = self.state();
+        let left = |id: &TaskId| state.tasks[id].quota_left;
+        let mut there: Vec<TaskId> = state.open_tasks_of(grant).filter(|id| state.tasks[id].conv == conv).collect();
+        let least = there.iter().map(left).min();
+        there.retain(|id| Some(left(id)) == least);
+        let root = state.grants[&grant].root_task();
+        if there.iter().all(|id| Some(*id) == root) { Vec::new() } else { there }
     }
 
     /// Extends a conversation by rounds, in each of its open grants (D2).

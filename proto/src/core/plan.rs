@@ -64,7 +64,7 @@ impl Step<'_> {
         if let Some(typed) = self.typed_context(sender) {
             return typed;
         }
-        let with = |to: &AgentId| self.tie(sender, *to);
+        let with = |to: &AgentId| state.tie(sender, *to);
         // The newest tie counts: numbers grow, so it is the largest.
         if let Some(task) = targets.iter().filter_map(with).max() {
             return SendContext::Inside(task);
@@ -75,17 +75,6 @@ impl Step<'_> {
             Some(root) => SendContext::Inside(root.task),
             None => SendContext::Root,
         }
-    }
-
-    /// Returns the task inside which a request of `sender` to `to` is judged if it is sent outside every turn (D7): a
-    /// task of an open grant that came to the sender from `to` or from an agent below `to`, in any attempt; or one in
-    /// which the sender asked `to`. Otherwise ending a turn would be a way around the limits of its grant.
-    fn tie(&self, sender: AgentId, to: AgentId) -> Option<TaskId> {
-        let state = self.state();
-        let above = |id: TaskId| state.ancestors(id).any(|ancestor| ancestor == to);
-        let asked = |task: &Task| task.agent == sender && task.asker != Asker::Nobody && task.delegate(to).is_some();
-        let tied = |id: TaskId| state.tasks.get(&id).is_some_and(|task| above(id) || asked(task));
-        state.agent(sender)?.task_with(to, tied)
     }
 
     /// Returns the draft with the conversation that its REF names.

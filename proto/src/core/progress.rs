@@ -72,7 +72,7 @@ impl Step<'_> {
             options: Vec::new(),
         });
         let met = Met { code: Code::NoProgress, limit, current, conv: Some(conv), grant, extended };
-        let lifts = Lift::of(Code::NoProgress, 0).into_iter().collect();
+        let lifts = Lift::of(Code::NoProgress, 0, 0).into_iter().collect();
         self.record(Fact::EscalationLifts { escalation, met, lifts });
         self.wake(self.state().human_for(Some(task)));
         escalation

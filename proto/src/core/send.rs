@@ -348,15 +348,16 @@ impl Step<'_> {
             .collect();
         // Guards outside, recipients inside: a list is refused for the first guard in order, whichever recipient it is
         // about (G5).
-        'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
-            for view in &views {
-                let Some(found) = (guard.judge)(view) else { continue };
-                if guard.observable && view.state.limits.observed.contains(index) {
-                    observed.push(found);
-                } else {
-                    refusal = Some(found);
-                    break 'all;
-                }
+        for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
+            let found = views.iter().filter_map(guard.judge);
+            if guard.observable && self.state().limits.observed.contains(index) {
+                observed.extend(found);
+                continue;
+            }
+            // What is lacking is told for the whole list, so that a human's step lets all of it through (H6).
+            refusal = found.reduce(|first, next| if next.current > first.current { next } else { first });
+            if refusal.is_some() {
+                break;
             }
         }
         drop(views);
@@ -371,7 +372,9 @@ impl Step<'_> {
             self.latch(Latched::Grant(grant), &refusal);
         }
         self.note_allowance(sending.sender, &refusal);
-        let planned = sending.targets.first().and_then(|(_, line)| match &line.plan {
+        // The counters of a list are those of several conversations, so it is about the work above them (R1).
+        let several = sending.targets.len() > 1 && matches!(refusal.code, Code::TurnsSoft | Code::TurnsHard);
+        let planned = sending.targets.first().filter(|_| !several).and_then(|(_, line)| match &line.plan {
             Plan::Existing(conv) => self.state().ref_of(*conv).cloned(),
             Plan::Open(reference, _) => Some(reference.clone()),
             Plan::None => None,

@@ -55,7 +55,8 @@ impl Step<'_> {
         let state = self.state();
         let own = &state.agents[agent.0 as usize];
         if own.running == Running::Stopped || state.running == Running::Stopped {
-            return Err(Code::Stopped.into());
+            let on = if state.running == Running::Stopped { "workspace" } else { own.name() };
+            return Err(Refusal::new(Code::Stopped).about(on));
         }
         Ok(Taker::Agent { agent, full: own.turns.len() as u64 >= own.turns_max(&state.limits) })
     }

@@ -2,9 +2,10 @@
 
 use alloc::string::String;
 
-use super::State;
-use crate::fact::{Extension, Lift, Met};
+use super::{Running, State};
+use crate::fact::{Extension, Fact, Lift, Met};
 use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time, TurnId};
+use crate::input::RefusedAbout;
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
@@ -58,6 +59,61 @@ impl State {
         if self.agents.get(agent.0 as usize).is_some_and(|known| known.refused_in() != room) {
             self.rare(agent).refused_in = room;
         }
+    }
+
+    /// Returns the subject of a refusal, for the step that lifts it now (H6); `fact` is its record, if there is one.
+    #[must_use]
+    pub fn refused_about(&self, refusal: &Refusal, fact: Option<&Fact>) -> RefusedAbout {
+        if let Code::Paused | Code::Stopped = refusal.code {
+            return self.held_about(refusal);
+        }
+        let (agent, turn, to, named) = if let Some(Fact::Refused { agent, turn, to, reference, .. }) = fact {
+            (*agent, *turn, Some(to), reference.as_ref())
+        } else if let Some(Fact::WriteRefused { agent, turn, .. }) = fact {
+            (*agent, *turn, None, None)
+        } else if let Some(Fact::Observed { agent, .. }) = fact {
+            (*agent, None, None, None)
+        } else {
+            return RefusedAbout::default();
+        };
+        let tied = || to?.names().filter_map(|to| self.tie(agent, self.live(to.as_str())?)).max();
+        let task = turn.and_then(|turn| self.turns.get(&turn)).map(|turn| turn.task).or_else(tied);
+        let task = task.and_then(|task| self.tasks.get(&task));
+        let named = named.and_then(|named| self.conv_of(named.as_str()));
+        let own = task.map(|task| task.conv);
+        // A total belongs to the whole work, and the other limits to the conversation that was named, if the work has it.
+        let of_work =
+            |conv: &ConvId| task.is_none_or(|t| t.conv == *conv || t.delegates.iter().any(|d| d.conv == *conv));
+        let in_conv = matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress);
+        let conv = if in_conv {
+            named.filter(of_work).or(own)
+        } else if refusal.code == Code::RootAllowance {
+            named
+        } else {
+            own.or(named).filter(|_| refusal.code.can_be_lifted())
+        };
+        // A root that is too large for a grant has none that a human could extend.
+        let extends = Lift::of(refusal.code, 0, 0).is_some_and(|lift| lift != Lift::Rearm);
+        let settled = extends && conv.is_none_or(|conv| self.open_grants_of(conv).is_empty());
+        let conv = conv.filter(|_| !settled || task.is_some() || refusal.code == Code::DepthCap);
+        RefusedAbout {
+            reference: conv.and_then(|conv| self.ref_of(conv)).cloned(),
+            agent: self.agent(agent).and_then(|agent| agent.name.clone()),
+            settled,
+        }
+    }
+
+    /// Returns what a human has paused or stopped: an agent or a conversation; neither if it is the workspace.
+    fn held_about(&self, refusal: &Refusal) -> RefusedAbout {
+        let Some(on) = refusal.subject.as_deref() else { return RefusedAbout::default() };
+        let running = if refusal.code == Code::Paused { Running::Paused } else { Running::Stopped };
+        // A conversation may have the name of an agent.
+        let conv = self.conv_of(on).filter(|conv| self.running_in(*conv) == running);
+        let agent = self.live(on).and_then(|id| self.agent(id));
+        let agent = agent.filter(|agent| conv.is_none() || agent.running == running);
+        let workspace = on == "workspace" && (conv.is_none() || self.running == running);
+        let reference = Ref::new(on).ok().filter(|_| agent.is_none() && !workspace);
+        RefusedAbout { reference, agent: agent.and_then(|agent| agent.name.clone()), settled: false }
     }
 
     /// Keeps the last limit that a task met in its turn and that a human can lift, for the question that follows (H6).

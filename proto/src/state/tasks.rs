@@ -301,6 +301,16 @@ impl State {
         })
     }
 
+    /// Returns the task inside which a request of `sender` to `to` is judged if it is sent outside every turn (D7): a
+    /// task of an open grant that came to the sender from `to` or from an agent below `to`, in any attempt; or one in
+    /// which the sender asked `to`. Otherwise ending a turn would be a way around the limits of its grant.
+    pub(crate) fn tie(&self, sender: AgentId, to: AgentId) -> Option<TaskId> {
+        let above = |id: TaskId| self.ancestors(id).any(|ancestor| ancestor == to);
+        let asked = |task: &Task| task.agent == sender && task.asker != Asker::Nobody && task.delegate(to).is_some();
+        let tied = |id: TaskId| self.tasks.get(&id).is_some_and(|task| above(id) || asked(task));
+        self.agent(sender)?.task_with(to, tied)
+    }
+
     /// Whether a task's deliveries are parked: a pause, stop or latch holds its conversation or grant (R3).
     #[must_use]
     pub fn is_parked(&self, task: &Task) -> bool {

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::fact::{Extension, Lift};
+use crate::input::RefusedAbout;
+use crate::names::{AgentName, Ref};
 use crate::refusal::{Code, Refusal};
 
 /// The step by which a human lifts a limit, a latch, a pause or a stop.
@@ -36,6 +38,18 @@ pub struct RefusedAt<'a> {
     pub reference: Option<&'a str>,
     /// The agent that was refused.
     pub agent: Option<&'a str>,
+    /// Whether the work has settled, so that only a new task of a human goes on with it.
+    pub settled: bool,
+}
+
+impl<'a> From<&'a RefusedAbout> for RefusedAt<'a> {
+    fn from(about: &'a RefusedAbout) -> Self {
+        Self {
+            reference: about.reference.as_ref().map(Ref::as_str),
+            agent: about.agent.as_ref().map(AgentName::as_str),
+            settled: about.settled,
+        }
+    }
 }
 
 impl LiftStep {
@@ -56,7 +70,9 @@ impl LiftStep {
         let cost = refusal.limit.filter(|_| refusal.is_cost());
         let of_day = refusal.code == Code::Budget && refusal.retry_after_ms.is_some();
         match refusal.code {
-            Code::RootAllowance if refusal.subject.is_some() => at.agent.map(the_task_itself),
+            Code::RootAllowance if refusal.subject.is_some() => {
+                at.agent.map(|agent| the_task_itself(agent, at.reference))
+            }
             Code::RootAllowance => at.agent.map(|agent| more_roots(agent, refusal.limit)),
             Code::Budget if of_day => at.agent.map(|agent| more_for_today(agent, cost)),
             Code::Unattended => Some(Self {
@@ -65,12 +81,15 @@ impl LiftStep {
                 text: "Any human act lets agents start work again: open the console, answer a question, or run this."
                     .into(),
             }),
-            Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
+            Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at)),
             Code::TurnsSoft | Code::TurnsHard if refusal.room().is_some() => refusal.room().map(Self::of_room),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
-                at.reference.map(|on| resume(on, None))
+                at.reference.map(|on| resume(on, RefusedAt { agent: None, ..at }))
             }
-            code => at.reference.and_then(|reference| extend(Lift::of(code, cost.unwrap_or(0))?, reference)),
+            code => {
+                let (lift, on) = (Lift::of(code, refusal.lacks(), cost.unwrap_or(0))?, at.reference?);
+                if at.settled { at.agent.map(|agent| the_task_itself(agent, Some(on))) } else { extend(lift, on) }
+            }
         }
     }
 }
@@ -120,10 +139,12 @@ fn extend(lift: Lift, reference: &str) -> Option<LiftStep> {
     })
 }
 
-fn resume(on: &str, agent: Option<&str>) -> LiftStep {
+fn resume(on: &str, at: RefusedAt<'_>) -> LiftStep {
     let (call, cli) = match on {
-        "workspace" => ("POST /v1/workspace/resume".to_string(), "lastword resume --workspace".to_string()),
-        name if Some(name) == agent => {
+        "workspace" if at.reference != Some(on) => {
+            ("POST /v1/workspace/resume".to_string(), "lastword resume --workspace".to_string())
+        }
+        name if Some(name) == at.agent => {
             (alloc::format!("POST /v1/agents/{name}/resume"), alloc::format!("lastword resume --agent {name}"))
         }
         reference => (
@@ -144,12 +165,16 @@ fn more_roots(agent: &str, limit: Option<u64>) -> LiftStep {
     }
 }
 
-/// An agent that has used up its own allowance for today can still do the work under a human's grant.
-fn the_task_itself(agent: &str) -> LiftStep {
+/// An agent whose own work can't be extended can still do it under a human's grant, on the same REF if it had one.
+fn the_task_itself(agent: &str, reference: Option<&str>) -> LiftStep {
+    let (member, flag, under) = match reference {
+        Some(on) => (alloc::format!(",\"ref\":\"{on}\""), alloc::format!(" --ref {on}"), alloc::format!(" under {on}")),
+        None => Default::default(),
+    };
     LiftStep {
-        call: alloc::format!("POST /v1/messages {{\"type\":\"request\",\"to\":\"{agent}\",\"body\":\"…\"}}"),
-        cli: alloc::format!("lastword ask {agent} \"…\""),
-        text: alloc::format!("A human sends {agent} the task."),
+        call: alloc::format!("POST /v1/messages {{\"type\":\"request\",\"to\":\"{agent}\"{member},\"body\":\"…\"}}"),
+        cli: alloc::format!("lastword ask {agent} \"…\"{flag}"),
+        text: alloc::format!("A human sends {agent} the task{under}."),
     }
 }
 
@@ -180,10 +205,14 @@ mod tests {
 
     #[test]
     fn a_refusal_that_a_human_can_lift_names_the_step() {
-        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo") };
+        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo"), settled: false };
         let step = LiftStep::of(&Refusal::new(Code::DepthCap), at).unwrap();
         assert_eq!(step.call, "POST /v1/conversations/T-1%2F2/grant {\"rounds\":2}");
         assert_eq!(step.cli, "lastword grant T-1/2 --rounds 2");
+        let settled = LiftStep::of(&Refusal::new(Code::DepthCap), RefusedAt { settled: true, ..at }).unwrap();
+        assert_eq!(settled.cli, "lastword ask kilo \"…\" --ref T-1/2", "nothing is left to extend");
+        let list = Refusal::new(Code::GrantMessages).numbers(64, 96);
+        assert_eq!(LiftStep::of(&list, at).unwrap().cli, "lastword grant T-1/2 --messages 32", "all that is lacking");
         let step = LiftStep::of(&Refusal::new(Code::GrantExpired), at).unwrap();
         assert_eq!(step.cli, "lastword grant T-1/2 --time 24h");
         let step = LiftStep::of(&Refusal::new(Code::Budget).retry_after(5), at).unwrap();

@@ -121,4 +121,5 @@ fn a_turn_that_no_budget_ended_is_held_by_nothing() {
     let (mut world, _) = running(&[900]);
     let failed = world.line("a: finish held half of it").join("\n");
     assert!(failed.contains("failed") && failed.contains("half of it"), "it would go on for ever: {failed}");
+    assert!(failed.contains("because the run was ended for a budget that isn't used up; ask again"), "{failed}");
 }

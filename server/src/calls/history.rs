@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{AgentId, ConvId, TaskId};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{ConversationView, Event, Problem, RefusedSend};
+use lastword_proto::wire::{ConversationView, Event, LiftStep, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
 use lastword_store::{Cursor, IndexReader, PageCut, ReadError, RefusalFilter, SpentIn};
 
@@ -41,6 +41,8 @@ pub(crate) struct HistoryEntry {
     pub(crate) refusal: Option<Problem>,
     /// The requests that led to a message or write refused in a turn, from the root on; empty for other events.
     pub(crate) chain: Vec<RequestLink>,
+    /// The step by which a human lifts what refused the message or write.
+    pub(crate) lift: Option<LiftStep>,
     /// The fact that the event is derived from.
     pub(crate) entry: Arc<Entry>,
 }
@@ -268,14 +270,15 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
     let who = caller.principal;
     let look = move |live: &Live<'_>| -> Vec<_> {
         let draft = |(seq, entry): (Seq, Arc<Entry>)| {
-            Some((views::event(live.state, who, seq, &entry)?, led_to(live.state, &entry.fact), entry))
+            let lift = views::lift_of(live.state, &entry.fact);
+            Some((views::event(live.state, who, seq, &entry)?, led_to(live.state, &entry.fact), lift, entry))
         };
         entries.into_iter().filter_map(draft).collect()
     };
     let drafts = ctx.handle.query(look).await?;
-    let line = |(draft, chain, entry): (views::EventDraft, Vec<RequestLink>, Arc<Entry>)| {
+    let line = |(draft, chain, lift, entry): (views::EventDraft, Vec<RequestLink>, Option<LiftStep>, Arc<Entry>)| {
         let refusal = if let Fact::Refused { refusal, .. } = &entry.fact { Some(Problem::new(refusal)) } else { None };
-        HistoryEntry { event: draft.finish(), refusal, chain, entry }
+        HistoryEntry { event: draft.finish(), refusal, chain, lift, entry }
     };
     Ok(drafts.into_iter().map(line).collect())
 }

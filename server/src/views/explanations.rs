@@ -2,7 +2,6 @@
 
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
-use lastword_proto::names::Ref;
 use lastword_proto::state::{Agent, IncidentOn, Running};
 use lastword_proto::wire::{
     CausalLink, Distance, GrantView, Hold, LiftStep, Problem, RefusedAt, RefusedSend, StoredMessage,
@@ -148,6 +147,15 @@ pub(crate) fn link(message: StoredMessage) -> CausalLink {
     }
 }
 
+/// Returns the step by which a human lifts a recorded refusal now (H6).
+pub(crate) fn lift_of(state: &State, fact: &Fact) -> Option<LiftStep> {
+    let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. } | Fact::Observed { refusal, .. }) = fact
+    else {
+        return None;
+    };
+    LiftStep::of(refusal, RefusedAt::from(&state.refused_about(refusal, Some(fact))))
+}
+
 /// Returns a recorded refusal with the refused agent and its turn; `None` for any other fact.
 pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, Option<TurnId>, RefusedSend)> {
     let (agent, turn, refusal) = if let Fact::Refused { agent, turn, refusal, .. } = fact {
@@ -157,11 +165,7 @@ pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, 
     } else {
         return None;
     };
-    let subject = refusal.subject.as_deref().filter(|on| state.live(on).is_some());
-    let in_turn = turn.and_then(|turn| state.turns.get(&turn)).and_then(|turn| state.tasks.get(&turn.task));
-    let root = in_turn.and_then(|task| state.ref_of(state.grants.get(&task.grant)?.conv));
-    let at = RefusedAt { reference: root.map(Ref::as_str), agent: subject.or_else(|| Some(state.name_of(agent))) };
-    let lift = LiftStep::of(refusal, at);
+    let lift = lift_of(state, fact);
     let mut told = RefusedSend {
         from: state.name_of(agent).to_owned(),
         to: None,

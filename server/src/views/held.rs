@@ -100,7 +100,10 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
     let incident = state.incidents.iter().find(|(id, _)| Some(id.to_string()) == hold.incident).map(|(_, known)| known);
     let (refusal, reference, why) = match incident {
         None if hold.state == "latched" => (Refusal::new(Code::Latched), Some(on.to_owned()), String::new()),
-        None => (Refusal::new(Code::Paused).about(on), None, String::new()),
+        None => {
+            let conversation = (hold.scope == "conversation").then(|| on.to_owned());
+            (Refusal::new(Code::Paused).about(on), conversation, String::new())
+        }
         Some(incident) => {
             let why = format!(": {}", limit_of(state, incident));
             let latched = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on { Some(grant) } else { None };
@@ -114,7 +117,7 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
             (spent.unwrap_or_else(|| Refusal::new(incident.code)), reference, why)
         }
     };
-    let lift = LiftStep::of(&refusal, RefusedAt { reference: reference.as_deref(), agent })?;
+    let lift = LiftStep::of(&refusal, RefusedAt { reference: reference.as_deref(), agent, settled: false })?;
     let text = if on == "workspace" { "the workspace".to_owned() } else { format!("{} {on}", hold.scope) };
     // For people a limit holds it, where the API says `latched`.
     let state = if hold.state == "latched" { "held" } else { &hold.state };
@@ -127,7 +130,7 @@ pub(super) fn of_rest(state: &State, agent: &Agent) -> Option<HeldBy> {
     // The last moment of the day that is used up.
     let spent = state.day_used_up(agent, Time(until.0.saturating_sub(1)));
     let refusal = spent.unwrap_or_else(|| Refusal::new(Code::Budget).retry_after(1));
-    let lift = LiftStep::of(&refusal, RefusedAt { reference: None, agent: Some(agent.name()) })?;
+    let lift = LiftStep::of(&refusal, RefusedAt { agent: Some(agent.name()), ..RefusedAt::default() })?;
     let text = format!("agent {} gets no work until {}: its day budget is used up", agent.name(), rfc3339(until));
     Some(HeldBy { text, lift })
 }

@@ -183,7 +183,7 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
 fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
     let conv = state.grants.get(&id).map(|grant| grant.conv);
     let reference = conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string);
-    let hours = match Lift::of(lastword_proto::Code::GrantExpired, 0) {
+    let hours = match Lift::of(lastword_proto::Code::GrantExpired, 0, 0) {
         Some(lift) => lift.extension().time_ms / HOUR_MS,
         None => 1,
     };

@@ -20,6 +20,7 @@ mod console_roles;
 mod console_schedules;
 mod desk;
 mod documents;
+mod every_lift;
 mod exact_calls;
 mod exchange;
 mod first_edition;

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_proto::fact::WriteKind;
-use lastword_proto::wire::{Event, LiftStep, Problem, RefusedAt, StoredMessage};
+use lastword_proto::wire::{Event, LiftStep, Problem, StoredMessage};
 use lastword_proto::{Code, Fact, Refusal, Seq};
 use maud::{Markup, html};
 
@@ -93,7 +93,7 @@ fn refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, problem: &Prob
             (name_link(&member("to"))) @if !member("ref").is_empty() { " in " (conversation(&member("ref"))) } "." }
         dl.about {
             (why(problem))
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (how_to_lift(&step)) } }
+            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step)) } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
@@ -199,18 +199,11 @@ fn write_refused(
         dl.about {
             (why(&problem))
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
-            @if let Some(step) = step(line) { dt { "What you can do" } dd { (how_to_lift(&step)) } }
+            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         (onward(line))
     }
-}
-
-/// Returns the step by which a human lifts what refused the message or write.
-fn step(line: &HistoryEntry) -> Option<LiftStep> {
-    let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. }) = &line.entry.fact else { return None };
-    let at = RefusedAt { reference: line.event.reference.as_deref(), agent: line.event.agent.as_deref() };
-    LiftStep::of(refusal, at)
 }
 
 fn how_to_lift(step: &LiftStep) -> Markup {
