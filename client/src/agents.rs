@@ -2,7 +2,7 @@
 
 use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, IdToken, NarrowedToken, NewAgent, NewToken, Page, Prompt,
-    SignInLink, SignInProvider, SignedIn, TokenTerms,
+    SignInLink, SignInProvider, SignedIn, TokenTerms, Unavailable,
 };
 use reqwest::Method;
 
@@ -59,6 +59,15 @@ impl Client {
     pub async fn prompt(&self, name: &str, typed: bool) -> Result<(), ClientError> {
         let path = format!("/v1/agents/{}/prompt", segment(name));
         self.answer(self.request(Method::POST, &path).json(&Prompt { typed })).await.map(drop)
+    }
+
+    /// Tells why an agent's program can't work, to be told to whoever asks the agent; `me` is the token's owner.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn unavailable(&self, name: &str, reason: String) -> Result<(), ClientError> {
+        let path = format!("/v1/agents/{}/unavailable", segment(name));
+        self.answer(self.request(Method::POST, &path).json(&Unavailable { reason })).await.map(drop)
     }
 
     /// Returns the provider by which humans sign in; needs no token.

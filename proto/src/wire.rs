@@ -35,7 +35,7 @@ mod tokens;
 mod turns;
 mod usage;
 
-pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Prompt, TokenTerms};
+pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Prompt, TokenTerms, Unavailable};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
 pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use claims::{ClaimView, NewClaim};

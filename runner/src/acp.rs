@@ -16,6 +16,7 @@ use std::time::Duration;
 use agent_client_protocol::v1::schema::{SessionId, SessionModeId};
 use lastword_client::wire::Delivery;
 use lastword_proto::MessageType;
+use lastword_proto::names::OWN_NAME;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -24,6 +25,7 @@ use self::process::Process;
 use crate::event::Event;
 use crate::private::PrivateFolder;
 use crate::run::{Ended, Run, RunnerContext};
+use crate::runner::tell;
 use crate::settings::Restart;
 use crate::watch::stopped;
 
@@ -124,11 +126,15 @@ impl Host {
             if shared.settings.restart == Restart::Never {
                 return Err(format!("the agent's process ended: {reason}"));
             }
+            tell(shared.broker.client(), OWN_NAME, format!("the agent's process ended: {reason}")).await;
             shared.report.emit(&Event::AgentEnded { reason, restart_in_ms });
             sleep(pause).await;
             current.starts += 1;
             match Process::start(shared, current.starts, &self.token_file).await {
-                Ok(process) => current.live = Some(Arc::new(process)),
+                Ok(process) => {
+                    current.live = Some(Arc::new(process));
+                    tell(shared.broker.client(), OWN_NAME, String::new()).await;
+                }
                 // Kept as an ended process instead of returned: only `Restart::Never` gives up.
                 Err(reason) => current.live = Some(Arc::new(Process::failed(reason))),
             }

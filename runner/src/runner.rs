@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lastword_client::wire::Delivery;
 use lastword_proto::fact::Kind;
+use lastword_proto::names::OWN_NAME;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -21,7 +22,7 @@ use crate::program;
 use crate::run::{DriverHost, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
-use lastword_client::{ClientError, Endpoint, RetryingClient};
+use lastword_client::{Client, ClientError, Endpoint, RetryingClient, Token};
 
 /// Time beyond the grace in which a stopping runner delivers its last answers.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -75,6 +76,28 @@ pub enum RunnerError {
     Agent(String),
 }
 
+/// Time in which the broker has to take the reason of a failure.
+const TELL: Duration = Duration::from_secs(5);
+
+impl RunnerError {
+    /// Tells the broker why the agent can't work, so that whoever asks it is told; not if another program serves it. Best
+    /// effort: the broker may be away, and the error is returned all the same.
+    pub async fn tell(&self, client: &Client, agent: &str) {
+        if matches!(self, Self::Broker(_) | Self::Human) {
+            return;
+        }
+        let known = timeout(TELL, client.agent(agent)).await;
+        if known.is_ok_and(|known| known.is_ok_and(|known| !known.connected)) {
+            tell(client, agent, self.to_string()).await;
+        }
+    }
+}
+
+/// Tells the broker why an agent can't work; an empty reason takes the last one back.
+pub(crate) async fn tell(client: &Client, agent: &str, reason: String) {
+    let _told = timeout(TELL, client.unavailable(agent, reason)).await;
+}
+
 /// A pending call for the next delivery.
 type Taking = Pin<Box<dyn Future<Output = Result<Delivery, RunnerError>> + Send>>;
 
@@ -98,7 +121,16 @@ impl Runner {
         report: EventSink,
     ) -> BoxFuture<'a, Result<Self, RunnerError>> {
         // Boxed, so that this crate compiles what runs under it, and not each program again.
-        Box::pin(Self::connect(settings, endpoint, token, stopping, report))
+        Box::pin(async move {
+            let started = Self::connect(settings, endpoint, token, stopping, report).await;
+            if let Err(error) = &started
+                && let Ok(token) = Token::new(token)
+                && let Ok(client) = Client::new(endpoint, Some(token))
+            {
+                error.tell(&client, OWN_NAME).await;
+            }
+            started
+        })
     }
 
     async fn connect(
@@ -181,6 +213,9 @@ impl Runner {
         turns.shutdown().await;
         if let DriverHost::Acp(host) = &shared.host {
             host.end(shared.settings.grace).await;
+        }
+        if let Err(RunnerError::Agent(reason)) = &ended {
+            tell(shared.broker.client(), OWN_NAME, reason.clone()).await;
         }
         ended
     }

@@ -157,14 +157,18 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         }
         Verb::List => {
             let page = cx.client(Authority::Read)?.agents().await?;
-            cx.out.show(&page, |page, out| table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out))
+            cx.out.show(&page, |page, out| {
+                let all = table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out);
+                std::iter::once(all).chain(page.items.iter().filter_map(unavailable)).collect::<Vec<_>>().join("\n")
+            })
         }
         Verb::Show { name } => {
             let agent = cx.client(Authority::Read)?.agent(&name).await?;
             cx.out.show(&agent, |agent, out| {
                 let rests = agent.rests_until.as_ref().map(|until| format!("\nday budget used up until {until}"));
                 let own = if agent.limits.is_empty() { String::new() } else { format!("\n{}", own_limits(agent)) };
-                format!("{}{}{own}", table(&HEAD, &[row(agent)], out), rests.unwrap_or_default())
+                let failed = unavailable(agent).map(|line| format!("\n{line}")).unwrap_or_default();
+                format!("{}{failed}{}{own}", table(&HEAD, &[row(agent)], out), rests.unwrap_or_default())
             })
         }
         Verb::Remove { name } => {
@@ -177,6 +181,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             cx.out.show(&token, |token, _| token.token.clone())
         }
     }
+}
+
+/// Says why the agent's program can't work, if its runner told it.
+pub(super) fn unavailable(agent: &AgentView) -> Option<String> {
+    let reason = agent.unavailable.as_ref()?;
+    Some(format!("{} can't work: {}", escape_line(&agent.name), escape_line(reason)))
 }
 
 /// Formats the agent's own limits.

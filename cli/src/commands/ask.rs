@@ -9,6 +9,7 @@ use lastword_client::{Client, ClientError, SendTerms, Sent, is_transient};
 use lastword_proto::{MessageType, Time};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::agent::unavailable;
 use super::{Context, send, text_or_stdin};
 use crate::failure::Failure;
 use crate::out::escape_line;
@@ -92,6 +93,13 @@ async fn report_holds(client: &Client, request: &str, reported: &mut BTreeSet<St
                 let _closed = writeln!(stderr, "held: {}\n  {}", escape_line(&held.text), escape_line(&held.lift.cli));
             }
         }
+        if view.queue_position.is_some()
+            && let Ok(agent) = client.agent(&view.to).await
+            && let Some(failed) = unavailable(&agent)
+            && reported.insert(failed.clone())
+        {
+            let _closed = writeln!(std::io::stderr().lock(), "{failed}");
+        }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
@@ -112,6 +120,9 @@ async fn why_unanswered(client: &Client, request: &str) -> Result<String, Client
     }
     let Some(before) = view.queue_position else { return Ok(format!("{} is working on it", escape_line(&view.to))) };
     let agent = client.agent(&view.to).await?;
+    if let Some(failed) = unavailable(&agent) {
+        return Ok(failed);
+    }
     let to = escape_line(&view.to);
     Ok(match (agent.connected, before) {
         (false, _) => format!("{to} is not connected: its messages wait for its session or runner"),

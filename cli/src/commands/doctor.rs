@@ -79,6 +79,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     checks.extend(notify(cx));
     checks.extend(server(cx).await);
     checks.extend(discord(cx).await);
+    checks.extend(agents(cx).await);
     for program in Program::ALL {
         checks.push(client(program, cx).await);
         checks.extend(side_channels(program));
@@ -243,6 +244,14 @@ async fn discord(cx: &Context) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// Names the agents whose programs can't work, as far as the workspace may be read.
+async fn agents(cx: &Context) -> Vec<Check> {
+    let Ok(client) = cx.client(Authority::Read) else { return Vec::new() };
+    let Ok(page) = client.agents().await else { return Vec::new() };
+    let failed = page.items.iter().filter_map(super::agent::unavailable);
+    failed.map(|finding| check("agent", Grade::Failed, finding)).collect()
 }
 
 /// The facts by which the read model of a busy server may be behind.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lastword_client::{Client, Token};
-use lastword_runner::{Driver, Input, Runner, Stopping, UsageSource};
+use lastword_proto::names::OWN_NAME;
+use lastword_runner::{Driver, Input, Runner, RunnerError, Stopping, UsageSource};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -86,7 +87,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let named = args.name.clone();
     let member = member(args)?;
     let settings = member.settings(&cx.settings.prices)?;
-    settings.check().map_err(lastword_runner::RunnerError::from)?;
+    if let Err(error) = settings.check().map_err(RunnerError::from) {
+        if let Ok((endpoint, token)) = cx.access(Authority::Act) {
+            let client = Client::new(&endpoint, Some(Token::new(&token)?))?;
+            error.tell(&client, named.as_deref().unwrap_or(OWN_NAME)).await;
+        }
+        return Err(error.into());
+    }
     let (endpoint, token) = cx.access(Authority::Act)?;
     let token = match named {
         Some(_) => member.enrol(&Client::new(&endpoint, Some(Token::new(&token)?))?, None).await?,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -378,4 +379,56 @@ fn a_server_runs_the_agents_of_its_configuration() {
     let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--with-agents"]);
     assert_eq!(ask(&server, "upper", "again")["body"], "AGAIN");
     assert_eq!(fs::read_to_string(tokens.join("upper.token")).unwrap(), before, "a token that holds is kept");
+}
+
+#[test]
+fn a_runner_that_cant_start_tells_whoever_asks_why() {
+    let server = Server::start();
+    server.agent("kilo");
+    let mut ask = lastword(server.path());
+    ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "hello", "--wait", "60s"]);
+    let mut ask = ask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let refused = server.as_agent("kilo", &["run", "--", "no-such-program"]);
+    let reason = "kilo can't work: program not found: no-such-program";
+    assert!(refused.code != 0 && refused.stderr.contains("program not found: no-such-program"), "{refused:?}");
+    let waiting = told.next().unwrap();
+    assert!(waiting.starts_with(reason), "who waits already: {waiting}");
+    for look in [&["agent", "list"][..], &["agent", "show", "kilo"], &["doctor"]] {
+        assert!(server.operator(look).stdout.contains(reason), "{look:?}");
+    }
+    let later = server.operator(&["ask", "kilo", "hello", "--wait", "100ms"]);
+    assert!(later.stderr.contains(&format!("hint: {reason}")), "{later:?}");
+    // A runner that works takes the reason back, and the request.
+    let runner = Running::start(&server, "kilo", &["--", "cat"]);
+    let answered = String::from_utf8(ask.wait_with_output().unwrap().stdout).unwrap();
+    assert!(answered.contains("completed [settled]\n    hello\n"), "{answered}");
+    assert!(!server.operator(&["agent", "list"]).ok().contains("can't work"));
+    assert_eq!(runner.terminate(), 0);
+    // With a human's token, too, before the agent's token is replaced.
+    let refused = server.operator(&["run", "--as", "kilo", "--deadline", "0s", "--", "cat"]);
+    assert!(refused.code == 2, "{refused:?}");
+    assert!(server.operator(&["agent", "list"]).ok().contains("kilo can't work: "));
+}
+
+#[test]
+fn an_acp_agent_that_ends_tells_whoever_asks_why() {
+    let server = Server::start();
+    let program = fake_acp();
+    let args = ["--driver", "acp", "--backoff", "60s", "--", program.to_str().unwrap()];
+    let mut agent = Running::start(&server, "fake", &args);
+    send(&server, "fake", "E-1", "crash");
+    agent.until("agent_ended");
+    let shown = server.operator(&["agent", "show", "fake", "--json"]).json();
+    assert!(shown["unavailable"].as_str().is_some_and(|why| why.starts_with("the agent's process ended")), "{shown}");
+    // One that comes back can work, although it fails again.
+    let again = ["--driver", "acp", "--", program.to_str().unwrap()];
+    let mut again = Running::start(&server, "back", &again);
+    send(&server, "back", "E-2", "crash");
+    again.until("agent_ended");
+    let works = || server.operator(&["agent", "show", "back", "--json"]).json()["unavailable"].is_null();
+    wait_for("the agent to work", works);
+    server.agent("mute");
+    assert_ne!(server.as_agent("mute", &["run", "--driver", "acp", "--", "false"]).code, 0);
+    assert!(server.operator(&["agent", "list"]).ok().contains("mute can't work: "));
 }

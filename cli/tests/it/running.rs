@@ -25,10 +25,12 @@ impl Running {
     pub(crate) fn start(server: &Server, name: &str, args: &[&str]) -> Self {
         let mut command = lastword(server.path());
         command.args(["--token-file", ".lastword/operator.token", "--json", "run", "--as", name]);
-        if !args.contains(&"--grace") {
-            command.args(["--grace", "300ms"]);
+        for (flag, time) in [("--grace", "300ms"), ("--backoff", "10ms")] {
+            if !args.contains(&flag) {
+                command.args([flag, time]);
+            }
         }
-        Self::of(command.args(["--progress", "0ms", "--backoff", "10ms"]).args(args)).ready()
+        Self::of(command.args(["--progress", "0ms"]).args(args)).ready()
     }
 
     /// Runs the fake ACP agent.

@@ -106,6 +106,9 @@ pub struct AgentView {
     pub state: Running,
     /// Whether it has a connection open, and so is woken instead of polling (Q2).
     pub connected: bool,
+    /// The reason why its program can't work, as its runner told when it failed; gone once the agent connects anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
     /// The number of turns that it may have open at once.
     pub turns_max: u64,
     /// The ids of its open turns.
@@ -143,6 +146,15 @@ pub struct AgentView {
 pub struct Prompt {
     /// Whether the caller typed it. If not, a prompt began that nobody typed, or the work on the last one ended.
     pub typed: bool,
+}
+
+/// Tells why an agent's program can't work; `POST /v1/agents/{name}/unavailable`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Unavailable {
+    /// The reason, for whoever asks the agent. The first 500 characters are kept; an empty one takes the last one back.
+    pub reason: String,
 }
 
 /// Extends an agent's budget for the current UTC day; `POST /v1/agents/{name}/grant` (B1).

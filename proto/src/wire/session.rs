@@ -218,6 +218,7 @@ pub const CALLS: &[NamedCall] = &[
     ("remove_agent", "DELETE", "/agents/{name}"),
     ("grant_agent", "POST", "/agents/{name}/grant"),
     ("prompt", "POST", "/agents/{name}/prompt"),
+    ("unavailable_agent", "POST", "/agents/{name}/unavailable"),
     ("replace_token", "POST", "/agents/{name}/token"),
     ("humans", "GET", "/humans"),
     ("add_human", "POST", "/humans"),

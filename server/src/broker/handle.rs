@@ -488,6 +488,11 @@ impl Handle {
         &self.0.wakes
     }
 
+    /// Keeps the reason why an agent's program can't work, until another connection begins; an empty one takes it back.
+    pub(crate) fn fail(&self, agent: AgentId, reason: Box<str>) {
+        self.0.wakes.fail(agent, reason);
+    }
+
     /// Returns the bell that rings when an approval is decided.
     pub(crate) fn approvals(&self) -> &tokio::sync::Notify {
         &self.0.wakes.approvals

@@ -36,6 +36,12 @@ impl<'a> Live<'a> {
         self.shared.wakes.is_attached(agent)
     }
 
+    /// Returns the reason why an agent's program can't work.
+    #[must_use]
+    pub fn unavailable(&self, agent: AgentId) -> Option<Box<str>> {
+        self.shared.wakes.unavailable(agent)
+    }
+
     /// Returns the broker's time.
     #[must_use]
     pub fn now(&self) -> Time {

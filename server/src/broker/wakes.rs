@@ -20,6 +20,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) struct Wakes {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
     answers: Mutex<Answers>,
+    /// Why the programs of agents can't work.
+    failed: Mutex<BTreeMap<AgentId, Box<str>>>,
     last_taker: AtomicU64,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
@@ -125,6 +127,20 @@ impl Wakes {
         self.lock().get(&agent).is_some_and(|slot| slot.attached > 0)
     }
 
+    /// Keeps the reason why an agent's program can't work, until another connection begins; an empty one takes it back.
+    pub(super) fn fail(&self, agent: AgentId, reason: Box<str>) {
+        if reason.is_empty() {
+            self.failed().remove(&agent);
+        } else {
+            self.failed().insert(agent, reason);
+        }
+    }
+
+    /// Returns the reason why an agent's program can't work.
+    pub(crate) fn unavailable(&self, agent: AgentId) -> Option<Box<str>> {
+        self.failed().get(&agent).cloned()
+    }
+
     fn enter(&self, agent: AgentId) -> Arc<Bell> {
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
@@ -135,6 +151,7 @@ impl Wakes {
     /// Counts a connection. The core gets the input under the lock, so that it sees beginnings and ends in the order in
     /// which they were counted.
     fn attach(&self, agent: AgentId, tell: impl FnOnce()) {
+        self.failed().remove(&agent);
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.attached += 1;
@@ -169,6 +186,10 @@ impl Wakes {
         let takers = &mut slots.get_mut(&agent)?.takers;
         let at = takers.iter().position(|(known, _)| *known == number)?;
         takers.remove(at).map(|(_, taker)| taker)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<AgentId, Box<str>>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {

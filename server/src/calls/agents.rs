@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{AgentLimits, Kind, Profile, Spend};
+use lastword_proto::fact::{AgentLimits, Kind, Profile, Role, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::{NewToken, Prompted, Registration};
 use lastword_proto::names::{AgentName, Label, OWN_NAME};
+use lastword_proto::state::Agent;
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, microusd, rfc3339,
+    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, Unavailable,
+    microusd, rfc3339,
 };
 use lastword_proto::{Code, Input, Reply};
 
-use super::{Caller, Context, admitted, checked};
+use super::{Caller, Context, admitted, checked, humans};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::identity::Secret;
@@ -22,6 +24,8 @@ use crate::views::Member;
 const EXPIRES_MS_MAX: u64 = 315_360_000_000;
 /// The longest time that a replaced token stays valid: 30 days.
 const OVERLAP_MS_MAX: u64 = 2_592_000_000;
+/// The characters kept of the reason why an agent's program can't work.
+const REASON_CHARS: usize = 500;
 
 /// Registers an agent or human. Only this reply shows its token.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
@@ -218,6 +222,21 @@ pub(crate) async fn prompt(ctx: &Context, caller: Caller, name: &str, prompt: Pr
     let agent = find(ctx, name).await?;
     let prompted = if prompt.typed { Prompted::Typed } else { Prompted::Ended };
     admitted(ctx.handle.submit(Input::Prompt(caller.principal, agent, prompted)).await).map(|_| ())
+}
+
+/// Keeps the reason why an agent's program can't work, told by the agent's own runner or by a human who runs it.
+pub(crate) async fn unavailable(ctx: &Context, caller: Caller, name: &str, told: Unavailable) -> Result<(), ApiError> {
+    let own = caller.principal.agent();
+    let agent = if name == OWN_NAME { own } else { find(ctx, name).await? };
+    if agent != own || caller.principal.is_human() {
+        humans::require(ctx, caller, Role::Operator).await?;
+    }
+    let reason: String = told.reason.trim().chars().take(REASON_CHARS).collect();
+    if ctx.handle.query(move |live| live.state.agent(agent).is_some_and(Agent::is_human)).await? {
+        return Err(FieldError::new("name", "is a human, whom no runner serves").into());
+    }
+    ctx.handle.fail(agent, reason.into());
+    Ok(())
 }
 
 /// Removes an agent or human; its token ends at once.

@@ -132,6 +132,8 @@ pub(crate) enum Wrong {
     Away {
         /// The agent's name.
         agent: String,
+        /// The reason why its program can't work, if its runner told one.
+        unavailable: Option<Box<str>>,
         /// The number of queued requests that nothing holds.
         queued: u64,
     },
@@ -389,8 +391,10 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         // A poll that hands over a request ends, so an agent that works may have no connection.
         let waits = |id: &TaskId| state.tasks.get(id).is_some_and(|task| !state.is_parked(task));
         let queued = agent.queue.iter().filter(|(_, id)| waits(id)).count() as u64;
-        (queued > 0 && agent.turns.is_empty() && !live.is_attached(id))
-            .then(|| Wrong::Away { agent: agent.name().to_owned(), queued })
+        let unavailable = live.unavailable(id);
+        let away = unavailable.is_some() || !live.is_attached(id);
+        let name = agent.name().to_owned();
+        (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };
     state.live_by_name().into_iter().filter_map(one).take(LINES_MAX).collect()
 }

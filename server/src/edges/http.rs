@@ -148,6 +148,7 @@ fn people() -> Router<Context> {
         .route("/agents/{name}", get(agents::show).patch(agents::amend).delete(agents::remove))
         .route("/agents/{name}/grant", post(agents::grant))
         .route("/agents/{name}/prompt", post(agents::prompt))
+        .route("/agents/{name}/unavailable", post(agents::unavailable))
         .route("/agents/{name}/{verb}", post(agents::verb))
         .route("/humans", get(humans::list).post(humans::add))
         .route("/humans/{name}", patch(humans::amend))

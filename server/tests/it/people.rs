@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::console::Browser;
 use crate::exchange::id;
 use crate::world::{Answer, World};
 
@@ -181,4 +182,49 @@ async fn an_act_that_would_do_nothing_is_refused() {
     world.post("kilo", "/v1/claims", claim).await.refused(400, "malformed");
     let twice = world.request("kilo", Method::GET, "/v1/agents/me").header("Authorization", "Bearer lw_other");
     Answer::of(twice.send().await.unwrap()).await.refused(400, "malformed");
+}
+
+#[tokio::test]
+async fn why_an_agents_program_cant_work_is_told_until_the_agent_connects() {
+    let mut world = World::with(&["kilo", "hive"]).await;
+    world.register_human("anna", "viewer").await;
+    let path = "/v1/agents/kilo/unavailable";
+    let reason = |text: &str| json!({ "reason": text });
+    world.post("hive", path, reason("no")).await.refused(403, "forbidden");
+    world.post("anna", path, reason("no")).await.refused(403, "forbidden");
+    world.post("operator", "/v1/agents/me/unavailable", reason("no")).await.refused(400, "malformed");
+    world.post("operator", "/v1/agents/nobody/unavailable", reason("no")).await.refused(404, "unknown_recipient");
+    assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["unavailable"], Value::Null);
+
+    world.post("operator", path, reason("by a human")).await.is(204);
+    assert_eq!(world.get("hive", "/v1/agents/kilo").await.is(200)["unavailable"], "by a human");
+    world.post("operator", path, reason(" ")).await.is(204);
+    assert_eq!(world.get("hive", "/v1/agents/kilo").await.is(200)["unavailable"], Value::Null);
+    world.post("kilo", "/v1/agents/me/unavailable", reason(&"x".repeat(501))).await.is(204);
+    let told = world.get("hive", "/v1/agents").await.is(200);
+    let of = |name: &str| {
+        told["items"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["unavailable"].clone()
+    };
+    assert_eq!((of("kilo"), of("hive")), (json!("x".repeat(500)), Value::Null));
+    world.post("kilo", path, reason("program not found: claude")).await.is(204);
+    world.send("operator", "kilo", "T-1", "write it").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    for page in ["/", "/agents", "/agents/kilo"] {
+        browser.get(page).await.is(200).has("can't work").has("program not found: claude");
+    }
+
+    // A look at the inbox that doesn't wait is no connection, and takes the work all the same.
+    let task = world.get("kilo", "/v1/inbox?wait=20s").await.is(200);
+    world.finish("kilo", &task, "done").await.is(200);
+    tokio::select! {
+        _ = world.get("kilo", "/v1/inbox?wait=60s") => panic!("nothing is queued"),
+        () = connects(&world, "kilo") => {}
+    }
+    while world.get("operator", "/v1/agents/kilo").await.is(200)["connected"] == true {}
+    assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["unavailable"], Value::Null);
+}
+
+/// Resolves once the agent is connected.
+async fn connects(world: &World, name: &str) {
+    while world.get("operator", &format!("/v1/agents/{name}")).await.is(200)["connected"] == false {}
 }

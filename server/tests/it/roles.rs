@@ -34,6 +34,7 @@ fn body(path: &str) -> Value {
         "/v1/agents/{name}" => json!({ "actions": ["review"] }),
         "/v1/agents/{name}/grant" | "/v1/conversations/{ref}/grant" => json!({ "tokens": 10 }),
         "/v1/agents/{name}/prompt" => json!({ "typed": true }),
+        "/v1/agents/{name}/unavailable" => json!({ "reason": "no program" }),
         "/v1/approvals" | "/v1/approvals/{id}/use" => json!({ "tool": "Bash", "arguments": {} }),
         "/v1/approvals/{id}/decision" => json!({ "decision": "reject" }),
         "/v1/claims" => json!({ "resource": "repo:src/auth/*" }),

@@ -133,6 +133,9 @@ fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
 /// Shows whether it is connected, where its activity doesn't say so.
 fn connected(member: &Member) -> Markup {
     match (member.view.connected, member.view.kind) {
+        (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => html! {
+            span.badge.bad { "can't work" } " " (foreign_line(reason))
+        },
         (true, Kind::Human) => badge("connected"),
         (true, Kind::Agent) => html! {},
         (false, Kind::Agent) if member.activity() == Activity::Away => html! {},

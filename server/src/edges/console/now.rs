@@ -270,8 +270,11 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
             }
             p { a.step data-open-row href={ "/compose?to=" (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
         },
-        Wrong::Away { agent, queued } => html! {
-            p { (name_link(agent)) " is not connected, and " (plural(*queued, "request is", "requests are")) " queued for it." }
+        Wrong::Away { agent, unavailable, queued } => html! {
+            p {
+                (name_link(agent))
+                @if let Some(reason) = unavailable { " can't work: " (foreign_line(reason)) "; " } @else { " is not connected, and " }  (plural(*queued, "request is", "requests are")) " queued for it."
+            }
             p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Look at the agent" } }
         },
         Wrong::Held { id, reference, on, code, requests, at } => html! {

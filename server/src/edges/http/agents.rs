@@ -6,7 +6,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms};
+use lastword_proto::wire::{
+    AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms, Unavailable,
+};
 
 use super::conversations::word;
 use super::extract::{Json, Key, parse, read};
@@ -75,6 +77,17 @@ pub(super) async fn prompt(
     Json(prompt): Json<Prompt>,
 ) -> Result<StatusCode, ApiError> {
     agents::prompt(&ctx, caller, &name, prompt).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Tells why an agent's program can't work.
+pub(super) async fn unavailable(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Json(told): Json<Unavailable>,
+) -> Result<StatusCode, ApiError> {
+    agents::unavailable(&ctx, caller, &name, told).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -17,7 +17,9 @@ pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str, &
 /// Returns the scope that a narrowed token needs for a call of the table; `None` if any token may make it.
 pub(crate) fn scope(method: &str, path: &str) -> Option<Scope> {
     Some(match (method, path) {
-        ("get", "/inbox") | ("post", "/turns/{id}/finish" | "/turns/{id}/progress") => Scope::Work,
+        ("get", "/inbox") | ("post", "/turns/{id}/finish" | "/turns/{id}/progress" | "/agents/{name}/unavailable") => {
+            Scope::Work
+        }
         ("post", "/messages" | "/rooms/{room}/messages" | "/requests/{id}/cancel" | "/claims")
         | ("delete", "/claims/{id}") => Scope::Send,
         ("post", "/escalations" | "/approvals" | "/approvals/{id}/use") => Scope::Ask,
@@ -126,6 +128,7 @@ pub(crate) const CALLS: &[Row] = &[
         204,
         "",
     ),
+    ("post", "/agents/{name}/unavailable", "Tell why an agent's program can't work", "", "Unavailable", 204, ""),
     ("get", "/humans", "List humans and their roles", "", "", 200, "Page_AgentView"),
     ("post", "/humans", "Register a human; returns the token, once", "", "NewHuman", 201, "AgentToken"),
     ("patch", "/humans/{name}", "Set a human's role", "", "HumanPatch", 200, "AgentView"),

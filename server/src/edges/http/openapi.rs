@@ -30,6 +30,7 @@ use super::grammar;
         wire::AgentToken,
         wire::AgentGrant,
         wire::Prompt,
+        wire::Unavailable,
         wire::TokenTerms,
         wire::NewToken,
         wire::NarrowedToken,
