@@ -2,6 +2,8 @@
 //!
 //! The body of a message is a script, a step a line:
 //! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `context USED` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
+//! `chunk TEXT` (JSON escapes as they are) · `latin TEXT` (with a byte of Latin-1) · `block JSON` (content) · `halved TITLE` (a
+//! call with half a character) · `sub TITLE` (a sub-agent's call) ·
 //! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang` · `stray`
 //! (says something again and again once its turn has ended, until it is interrupted) · `stray deaf` (whatever happens).
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
@@ -25,7 +27,7 @@ fn main() {
     let modes = flags.iter().find_map(|flag| flag.strip_prefix("--modes="));
     let modes: Vec<String> = modes.map_or_else(Vec::new, |list| list.split(',').map(ToOwned::to_owned).collect());
     let mode = modes.first().cloned().unwrap_or_default();
-    let mut agent = Agent { input, sessions: 0, asked: 0, load, http, sullen, mode, modes };
+    let mut agent = Agent { input, sessions: 0, asked: 0, halves: false, load, http, sullen, mode, modes };
     while let Some(message) = agent.read() {
         if !has("--mute") {
             agent.serve(&message);
@@ -44,6 +46,8 @@ struct Agent {
     input: StdinLock<'static>,
     sessions: u64,
     asked: u64,
+    /// The arguments of a call have half a character.
+    halves: bool,
     load: bool,
     http: bool,
     sullen: bool,
@@ -77,7 +81,22 @@ impl Agent {
     }
 
     fn say(&self, session: &Value, text: &str) {
-        let content = json!({ "type": "text", "text": text });
+        self.show(session, &json!({ "type": "text", "text": text }));
+    }
+
+    /// Says what no JSON library writes: escapes as they are, and bytes that aren't UTF-8.
+    fn chunk(&self, session: &Value, escaped: &str, bytes: &[u8]) {
+        let content = json!({ "type": "text", "text": "CHUNK" });
+        let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
+        let params = json!({ "sessionId": session, "update": update });
+        let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
+        let (before, after) = line.split_once("CHUNK").unwrap_or_default();
+        let line = [before.as_bytes(), escaped.as_bytes(), bytes, after.as_bytes(), b"\n"].concat();
+        let mut out = std::io::stdout().lock();
+        out.write_all(&line).and_then(|()| out.flush()).unwrap_or_else(|_| std::process::exit(0));
+    }
+
+    fn show(&self, session: &Value, content: &Value) {
         self.update(session, &json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
     }
 
@@ -162,6 +181,20 @@ impl Agent {
         self.update(session, &json!({ "sessionUpdate": "usage_update", "used": used, "size": 200_000 }));
     }
 
+    /// Takes a step that says something.
+    fn speak(&self, session: &Value, step: &str, rest: &str) {
+        match step {
+            "say" => self.say(session, rest),
+            "chunk" => self.chunk(session, rest, b""),
+            "latin" => self.chunk(session, rest, b"\xe9"),
+            "block" => self.show(session, &serde_json::from_str(rest).unwrap_or_default()),
+            "env" => self.say(session, &std::env::var_os(rest).map_or_else(String::new, |v| format!("{v:?}"))),
+            "mode" => self.say(session, &self.mode),
+            "session" => self.say(session, session.as_str().unwrap_or_default()),
+            _ => {}
+        }
+    }
+
     fn prompt(&mut self, request: &Value) {
         let session = request["params"]["sessionId"].clone();
         let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
@@ -177,18 +210,17 @@ impl Agent {
         for line in text.lines() {
             let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
             match step {
-                "say" => self.say(&session, rest),
-                "env" => self.say(&session, &std::env::var_os(rest).map_or_else(String::new, |v| format!("{v:?}"))),
-                "mode" => self.say(&session, &self.mode),
                 "switch" => self.switch(&session, rest),
-                "session" => self.say(&session, session.as_str().unwrap_or_default()),
                 "usage" => usage = spent(rest),
                 "context" => self.context(&session, rest),
                 "tool" => {
                     self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }
-                "permit" => {
-                    let outcome = self.permit(&session, rest);
+                "permit" | "halved" | "sub" => {
+                    // A sub-agent's session is no session of the client's.
+                    let asks = if step == "sub" { json!("sub-1") } else { session.clone() };
+                    self.halves = step == "halved";
+                    let outcome = self.permit(&asks, rest);
                     self.say(&session, &outcome);
                     if outcome == "cancelled" {
                         reason = "cancelled".to_owned();
@@ -230,7 +262,7 @@ impl Agent {
                     reason = "cancelled".to_owned();
                     break;
                 }
-                _ => {}
+                _ => self.speak(&session, step, rest),
             }
         }
         self.answer(request, &json!({ "stopReason": reason, "usage": usage }));
@@ -245,7 +277,12 @@ impl Agent {
         let option = |id: &str| json!({ "optionId": id, "name": id, "kind": id });
         let options = json!([option("allow_always"), option("allow_once"), option("reject_once")]);
         let params = json!({ "sessionId": session, "toolCall": call, "options": options });
-        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params }));
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params });
+        let half = if self.halves { r#""command":"\ud83d "# } else { r#""command":""# };
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", request.to_string().replace(r#""command":""#, half))
+            .unwrap_or_else(|_| std::process::exit(0));
+        drop(out);
         while let Some(message) = self.read() {
             if message["id"] == id {
                 let outcome = &message["result"]["outcome"];

@@ -70,11 +70,14 @@ mod token;
 mod top;
 mod tree;
 mod verify;
-mod versions;
+pub(crate) mod versions;
 
+use std::ffi::OsString;
 use std::future::Future;
+use std::io::Read as _;
 
 use clap::{Parser, Subcommand};
+use lastword_client::wire::text::no_utf8;
 
 use crate::config::{Environment, Global, Settings};
 use crate::failure::Failure;
@@ -298,16 +301,29 @@ fn many(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> 
 }
 
 /// Returns an argument's text, or standard input's if the argument is `-` or missing.
-fn text_or_stdin(text: Option<String>) -> Result<String, Failure> {
-    match text {
-        Some(text) if text != "-" => Ok(text),
-        Some(_) | None => {
-            if std::io::IsTerminal::is_terminal(&std::io::stdin()) {
-                Out::note("reads the text from the terminal; Ctrl-D on a line of its own ends it")?;
-            }
-            std::io::read_to_string(std::io::stdin()).map_err(Failure::unavailable)
-        }
+fn text_or_stdin(text: Option<OsString>) -> Result<String, Failure> {
+    let (from, bytes) = bytes_or_stdin(text)?;
+    match no_utf8(&bytes) {
+        Some(flaw) => Err(Failure::usage(format!("{from}: {flaw}"))),
+        None => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
+}
+
+/// Returns the text of an answer as [`text_or_stdin`] does. U+FFFD takes the place of what isn't UTF-8 (F6).
+fn answer_or_stdin(text: Option<OsString>) -> Result<String, Failure> {
+    bytes_or_stdin(text).map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn bytes_or_stdin(text: Option<OsString>) -> Result<(&'static str, Vec<u8>), Failure> {
+    if let Some(text) = text.filter(|text| text != "-") {
+        return Ok(("the text", text.into_encoded_bytes()));
+    }
+    if std::io::IsTerminal::is_terminal(&std::io::stdin()) {
+        Out::note("reads the text from the terminal; Ctrl-D on a line of its own ends it")?;
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).map_err(Failure::unavailable)?;
+    Ok(("standard input", bytes))
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
+use lastword_client::wire::text::no_utf8;
 
 use crate::commands::{Cli, Context, help};
 use crate::config::{Environment, Settings};
@@ -42,7 +44,8 @@ fn main() -> ExitCode {
         // If standard error is closed, the report is lost: no other place remains.
         let _told = out::complain(&format!("{info}"), Some("this is a bug in lastword; please report it"));
     }));
-    let cli = Cli::from_arg_matches(&help::command().get_matches()).unwrap_or_else(|e| e.exit());
+    let matches = help::command().try_get_matches().unwrap_or_else(|error| no_text(error).exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let environment = Environment::read();
     let out = Out::new(cli.global.json, &environment);
     let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
@@ -54,6 +57,13 @@ fn main() -> ExitCode {
         Ok(Err(failure)) => tell(&out, &failure),
         Err(_) => Exit::Bug.into(),
     }
+}
+
+/// Names the argument that isn't UTF-8, if that is the error.
+fn no_text(error: clap::Error) -> clap::Error {
+    let arg = std::env::args_os().find(|arg| arg.to_str().is_none()).filter(|_| error.kind() == ErrorKind::InvalidUtf8);
+    let flaw = arg.and_then(|arg| Some((no_utf8(arg.as_encoded_bytes())?, arg)));
+    flaw.map_or(error, |(flaw, arg)| help::command().error(ErrorKind::InvalidUtf8, format!("{arg:?}: {flaw}")))
 }
 
 fn tell(out: &Out, failure: &Failure) -> ExitCode {

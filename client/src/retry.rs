@@ -266,7 +266,7 @@ impl RetryingClient {
         if self.is_open(&turn.id).await? {
             return Ok(None);
         }
-        let ended = |open, answer| Ok(Some(Finished { turn: Some(turn.id.clone()), open, answer }));
+        let ended = |open, answer| Ok(Some(Finished { turn: Some(turn.id.clone()), open, answer, warning: None }));
         // An answer that opened the turn has the id of the request that it answers, not of the one served here.
         let served = delivery.message.request_id.as_ref().filter(|_| delivery.message.kind == MessageType::Request);
         let Some(id) = served else { return ended(finish.status.is_none(), None) };

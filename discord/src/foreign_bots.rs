@@ -128,9 +128,12 @@ impl Taker {
         match sent.await {
             Ok(finished) => FinishOutcome::Finished(finished),
             // An earlier try succeeded, but its response was lost.
-            Err(ClientError::Refused(problem)) if is_late(&problem) && tries > 1 => {
-                FinishOutcome::Finished(Finished { turn: Some(turn.to_owned()), open: false, answer: None })
-            }
+            Err(ClientError::Refused(problem)) if is_late(&problem) && tries > 1 => FinishOutcome::Finished(Finished {
+                turn: Some(turn.to_owned()),
+                open: false,
+                answer: None,
+                warning: None,
+            }),
             Err(ClientError::Refused(problem)) if is_late(&problem) => FinishOutcome::Late,
             Err(error) => FinishOutcome::Refused(error.to_string()),
         }

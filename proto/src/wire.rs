@@ -30,6 +30,7 @@ mod requests;
 mod rooms;
 mod schedules;
 pub mod session;
+pub mod text;
 mod time;
 mod tokens;
 mod turns;

@@ -1,5 +1,6 @@
 //! The ACP driver: one long-lived process, one session per conversation, one prompt per delivery.
 
+mod content;
 mod exact;
 mod mode;
 mod permission;

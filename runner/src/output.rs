@@ -10,7 +10,7 @@ mod opencode;
 
 use std::path::Path;
 
-use lastword_client::wire::Usage;
+use lastword_client::wire::{Usage, text as wire_text};
 use serde_json::Value;
 
 use crate::program::Program;
@@ -142,7 +142,12 @@ impl Reader {
 
     /// Reads one line. A line that isn't a JSON object is ignored.
     pub(crate) fn line(&mut self, line: &[u8]) {
-        if let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) {
+        let line = match self.format {
+            // It prints a text in parts.
+            Format::Gemini => wire_text::mended_part(line),
+            Format::Claude(_) | Format::Codex | Format::Opencode => wire_text::mended(line),
+        };
+        if let Ok(event @ Value::Object(_)) = serde_json::from_str(&line) {
             self.event(&event);
         }
     }
@@ -164,7 +169,9 @@ impl Reader {
 
     /// Returns the text that the program would have printed, as far as it is known.
     pub(crate) fn answer(&self) -> String {
-        self.outcome.said.trim_end().to_owned()
+        let mut said = self.outcome.said.clone();
+        wire_text::end(&mut said);
+        said.trim_end().to_owned()
     }
 
     /// Returns the error that the program reported in its machine output.

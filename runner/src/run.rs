@@ -218,6 +218,9 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     let event = match shared.broker.finish(delivery, turn, &finish).await {
         FinishOutcome::Finished(finished) => {
             let ended_by_broker = finish.status.map_or("completed", FinishStatus::word);
+            if let Some(message) = finished.warning {
+                shared.report.emit(&Event::Warning { message });
+            }
             // Without a status the broker chose it: a request still open is waiting, and an empty answer has failed.
             let status = match (finished.open, finish.status, empty) {
                 (true, None, _) => "waiting",

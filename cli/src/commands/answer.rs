@@ -1,5 +1,6 @@
 //! `lastword answer`: sends a human's answer to an escalation, to exactly the task that asked.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 
 use lastword_client::wire::{EscalationAnswer, EscalationView};
@@ -16,7 +17,7 @@ pub(crate) struct Args {
     /// Escalation to answer: esc-1.
     id: String,
     /// Text of the answer [default, or with `-`: standard input]. Optional with --lift.
-    answer: Option<String>,
+    answer: Option<OsString>,
     /// Choose a lift that the broker offers for a question caused by a limit: extends and resumes in one act.
     #[arg(long, value_name = "LIFT")]
     lift: Option<String>,

@@ -1,6 +1,7 @@
 //! `lastword ask`: sends a human's request to an agent.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     /// Recipient: a name, `@group` or `#action`.
     to: String,
     /// Text of the request [default, or with `-`: standard input].
-    body: Option<String>,
+    body: Option<OsString>,
     /// REF of the work item [default: a new one].
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,

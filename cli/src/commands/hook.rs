@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lastword_client::Client;
+use lastword_client::wire::text::mended;
 use lastword_proto::names::OWN_NAME;
 use lastword_runner::{Occasion, hook, hook_wait, hook_woke};
 use rustix::process::getppid;
@@ -59,13 +60,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 }
 
 async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
-    let mut text = String::new();
-    stdin().read_to_string(&mut text)?;
+    let mut event = Vec::new();
+    stdin().read_to_end(&mut event)?;
     let unreadable = |error| {
         Failure::usage(format!("standard input isn't a hook event: {error}"))
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
     };
-    let mut occasion: Occasion = serde_json::from_str(&text).map_err(unreadable)?;
+    let mut occasion: Occasion = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
     let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
     // A session in which nothing was said yet can't be resumed.
     let says = gemini.map_or(occasion.hook_event_name.as_str(), |(_, ours)| ours);
@@ -95,7 +96,7 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let said = match gemini {
         Some(names) => {
-            let event = serde_json::from_str(&text).map_err(unreadable)?;
+            let event = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
             from_gemini(&client, &folder, (occasion, &event), names, args.action).await?
         }
         None if args.action == Action::Wait => return wait(&client, &folder, &occasion).await,

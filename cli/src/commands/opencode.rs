@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lastword_client::plain_http;
+use lastword_client::wire::text::mended;
 use lastword_runner::{PrivateFolder, Requests, opencode_config};
 use lastword_server::edges::mcp::PRIMER;
 use reqwest::Method;
@@ -162,7 +163,7 @@ impl Server {
         }
         let response = request.send().await.and_then(reqwest::Response::error_for_status);
         let bytes = response.map_err(|error| error.to_string())?.bytes().await.map_err(|error| error.to_string())?;
-        Ok(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        Ok(serde_json::from_str(&mended(&bytes)).unwrap_or(Value::Null))
     }
 
     /// Follows the events until the receiver is gone. Connects again after every loss.
@@ -182,7 +183,8 @@ impl Server {
                             continue;
                         }
                         // An event that was cut isn't JSON, and is skipped.
-                        let event = line.strip_prefix(b"data: ").and_then(|data| serde_json::from_slice(data).ok());
+                        let event =
+                            line.strip_prefix(b"data: ").and_then(|data| serde_json::from_str(&mended(data)).ok());
                         line.clear();
                         if let Some(event) = event
                             && events.send(event).await.is_err()

@@ -1,5 +1,6 @@
 //! `lastword send`: sends one message as the token's owner.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use lastword_client::wire::{Envelope, EscalationView, Finished, To};
@@ -8,7 +9,7 @@ use lastword_proto::{MessageType, Priority};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{Context, text_or_stdin};
+use super::{Context, answer_or_stdin, text_or_stdin};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, escape};
 use crate::quantity::{duration, milliseconds};
@@ -20,7 +21,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "text")]
     to: Option<String>,
     /// Text of the message [default, or with `-`: standard input].
-    body: Option<String>,
+    body: Option<OsString>,
     /// Read the text form from standard input: `[FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] …`.
     #[arg(long, conflicts_with_all = ["to", "body"])]
     text: bool,
@@ -81,40 +82,50 @@ pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
 }
 
 fn words(sent: &Sent, out: &Out) -> String {
-    let warned = |text: String, warning: Option<&String>| match warning {
-        Some(warning) => format!("{text}\n{}", out.tone(Tone::Warn, &format!("warning: {}", escape(warning)))),
-        None => text,
-    };
     match sent {
         Sent::One { message, response, .. } => {
             let text = render::messages(std::iter::once(message.as_ref()).chain(response.as_deref()), out);
-            warned(text, message.warning.as_ref())
+            warned(text, message.warning.as_ref(), out)
         }
         Sent::Many { messages, .. } => {
             let warning = messages.iter().find_map(|message| message.warning.as_ref());
-            warned(render::messages(messages, out), warning)
+            warned(render::messages(messages, out), warning, out)
         }
-        Sent::Other(value) => other(value),
+        Sent::Other(value) => other(value, out),
+    }
+}
+
+/// Adds a warning to a text.
+pub(super) fn warned(text: String, warning: Option<&String>, out: &Out) -> String {
+    match warning {
+        Some(warning) => format!("{text}\n{}", out.tone(Tone::Warn, &format!("warning: {}", escape(warning)))),
+        None => text,
     }
 }
 
 /// Words a result that isn't a message: an escalation, or the end of a turn.
-fn other(value: &Value) -> String {
+fn other(value: &Value, out: &Out) -> String {
     if let Ok(question) = EscalationView::deserialize(value) {
         let id = &question.id;
         let lifts = render::lifts(&question).iter().fold(String::new(), |text, line| format!("{text}\n  {line}"));
         return format!("{id} waits for a human: `lastword answer {id}`{lifts}");
     }
     match Finished::deserialize(value) {
-        Ok(Finished { answer: Some(answer), .. }) => format!("the task ended with {answer}"),
-        Ok(Finished { answer: None, open: true, .. }) => "the task continues".to_owned(),
-        Ok(Finished { answer: None, open: false, .. }) => "noted".to_owned(),
+        Ok(Finished { answer, open, warning, .. }) => {
+            let text = match (answer, open) {
+                (Some(answer), _) => format!("the task ended with {answer}"),
+                (None, true) => "the task continues".to_owned(),
+                (None, false) => "noted".to_owned(),
+            };
+            warned(text, warning.as_ref(), out)
+        }
         Err(_) => crate::out::escape(&value.to_string()),
     }
 }
 
 fn envelope(args: Args) -> Result<Envelope, Failure> {
-    let mut envelope = Envelope::new(args.kind, "", &text_or_stdin(args.body)?);
+    let body = if args.kind == MessageType::Response { answer_or_stdin } else { text_or_stdin }(args.body)?;
+    let mut envelope = Envelope::new(args.kind, "", &body);
     let to = args.to.unwrap_or_default();
     envelope.to = Some(match to.contains(',') {
         true => To::Many(to.split(',').map(|name| name.trim().to_owned()).collect()),

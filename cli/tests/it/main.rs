@@ -5,6 +5,8 @@ mod archive;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod bytes;
+#[cfg(test)]
 mod chaos;
 #[cfg(test)]
 mod checkpoints;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lastword_proto::wire::session::{AS_HUMAN, MCP, SessionCall, Watch, WatchEvents, call_of};
+use lastword_proto::wire::session::{AS_HUMAN, MCP, REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;
@@ -135,6 +135,10 @@ impl Carried {
                 Some(if plain { raw(&text).ok()? } else { RawValue::from_string(text.to_owned()).ok()? })
             }
         };
+        // Over HTTP the server answers that it is too large; in the session its frame would end the connection.
+        if body.as_ref().is_some_and(|body| body.get().len() > REQUEST_BYTES_MAX) {
+            return None;
+        }
         let mut query: Map<String, Value> =
             request.url().query_pairs().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
         query.extend(header(AS_HUMAN_HEADER).map(|value| (AS_HUMAN.to_owned(), Value::String(value))));

@@ -27,6 +27,8 @@ pub const ACK: &str = "ack";
 pub const MCP: &str = "mcp";
 /// The query parameter of [`MCP`] with which a person lets a model read and decide with a human's token. Its value is `yes`.
 pub const AS_HUMAN: &str = "as_human";
+/// The most bytes of a call's body, over HTTP as in a session: the largest body, the largest payload and the envelope.
+pub const REQUEST_BYTES_MAX: usize = 640 << 10;
 /// The most unacknowledged deliveries, unless `watch` asks for fewer.
 pub const WINDOW_MAX: u32 = 256;
 

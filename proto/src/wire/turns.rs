@@ -129,6 +129,9 @@ pub struct Finished {
     /// The id of the RESPONSE, once the request is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// What to know of the answer that was taken, such as characters that were replaced because they weren't text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// Reports progress; `POST /v1/turns/{id}/progress`.

@@ -68,8 +68,8 @@ pub(super) struct Routes(Mutex<BTreeMap<String, Use>>);
 
 /// What a session is at.
 enum Use {
-    /// A prompt runs.
-    Runs(Arc<Route>),
+    /// A prompt runs since then.
+    Runs(Arc<Route>, Instant),
     /// No prompt has run since.
     Idle(Instant, Arc<After>),
 }
@@ -90,14 +90,31 @@ impl Routes {
 
     fn find(&self, session: &SessionId) -> Option<Arc<Route>> {
         match self.sessions().get(&*session.0)? {
-            Use::Runs(route) => Some(Arc::clone(route)),
+            Use::Runs(route, _) => Some(Arc::clone(route)),
             Use::Idle(..) => None,
         }
     }
 
+    /// Returns the prompt to which the tool calls of a session belong: its own; for a session that had none, such as a
+    /// sub-agent's, the prompt that began last.
+    fn find_for_call(&self, session: &SessionId) -> Option<Arc<Route>> {
+        let sessions = self.sessions();
+        if sessions.contains_key(&*session.0) {
+            drop(sessions);
+            return self.find(session);
+        }
+        let running = sessions.values().filter_map(|at| match at {
+            Use::Runs(route, since) => Some((*since, route)),
+            Use::Idle(..) => None,
+        });
+        running.max_by_key(|(since, _)| *since).map(|(_, route)| Arc::clone(route))
+    }
+
     /// Passes an update on to the session's prompt. Returns the session if its agent works and no prompt is open.
     fn hear(&self, said: SessionNotification) -> Option<Stray> {
-        if let Some(route) = self.find(&said.session_id) {
+        let calls = matches!(said.update, SessionUpdate::ToolCall(_) | SessionUpdate::ToolCallUpdate(_));
+        let route = if calls { self.find_for_call(&said.session_id) } else { self.find(&said.session_id) };
+        if let Some(route) = route {
             route.receive(said.update);
             return None;
         }
@@ -110,7 +127,7 @@ impl Routes {
 
     /// Routes the session's updates until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>, turn: &str) -> Routed {
-        self.sessions().insert(session.0.to_string(), Use::Runs(Arc::clone(&route)));
+        self.sessions().insert(session.0.to_string(), Use::Runs(Arc::clone(&route), Instant::now()));
         let after = Arc::new(After { turn: turn.to_owned(), route });
         Routed { routes: Arc::clone(self), session: session.0.to_string(), after }
     }
@@ -173,7 +190,7 @@ impl Drop for Routed {
         if sessions.len() > IDLE_MAX {
             let idle = sessions.iter().filter_map(|(name, at)| match at {
                 Use::Idle(since, _) => Some((*since, name.clone())),
-                Use::Runs(_) => None,
+                Use::Runs(..) => None,
             });
             if let Some((_, oldest)) = idle.min() {
                 sessions.remove(&oldest);
@@ -379,7 +396,7 @@ async fn connect(
         )
         .on_receive_request(
             async move |request: RequestPermissionRequest, responder: Responder<_>, _cx| match asking
-                .find(&request.session_id)
+                .find_for_call(&request.session_id)
             {
                 Some(route) => route.ask(request, responder),
                 None => super::permission::cancel(responder),
@@ -409,7 +426,7 @@ fn incoming(stdout: impl AsyncRead + Unpin + Send + 'static) -> impl Stream<Item
         // A longer line is cut here and then fails to parse, instead of filling the memory.
         match (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) => None,
-            Ok(_) => Some((String::from_utf8(line).map(exact::kept).map_err(io::Error::other), stdout)),
+            Ok(_) => Some((Ok(exact::kept(&line)), stdout)),
             Err(error) => Some((Err(error), stdout)),
         }
     })

@@ -8,10 +8,10 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallStatus,
     ToolCallUpdate, ToolCallUpdateFields,
 };
-use lastword_client::wire::Usage;
+use lastword_client::wire::{Usage, text};
 use tokio::sync::mpsc;
 
-use super::mode;
+use super::{content, mode};
 use crate::run::RunMeter;
 use crate::usage::Tokens;
 
@@ -74,8 +74,9 @@ impl Route {
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let note = match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
-                if let ContentBlock::Text(text) = chunk.content {
-                    updates.say(&text.text);
+                match &chunk.content {
+                    ContentBlock::Text(text) => updates.say(&text.text),
+                    other => updates.show(&content::named(other)),
                 }
                 None
             }
@@ -167,6 +168,7 @@ impl Route {
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         updates.called = false;
         updates.speechless = false;
+        text::end(&mut updates.text);
         std::mem::take(&mut updates.text)
     }
 
@@ -213,17 +215,33 @@ impl SessionUpdates {
         (input_tokens > 0).then(|| Usage { input_tokens, cache_read_tokens, estimated: true, ..Usage::default() })
     }
 
-    fn say(&mut self, text: &str) {
-        if std::mem::take(&mut self.called) && !self.text.is_empty() {
-            let end = self.text.trim_end().len();
-            self.text.truncate(end);
-            self.text.push_str("\n\n");
+    fn say(&mut self, said: &str) {
+        if std::mem::take(&mut self.called) {
+            self.break_off();
         }
-        self.speechless &= text.trim().is_empty();
+        self.speechless &= said.trim().is_empty();
         self.in_round = false;
         // One byte over the limit is enough to detect that the text is too long.
         if self.text.len() <= self.bytes_max {
-            self.text.push_str(text);
+            text::append(&mut self.text, said);
+        }
+    }
+
+    /// Says what isn't plain text, as a paragraph of its own.
+    fn show(&mut self, named: &str) {
+        self.break_off();
+        self.called = false;
+        self.say(named);
+        self.called = true;
+    }
+
+    /// Ends the paragraph.
+    fn break_off(&mut self) {
+        text::end(&mut self.text);
+        let end = self.text.trim_end().len();
+        self.text.truncate(end);
+        if end > 0 {
+            self.text.push_str("\n\n");
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lastword_client::wire::Usage;
+use lastword_client::wire::text::mended;
 use serde_json::Value;
 
 use super::{HookError, Occasion};
@@ -65,10 +66,10 @@ pub(super) fn last_words(occasion: &Occasion, from: u64) -> Result<String, HookE
     let Some(path) = &occasion.transcript_path else { return Ok(String::new()) };
     let failed = |source| HookError::File { path: path.clone(), source };
     let mut last = String::new();
-    for line in opened(path, from).map_err(failed)?.lines() {
+    for line in opened(path, from).map_err(failed)?.split(b'\n') {
         let line = line.map_err(failed)?;
         // The last line may still be in the middle of being written; a line that doesn't parse is skipped.
-        let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
+        let Ok(value) = serde_json::from_str::<Value>(&mended(&line)) else { continue };
         if value["type"] == "assistant"
             && let Some(text) = texts(&value["message"]["content"])
         {

@@ -1,5 +1,6 @@
 //! Gemini CLI: `gemini -o stream-json`, or `json`.
 
+use lastword_client::wire::text::append;
 use serde_json::Value;
 
 use super::{Outcome, number, option, text};
@@ -16,7 +17,7 @@ pub(super) fn flags(args: &[String]) -> Option<&'static [&'static str]> {
 pub(super) fn event(event: &Value, outcome: &mut Outcome) {
     match text(event, &["type"]) {
         Some("message") if text(event, &["role"]) == Some("assistant") => {
-            outcome.said.push_str(text(event, &["content"]).unwrap_or_default());
+            append(&mut outcome.said, text(event, &["content"]).unwrap_or_default());
         }
         Some("result") => {
             for (model, used) in event["stats"]["models"].as_object().into_iter().flatten() {

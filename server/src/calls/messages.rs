@@ -5,7 +5,7 @@ use std::time::Duration;
 use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage};
+use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
@@ -70,6 +70,9 @@ pub(crate) async fn send<M: SentView>(
         // On this thread, because the judge's is the one that every send waits for.
         draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }
+    let replaced = Some(&draft).filter(|draft| draft.kind == MessageType::Response);
+    let replaced =
+        replaced.and_then(|draft| text::warning([&*draft.body, draft.payload.as_deref().unwrap_or_default()]));
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let input = Input::Send(caller.principal, draft);
     let handle = ctx.handle.clone();
@@ -92,7 +95,7 @@ pub(crate) async fn send<M: SentView>(
         Ok((Err(seqs), waits, fresh, warning)) => {
             (Box::pin(views::show(&ctx.handle, seqs)).await?, waits, fresh, warning)
         }
-        Err(other) => return Box::pin(without_message(ctx, other)).await,
+        Err(other) => return Box::pin(without_message(ctx, other, replaced)).await,
     };
     let view = |shown: Shown| {
         let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
@@ -119,10 +122,10 @@ fn warning(state: &State, seq: Seq) -> Option<Box<str>> {
     Some(progress::warning(state.name_of(delegate), exchange.curve(), exchange.hold().is_some()))
 }
 
-async fn without_message<M>(ctx: &Context, reply: Reply) -> Result<Sent<M>, ApiError> {
+async fn without_message<M>(ctx: &Context, reply: Reply, warning: Option<String>) -> Result<Sent<M>, ApiError> {
     match admitted(Ok(reply))? {
         Reply::Finished { answer, open } => {
-            Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()) }))
+            Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()), warning }))
         }
         Reply::Escalated(id) => Ok(Sent::Escalated(Box::new(escalations::show(ctx, id).await?))),
         Reply::Done => Ok(Sent::Noted),

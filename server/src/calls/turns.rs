@@ -12,7 +12,7 @@ use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::progress::Reading;
 use lastword_proto::wire::quote::quoted;
 use lastword_proto::wire::{
-    Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
+    Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339, text,
 };
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
@@ -460,6 +460,9 @@ pub(crate) async fn finish(
     ];
     check_sizes(ctx, lengths)?;
     nests(ctx, payload.as_deref())?;
+    let texts = [&finish.answer, payload.as_deref().unwrap_or_default(), finish.reason.as_deref().unwrap_or_default()];
+    let warning =
+        text::warning(texts.into_iter().chain(finish.completed.iter().chain(&finish.failed).map(String::as_str)));
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
     // On this thread, because the judge's is the one that every finish waits for.
     let reading = Some(Box::new(Reading::of(&finish.answer, payload.as_deref())));
@@ -479,7 +482,8 @@ pub(crate) async fn finish(
     let reply = ctx.handle.submit(Input::Finish(caller.principal, turn, Box::new(finish))).await;
     match admitted(reply)? {
         Reply::Finished { answer, open } => {
-            Ok(Finished { turn: turn.map(|turn| turn.to_string()), open, answer: answer.map(|seq| seq.to_string()) })
+            let (turn, answer) = (turn.map(|turn| turn.to_string()), answer.map(|seq| seq.to_string()));
+            Ok(Finished { turn, open, answer, warning })
         }
         other => Err(ApiError::unexpected(&other)),
     }

@@ -55,14 +55,12 @@ pub(crate) use self::call_table::scope;
 pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
-    Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_wait, prove, read,
-    succeeded,
+    Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_answer, parse_wait,
+    prove, read, succeeded, too_large,
 };
-pub(crate) use self::messages::{keyed, sent, text_draft};
+pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
 pub(crate) use self::problem::PROBLEM;
-
-/// The most bytes of a request: the largest body, the largest payload and the envelope.
-pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
+pub(crate) use lastword_proto::wire::session::REQUEST_BYTES_MAX;
 
 /// The calls of `/v1`.
 fn calls() -> Router<Context> {

@@ -80,6 +80,10 @@ enum End {
     Unauthenticated(String),
     /// The client broke the protocol.
     Protocol(String),
+    /// The client sent a frame whose text isn't UTF-8.
+    NoText,
+    /// The client sent a frame that is too long.
+    TooLong,
 }
 
 /// What the calls of sessions work with: those of humans, and those of agents, which have places in the broker's queue.
@@ -273,18 +277,26 @@ impl End {
     fn of(error: &Error) -> Self {
         match error {
             Error::ConnectionClosed | Error::AlreadyClosed | Error::Io(_) => Self::Left,
+            Error::Capacity(_) => Self::TooLong,
+            Error::Utf8(_) => Self::NoText,
             other => Self::Protocol(other.to_string()),
         }
     }
 
     /// Returns the frame that tells the client.
     fn frame(&self) -> Option<CloseFrame> {
+        let long;
         let (code, reason) = match self {
             Self::Left => return None,
             Self::Stopping => (CloseCode::Away, "the server shuts down or hands the workspace over: connect again"),
             Self::TooSlow(why) => (CloseCode::Policy, *why),
             Self::Unauthenticated(why) => (CloseCode::Policy, why.as_str()),
             Self::Protocol(why) => (CloseCode::Protocol, why.as_str()),
+            Self::NoText => (CloseCode::Invalid, "the text of a frame isn't UTF-8"),
+            Self::TooLong => {
+                long = format!("too_large: a frame has at most {} bytes", socket::FRAME_BYTES_MAX);
+                (CloseCode::Size, long.as_str())
+            }
         };
         // A control frame has 125 bytes, two of them for the code.
         Some(CloseFrame { code, reason: reason[..reason.floor_char_boundary(123)].into() })

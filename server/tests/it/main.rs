@@ -9,6 +9,7 @@ mod attendance;
 mod audit;
 mod broker;
 mod byte_pages;
+mod bytes;
 mod clock;
 mod console;
 mod console_counts;

@@ -21,7 +21,7 @@ pub(crate) const LATE: Duration = Duration::from_secs(20);
 
 /// A session as a program without a library would write it.
 pub(crate) struct Raw {
-    socket: WebSocketStream<TcpStream>,
+    pub(crate) socket: WebSocketStream<TcpStream>,
     last: u64,
     /// The frames that came before the one that was asked for.
     early: Vec<Value>,

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::FieldError;
+use lastword_proto::wire::{FieldError, text};
 use lastword_proto::{Code, Refusal};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -210,20 +210,36 @@ impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _ctx: &Context) -> Result<Self, ApiError> {
-        let kind = content_type(request.headers());
-        if !matches!(kind.as_deref(), None | Some("application/json")) {
-            let text = "Content-Type has to be application/json";
-            return Err(ApiError::new(Code::Malformed, text));
-        }
-        let (parts, body) = request.into_parts();
-        let bytes = read(&parts, body).await?;
-        // Serde reads a list as a struct, member by member; the OpenAPI document allows only objects.
-        if bytes.trim_ascii_start().first() == Some(&b'[') {
-            return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
-        }
-        // A call whose members are all optional accepts an empty body.
-        parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
+        parse(&object(request).await?).map(Self)
     }
+}
+
+/// The JSON body of a final answer, which isn't refused for text that isn't well-formed (F6).
+pub(super) struct AnswerJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Context> for AnswerJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, ApiError> {
+        parse_answer(&object(request).await?).map(Self)
+    }
+}
+
+/// Reads the body of a request, which is a JSON object.
+async fn object(request: Request) -> Result<axum::body::Bytes, ApiError> {
+    let kind = content_type(request.headers());
+    if !matches!(kind.as_deref(), None | Some("application/json")) {
+        let text = "Content-Type has to be application/json";
+        return Err(ApiError::new(Code::Malformed, text));
+    }
+    let (parts, body) = request.into_parts();
+    let bytes = read(&parts, body).await?;
+    // Serde reads a list as a struct, member by member; the OpenAPI document allows only objects.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
+    }
+    // A call whose members are all optional accepts an empty body.
+    Ok(if bytes.is_empty() { axum::body::Bytes::from_static(b"{}") } else { bytes })
 }
 
 /// Returns the media type without its parameters, in lower case.
@@ -242,13 +258,26 @@ pub(crate) async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes,
     let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
     read.await.map_err(late)?.map_err(|error| {
         tracing::debug!(%error, "a body was not read");
-        Refusal::new(Code::TooLarge).about(format_args!("a request of more than {REQUEST_BYTES_MAX} bytes")).into()
+        too_large().into()
     })
+}
+
+/// Returns the refusal of a request that is too long to be read.
+pub(crate) fn too_large() -> Refusal {
+    Refusal::new(Code::TooLarge).about(format_args!("a request of more than {REQUEST_BYTES_MAX} bytes"))
 }
 
 /// Parses JSON; an error names the wrong member.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     parse_within(bytes)
+}
+
+/// Parses the JSON of an answer. U+FFFD takes the place of what isn't well-formed text.
+pub(crate) fn parse_answer<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    match text::flaw(bytes) {
+        Some(_) => parse(text::mended(bytes).as_bytes()),
+        None => parse(bytes),
+    }
 }
 
 /// Parses JSON into a value that borrows from it; an error names the wrong member.
@@ -258,7 +287,7 @@ pub(super) fn parse_within<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T,
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
     // Knowing the path of every member costs more than parsing, so only what is wrong is parsed with it.
-    serde_json::from_slice(bytes).map_err(|error| located::<T>(bytes).unwrap_or_else(|| malformed(&error)))
+    serde_json::from_slice(bytes).map_err(|error| located::<T>(bytes).unwrap_or_else(|| malformed(bytes, &error)))
 }
 
 /// Returns the error of JSON that can't be parsed, with the path of the member that is wrong.
@@ -267,11 +296,12 @@ fn located<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<ApiError> {
     let error = serde_path_to_error::deserialize::<_, T>(&mut json).err()?;
     let path = error.path().to_string();
     let at = if path == "." { String::new() } else { format!("`{path}`: ") };
-    Some(ApiError::new(Code::Malformed, format!("{at}{}", error.inner())))
+    Some(ApiError::new(Code::Malformed, format!("{at}{}", malformed(bytes, error.inner()).0.detail)))
 }
 
-fn malformed(error: &serde_json::Error) -> ApiError {
-    ApiError::new(Code::Malformed, error.to_string())
+fn malformed(bytes: &[u8], error: &serde_json::Error) -> ApiError {
+    let flaw = text::flaw(bytes).filter(|_| error.is_syntax());
+    ApiError::new(Code::Malformed, flaw.map_or_else(|| error.to_string(), |flaw| flaw.to_string()))
 }
 
 /// Parses an id in the path; an invalid one is reported as unknown.

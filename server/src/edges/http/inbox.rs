@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::ids::TurnId;
 use lastword_proto::wire::{Finish, Finished, Progress, Renewed};
 
-use super::extract::{Json, Params, WaitParams, id};
+use super::extract::{AnswerJson, Json, Params, WaitParams, id};
 use crate::calls::{Caller, Context, turns};
 use crate::error::ApiError;
 
@@ -27,7 +27,7 @@ pub(super) async fn finish(
     State(ctx): State<Context>,
     caller: Caller,
     Path(turn): Path<String>,
-    Json(finish): Json<Finish>,
+    AnswerJson(finish): AnswerJson<Finish>,
 ) -> Result<Out<Finished>, ApiError> {
     let turn = id(&turn, TurnId::parse)?;
     turns::finish(&ctx, caller, Some(turn), Box::new(finish)).await.map(Out)

@@ -8,12 +8,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage};
+use lastword_proto::wire::{
+    Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage, text,
+};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::extract::{Params, Representation, SendParams, content_type, idempotency_key, parse, parse_within, read};
+use super::extract::{
+    Params, Representation, SendParams, content_type, idempotency_key, parse, parse_answer, parse_within, read,
+};
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent, SentView};
 use crate::calls::{Caller, Context};
@@ -110,8 +114,7 @@ async fn send_list<M: SentView + Serialize>(
     }
     // All are read before one is sent: a list with a malformed message sends nothing.
     let drafts = list.into_iter().enumerate().map(|(at, envelope)| {
-        let draft = parse::<Envelope>(envelope.get().as_bytes()).and_then(|envelope| Ok(envelope.draft()?));
-        draft.map_err(|fault| {
+        envelope_draft(envelope.get().as_bytes()).map_err(|fault| {
             ctx.handle.metrics().refuse(fault.0.code);
             ApiError::new(Code::Malformed, format!("message {at}, counted from 0: {}", fault.0.detail))
         })
@@ -130,17 +133,31 @@ async fn send_list<M: SentView + Serialize>(
 fn draft(bytes: &[u8], headers: &HeaderMap) -> Result<Draft, ApiError> {
     let draft = match content_type(headers).as_deref() {
         Some("text/plain") => {
-            let text = std::str::from_utf8(bytes)
-                .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
-            text_draft(text)?
+            let flaw = text::no_utf8(bytes);
+            let draft = text_draft(&String::from_utf8_lossy(bytes));
+            match flaw {
+                Some(flaw) if !draft.as_ref().is_ok_and(|draft| draft.kind == MessageType::Response) => {
+                    return Err(ApiError::new(Code::MalformedHeader, flaw.to_string()));
+                }
+                Some(_) | None => draft?,
+            }
         }
-        Some("application/json") | None => parse::<Envelope>(bytes)?.draft()?,
+        Some("application/json") | None => envelope_draft(bytes)?,
         Some(other) => {
             let text = format!("Content-Type {other} is neither application/json nor text/plain");
             return Err(ApiError::new(Code::Malformed, text));
         }
     };
     Ok(keyed(draft, idempotency_key(headers)?))
+}
+
+/// Parses the JSON form of a message. An answer isn't refused for text that isn't well-formed (F6).
+pub(crate) fn envelope_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
+    let envelope = parse::<Envelope>(bytes).or_else(|fault| {
+        let mended = text::flaw(bytes).and_then(|_| parse_answer::<Envelope>(bytes).ok());
+        mended.filter(|envelope| envelope.kind == MessageType::Response).ok_or(fault)
+    });
+    Ok(envelope?.draft()?)
 }
 
 /// Parses the text form: the header, then the body unchanged (E1).

@@ -16,6 +16,8 @@ use super::listing::{self, Selection};
 use super::permit;
 use super::resources;
 use super::trace::Trace;
+use crate::edges::http::{REQUEST_BYTES_MAX, too_large};
+use crate::error::ApiError;
 
 /// The pause before a broken watch is resumed.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
@@ -152,6 +154,11 @@ impl Remote {
         let (mut broke, mut backoff) = (None, Backoff::new(PAUSE_MIN, PAUSE_MAX));
         // No handshake: each call is a request on its own, so a restart of the server loses nothing.
         let call = json!({ "jsonrpc": "2.0", "id": self.next_id(), "method": method, "params": params });
+        if call.to_string().len() > REQUEST_BYTES_MAX {
+            // The server closes the connection in the middle of such a request, and its answer may get lost.
+            let refusal = ApiError::from(too_large());
+            return Err(Failure::Refused(serde_json::to_value(&refusal.0).unwrap_or_default()));
+        }
         let mut body = loop {
             match self.client.mcp(&self.terms(), &call).await {
                 Ok(body) => break body,

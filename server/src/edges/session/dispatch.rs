@@ -17,10 +17,9 @@ use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, MCP, NamedCall, SessionCall, WATCH, Watch, named};
-use lastword_proto::wire::{Envelope, FieldError, Finish, Progress, Receipt, StoredMessage};
+use lastword_proto::wire::{FieldError, Finish, Progress, Receipt, StoredMessage, text as wire_text};
 use lastword_proto::{Code, Draft};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
@@ -31,7 +30,9 @@ use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
 use crate::edges::http::answers::{AnswerPermit, Slot};
 use crate::edges::http::connections::Peer;
-use crate::edges::http::{PROBLEM, Representation, keyed, parse, parse_wait, scope, sent, text_draft};
+use crate::edges::http::{
+    PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, scope, sent, text_draft,
+};
 use crate::error::ApiError;
 
 /// The deepest nesting of a frame: that of a body, within the call.
@@ -107,7 +108,7 @@ pub(super) fn parsed(text: &str) -> Result<SessionCall<'_>, Fault> {
         return Err((0, ApiError::new(Code::Malformed, format!("the frame is nested deeper than {NESTING_MAX}"))));
     }
     serde_json::from_str(text).map_err(|error| {
-        let id = serde_json::from_str::<Value>(text).ok();
+        let id = serde_json::from_str::<Value>(&wire_text::mended(text.as_bytes())).ok();
         let id = id.as_ref().and_then(|frame| frame.get("id")).and_then(Value::as_u64).unwrap_or_default();
         (id, ApiError::new(Code::Malformed, format!("the frame: {error}")))
     })
@@ -321,7 +322,7 @@ fn drafted(call: &SessionCall<'_>) -> Result<(Draft, SendQuery), ApiError> {
             let text = "`body` is a list: send each message as a call of its own; those that wait are judged together";
             return Err(ApiError::new(Code::Malformed, text));
         }
-        _ => parse::<Envelope>(body.get().as_bytes())?.draft()?,
+        _ => envelope_draft(body.get().as_bytes())?,
     };
     let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
     Ok((keyed(draft, key.transpose()?), SendQuery { wait, representation }))
@@ -358,20 +359,20 @@ fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
 }
 
 /// Returns the body of a call whose members may all be left out.
-fn optional<T: DeserializeOwned>(call: &SessionCall<'_>) -> Result<T, ApiError> {
+fn optional<'a>(call: &SessionCall<'a>) -> Result<&'a [u8], ApiError> {
     let text = call.body.map_or("{}", |body| body.get());
     if text.starts_with('[') {
         return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
     }
-    parse(text.as_bytes())
+    Ok(text.as_bytes())
 }
 
 fn finish(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
-    Ok(Prepared::Finish(caller(desk, call)?, turn_of(call)?, Box::new(optional(call)?)))
+    Ok(Prepared::Finish(caller(desk, call)?, turn_of(call)?, Box::new(parse_answer(optional(call)?)?)))
 }
 
 fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
-    Ok(Prepared::Progress(caller(desk, call)?, turn_of(call)?, Box::new(optional(call)?)))
+    Ok(Prepared::Progress(caller(desk, call)?, turn_of(call)?, Box::new(parse(optional(call)?)?)))
 }
 
 /// Makes a call through the routes of HTTP.
