@@ -203,6 +203,14 @@ class Programs(unittest.TestCase):
         self.held([MODULES / ".bin/claude-agent-acp"], TOUCH, "Bash")
         self.assertFalse(CHANNELS & self.offered(), "no channel past the broker")
 
+    def test_claude_over_acp_defers_no_tool_of_lastword(self):
+        self.space.run("bob", [MODULES / ".bin/claude-agent-acp"], "--driver", "acp", "--env", "ENABLE_TOOL_SEARCH=true")
+        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
+        self.space.answer()
+        offered = self.offered()
+        self.assertIn("ToolSearch", offered, "the search is on")
+        self.assertIn("mcp__lastword__finish_turn", offered)
+
     def test_opencode_over_acp_is_held(self):
         self.held([OPENCODE, "acp"], TOUCH.replace("^Bash$", "^bash$"), "execute")
         self.assertNotIn("task", self.offered())

@@ -25,7 +25,7 @@ use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::wording::{Memory, prompt};
+use crate::wording::{CONDUCT, Memory, announced, mark, prompt};
 
 /// Longest session id accepted; it becomes a file name.
 const SESSION_BYTES_MAX: usize = 128;
@@ -140,13 +140,19 @@ impl Session {
     }
 
     fn woke_with(&self, prompt: &str) -> bool {
-        self.turn.as_ref().is_some_and(|open| prompt.contains(&wake_line(&open.id)))
+        self.turn.as_ref().is_some_and(|open| prompt.contains(&mark(&open.reference, &open.id)))
     }
 }
 
-/// The first line of the text that wakes a session, by which its prompt is recognized.
-fn wake_line(turn: &str) -> String {
-    format!("Turn {turn}:\n")
+/// Words a delivery for a session: the line that the person there looks for, the message, and the rules of conduct if the
+/// model doesn't know them yet.
+fn worded(delivery: &Delivery, memory: Memory) -> String {
+    let line = delivery.turn.as_ref().map(|turn| announced(&delivery.message, &turn.id)).unwrap_or_default();
+    let text = prompt(delivery, Memory::Kept, None, &[]);
+    match memory {
+        Memory::Kept => format!("{line}\n\n{text}"),
+        Memory::Fresh | Memory::Lost => format!("{line}\n\n{text}\n\n{CONDUCT}"),
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -324,8 +330,7 @@ fn arrived(
     let memory = if session.told || session.mixed { Memory::Kept } else { Memory::Fresh };
     session.told |= !session.mixed;
     kept.write(&session)?;
-    let line = session.turn.as_ref().map(|open| wake_line(&open.id)).unwrap_or_default();
-    let worded = format!("{line}{}", prompt(delivery, memory, None, &[]));
+    let worded = worded(delivery, memory);
     Ok(Some(if session.mixed { beside(&session, &worded) } else { worded }))
 }
 
@@ -376,8 +381,7 @@ async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> R
     }
     let Some(delivery) = next(client, session, occasion).await? else { return Ok(None) };
     session.mixed = true;
-    let worded = prompt(&delivery, Memory::Kept, None, &[]);
-    Ok(Some(context("UserPromptSubmit", &beside(session, &worded))))
+    Ok(Some(context("UserPromptSubmit", &beside(session, &worded(&delivery, Memory::Kept)))))
 }
 
 fn beside(session: &Session, worded: &str) -> String {
@@ -429,7 +433,7 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
     let Some(delivery) = next(client, session, occasion).await? else { return Ok(None) };
     let memory = if session.told { Memory::Kept } else { Memory::Fresh };
     session.told = true;
-    Ok(Some(go_on(&prompt(&delivery, memory, None, &[]))))
+    Ok(Some(go_on(&worded(&delivery, memory))))
 }
 
 /// The model's turn ended without an answer: fails the delivery's turn, unless the user typed in it.

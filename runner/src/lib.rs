@@ -32,3 +32,4 @@ pub use crate::program::{CLAUDE_CHANNELS, CODEX_CHANNELS, codex_denials, opencod
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};
 pub use crate::usage::{PRICES_DATE, Price, Prices};
+pub use crate::wording::CONDUCT;

@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use lastword_client::wire::text::mended;
 use lastword_runner::{PrivateFolder, Requests, codex_denials};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
@@ -232,7 +233,7 @@ impl Wire {
         loop {
             match self.stream.next().await {
                 Some(Ok(Message::Text(text))) => {
-                    return serde_json::from_str(&text).map_err(|error| error.to_string());
+                    return serde_json::from_str(&mended(text.as_bytes())).map_err(|error| error.to_string());
                 }
                 Some(Ok(Message::Close(_))) | None => return Err("Codex's app-server is gone".to_owned()),
                 Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
@@ -281,9 +282,7 @@ struct Joined {
     waiting: VecDeque<String>,
     /// How often Codex refused the oldest of them.
     refused: u32,
-    /// Whether the oldest of them is in the thread already, without a turn.
-    injected: bool,
-    /// Texts that this process put into running turns, which come back as the user's.
+    /// Texts that this process put into the thread, which come back as the user's.
     own: VecDeque<String>,
 }
 
@@ -299,7 +298,6 @@ impl Joined {
             said: String::new(),
             waiting: VecDeque::new(),
             refused: 0,
-            injected: false,
             own: VecDeque::new(),
         }
     }
@@ -350,9 +348,9 @@ impl Joined {
         self.thread.as_ref()?;
         let text = self.waiting.pop_front()?;
         match self.hand(&text).await {
-            Ok(()) => (self.refused, self.injected) = (0, false),
+            Ok(()) => self.refused = 0,
             Err(problem) if self.refused >= REFUSED_MAX => {
-                (self.refused, self.injected) = (0, false);
+                self.refused = 0;
                 return Some(Happened::BrokeOff(format!("Codex did not take the message: {problem}")));
             }
             Err(_) => {
@@ -434,7 +432,7 @@ impl Joined {
         // A thread can be followed only once something was said in it.
         self.inject(id, PRIMER).await?;
         self.wire.call("thread/resume", params).await?;
-        (self.thread, self.turn, self.injected) = (Some(id.to_owned()), None, false);
+        (self.thread, self.turn) = (Some(id.to_owned()), None);
         Ok(Some(Happened::Began))
     }
 
@@ -445,25 +443,20 @@ impl Joined {
         self.wire.call("thread/inject_items", json!({ "threadId": thread, "items": items })).await
     }
 
-    /// Gives a text to the model: with the next result of a tool if a turn runs, else in a new turn.
+    /// Gives a text to the model, where the user sees it: with the next result of a tool if a turn runs, else in a new turn.
     async fn hand(&mut self, text: &str) -> Result<(), String> {
         let Some(thread) = self.thread.clone() else { return Ok(()) };
+        let input = json!([{ "type": "text", "text": text }]);
+        self.own.push_back(text.to_owned());
         if let Some(turn) = self.turn.clone() {
-            let input = json!([{ "type": "text", "text": text }]);
-            self.own.push_back(text.to_owned());
             let params = json!({ "threadId": thread, "expectedTurnId": turn, "input": input });
             if self.wire.call("turn/steer", params).await.is_ok() {
                 return Ok(());
             }
             // The turn has just ended.
-            self.own.pop_back();
         }
-        // A retry after a refused start must not give the model the text twice.
-        if !self.injected {
-            self.inject(&thread, text).await?;
-            self.injected = true;
-        }
-        let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": [] })).await?;
+        let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": input })).await;
+        let started = started.inspect_err(|_| drop(self.own.pop_back()))?;
         self.turn = started["turn"]["id"].as_str().map(str::to_owned);
         self.started.clone_from(&self.turn);
         Ok(())

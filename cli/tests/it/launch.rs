@@ -84,7 +84,9 @@ fn a_message_wakes_an_idle_session_and_its_next_text_is_the_answer() {
     server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
     let first = woken(waiter);
     assert_eq!(first.code, 2, "the code that wakes: {first:?}");
-    assert!(first.stderr.contains("is the parser fast?") && first.stderr.contains("[REF:P-1]"), "{first:?}");
+    let line = "the human operator asks about P-1 (turn-1):";
+    assert_eq!(first.stderr.lines().next(), Some(line), "what the person at the session looks for");
+    assert!(first.stderr.contains("\nis the parser fast?\n") && first.stderr.contains("[REF:P-1]"), "{first:?}");
     // The program passes the text on as a prompt, which no user typed.
     let prompt = format!("<task-notification>\n{}</task-notification>", first.stderr);
     assert_eq!(session.hook("UserPromptSubmit", &json!({ "prompt": prompt })), "");
@@ -139,7 +141,7 @@ fn fake_program(dir: &Path, name: &str) -> PathBuf {
     let bin = dir.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let script = format!(
-        "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"{0}/args.$LASTWORD_AGENT\"\nenv > \"{0}/env.$LASTWORD_AGENT.new\"\n\
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit\nprintf '%s\\n' \"$@\" > \"{0}/args.$LASTWORD_AGENT\"\nenv > \"{0}/env.$LASTWORD_AGENT.new\"\n\
          mv \"{0}/env.$LASTWORD_AGENT.new\" \"{0}/env.$LASTWORD_AGENT\"\n\
          while [ ! -e \"{0}/end\" ]; do sleep 0.05; done\nexit 7\n",
         dir.display()
@@ -320,7 +322,7 @@ fn stubborn_program(dir: &Path, name: &str) -> String {
     let bin = dir.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let script = format!(
-        "#!/bin/sh\ntrap '' TERM HUP INT\nstty raw -echo\nprintf '\\033[?1049h\\033[?25lat work'\n\
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit\ntrap '' TERM HUP INT\nstty raw -echo\nprintf '\\033[?1049h\\033[?25lat work'\n\
          (trap '' TERM HUP INT; while :; do sleep 1; done) &\necho $! > \"{0}/child.new\"; mv \"{0}/child.new\" \"{0}/child\"\n\
          echo $$ > \"{0}/pid.new\"; mv \"{0}/pid.new\" \"{0}/pid\"\nwhile :; do sleep 1; done\n",
         dir.display()

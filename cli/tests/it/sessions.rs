@@ -85,13 +85,13 @@ impl AppServer {
 
     /// Waits until a message wakes the session; returns its text.
     fn woken(&mut self, turn: &str) -> String {
-        let injected = self.called("thread/inject_items", &json!({}));
-        let item = &injected["items"][0];
-        assert_eq!(item["role"], "developer", "{item}");
         let started = self.called("turn/start", &json!({ "turn": { "id": turn } }));
-        assert_eq!(started["input"], json!([]), "nothing is typed for the user: {started}");
+        let text = started["input"][0]["text"].as_str().unwrap().to_owned();
         self.begins(turn);
-        item["content"][0]["text"].as_str().unwrap().to_owned()
+        // Shown to the user, but not typed by them.
+        let own = json!({ "type": "userMessage", "content": [{ "type": "text", "text": text }] });
+        self.notify("item/completed", &json!({ "item": own }));
+        text
     }
 }
 
@@ -100,7 +100,7 @@ fn a_message_that_codex_refuses_is_handed_over_again() {
     let server = Server::start();
     let (child, mut app) = codex(&server);
     server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
-    app.refuses("thread/inject_items");
+    app.refuses("turn/start");
     assert!(app.woken("P-1").contains("is the parser fast?"));
     app.ends("P-1", "completed", "very fast");
     assert_eq!(answer(&server)["body"], "very fast");
@@ -142,7 +142,9 @@ fn an_idle_session_of_codex_wakes_and_its_last_text_is_the_answer() {
     for (reference, said) in [("P-1", "very fast"), ("P-2", "fast as well")] {
         server.operator(&["send", "kilo", "is the parser fast?", "--ref", reference]).ok();
         let text = app.woken(reference);
-        assert!(text.contains("is the parser fast?") && text.contains(&format!("[REF:{reference}]")), "{text}");
+        let line = text.lines().next().unwrap();
+        assert!(line.starts_with(&format!("the human operator asks about {reference} (turn-")), "{text}");
+        assert!(text.contains("\nis the parser fast?\n") && text.contains(&format!("[REF:{reference}]")), "{text}");
         app.ends(reference, "completed", said);
         assert_eq!(answer(&server)["body"], said);
     }

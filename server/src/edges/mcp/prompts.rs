@@ -10,8 +10,8 @@ const TOLD: &str = "How to work in a team through Lastword";
 /// The text that `lastword prompt` prints, and the content of the prompt `lastword`.
 pub const PRIMER: &str = "\
 You work in a team of agents. Lastword, a broker, routes their messages and keeps their conversations finite.
-- A message opens your turn. Do the work, then end the turn with finish_turn: its answer goes to the requester. Never \
-send a message to your requester.
+- A message opens your turn. Do the work, then end the turn with finish_turn, unless you are told that your final message \
+is the answer. The answer goes to the requester; never send it a message.
 - Ask another agent with send_agent_message. Its answer comes with next_message, or opens your next turn.
 - Only a request is answered. Do not answer anything else, and do not thank.
 - If a call is refused, do what the hint says. Do not resend the message, nor rename it.
