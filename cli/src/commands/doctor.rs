@@ -84,8 +84,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         checks.push(client(program, cx).await);
         checks.extend(side_channels(program));
     }
-    checks.extend(versions::installed().await.iter().map(version));
-    cx.out.show(&checks, |checks, out| words(checks, out))?;
+    let installed = versions::installed().await;
+    let found = checks.len();
+    checks.extend(installed.iter().map(version));
+    cx.out.show(&checks, |checks, out| {
+        format!("{}\n\n{}", words(&checks[..found], out), versions::table(&installed, out))
+    })?;
     match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
         0 => Ok(()),
         failed => {

@@ -22,7 +22,7 @@ use super::guard::{Guard, Modes, end_tree};
 use super::hook::state_folder;
 use super::last_session::{LastSession, Options};
 use super::own_terminal::{OwnTerminal, Vouch};
-use super::versions::on_path;
+use super::versions::{newer, on_path};
 use crate::failure::Failure;
 use crate::session::{Authority, running};
 use crate::team::{Member, kept_token};
@@ -74,6 +74,9 @@ impl Place {
             Some(name) => (name.to_owned(), lock(&folder, name)?),
             None => free_name(&folder, program)?,
         };
+        if let Some(warning) = newer(Path::new(program)).await {
+            eprintln!("{warning}");
+        }
         let Some(lock) = lock else {
             return Err(Failure::refused(format!("{name} is in another session"))
                 .hint("end that session, or choose another name with --as"));

@@ -9,7 +9,7 @@ use lastword_proto::names::OWN_NAME;
 use lastword_runner::{Driver, Input, Runner, RunnerError, Stopping, UsageSource};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Context;
+use super::{Context, versions};
 use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::quantity::duration;
@@ -99,11 +99,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Some(_) => member.enrol(&Client::new(&endpoint, Some(Token::new(&token)?))?, None).await?,
         None => token,
     };
+    let report = report(cx.out, None);
+    versions::report_newer(&settings.program, &report).await;
     let stopping = Stopping::default();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut running = std::pin::pin!(async {
-        let runner = Runner::start(settings, &endpoint, &token, &stopping, report(cx.out, None)).await?;
+        let runner = Runner::start(settings, &endpoint, &token, &stopping, report).await?;
         runner.run().await
     });
     loop {

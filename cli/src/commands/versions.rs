@@ -1,23 +1,34 @@
 //! The agent programs' versions: which were tried with Lastword, and which are installed.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lastword_runner::{Event, EventSink};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The programs and the versions that were tried; the same as those of the tests with real programs.
-pub(super) const TRIED: [(&str, &str); 6] = [
-    ("claude", "2.1.330"),
-    ("claude-agent-acp", "0.101.0"),
-    ("codex", "0.169.0"),
-    ("codex-acp", "0.16.0"),
-    ("opencode", "1.18.33"),
-    ("gemini", "0.61.0"),
+use super::hook::state_folder;
+use crate::out::{self, Out};
+
+/// The programs with the versions that were tried, the same as those of the tests with real programs, and how `lastword run`
+/// holds their calls.
+pub(super) const TRIED: [(&str, &str, &str); 6] = [
+    ("claude", "2.1.330", "with `--permission-prompt-tool`"),
+    ("claude-agent-acp", "0.101.0", "yes"),
+    ("codex", "0.169.0", "no: its own sandbox"),
+    ("codex-acp", "0.16.0", "yes"),
+    ("opencode", "1.18.33", "over ACP"),
+    ("gemini", "0.61.0", "over ACP"),
 ];
+/// The file in the user's state directory with the versions that were told of.
+const FILE_TOLD: &str = "versions.json";
 /// Time for a program to print its version. Some start a runtime first.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Folders between a package's program and its `package.json`.
@@ -52,9 +63,67 @@ impl Installed {
 
 /// Returns the known programs on PATH, each with its version.
 pub(super) async fn installed() -> Vec<Installed> {
-    let found = TRIED.into_iter().filter_map(|(program, tried)| on_path(program).map(|path| (program, tried, path)));
+    let found = TRIED.into_iter().filter_map(|(program, tried, _)| on_path(program).map(|path| (program, tried, path)));
     join_all(found.map(async |(program, tried, path)| Installed { program, tried, version: version(&path).await }))
         .await
+}
+
+/// Prints which versions of the known programs are installed and which were tried, and whether their calls are held.
+pub(super) fn table(installed: &[Installed], out: &Out) -> String {
+    let rows = TRIED.into_iter().map(|(program, tried, held)| {
+        let found = installed.iter().find(|installed| installed.program == program);
+        let version = found.map_or("-", |found| found.version.as_deref().unwrap_or("unknown"));
+        let newer = if found.is_some_and(Installed::is_newer) { " (newer)" } else { "" };
+        vec![program.to_owned(), format!("{version}{newer}"), tried.to_owned(), held.to_owned()]
+    });
+    out::table(&["program", "found", "tried", "calls held"], &rows.collect::<Vec<_>>(), out)
+}
+
+/// What is known of a program since an earlier run.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Known {
+    /// The file that was asked, with its last change: only another one is asked again.
+    file: String,
+    /// The versions that were told of.
+    told: BTreeSet<String>,
+}
+
+/// Returns a warning if a command starts a program that is newer than the one tried; for each version once.
+pub(super) async fn newer(command: &Path) -> Option<String> {
+    let name = command.file_name()?.to_str()?;
+    let (program, tried, _) = TRIED.into_iter().find(|(program, ..)| *program == name)?;
+    let path = if command.parent() == Some(Path::new("")) { on_path(program)? } else { command.to_owned() };
+    let found = path.canonicalize().ok()?;
+    let changed = fs::metadata(&found).ok()?;
+    let told = state_folder()?.with_file_name(FILE_TOLD);
+    let read = fs::read(&told).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut all: BTreeMap<String, Known> = read.unwrap_or_default();
+    let known = all.entry(program.to_owned()).or_default();
+    let file = format!("{} {}.{}", found.display(), changed.ctime(), changed.ctime_nsec());
+    if known.file == file {
+        return None;
+    }
+    let installed = Installed { program, tried, version: version(&path).await };
+    let version = installed.version.clone().filter(|_| installed.is_newer());
+    known.file = file;
+    let news = version.is_some_and(|version| known.told.insert(version));
+    // What can't be kept is told again.
+    let _kept = kept(&told, &all);
+    news.then(|| format!("{program} is {}; `lastword doctor` lists the versions", installed.words()))
+}
+
+/// Reports [`newer`] as a runner's warning.
+pub(crate) async fn report_newer(command: &Path, report: &EventSink) {
+    if let Some(message) = newer(command).await {
+        report.emit(&Event::Warning { message });
+    }
+}
+
+fn kept(path: &Path, all: &BTreeMap<String, Known>) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new(".")))?;
+    let draft = path.with_extension(format!("new.{}", std::process::id()));
+    fs::write(&draft, serde_json::to_vec(all)?)?;
+    fs::rename(&draft, path)
 }
 
 /// Returns the path of a program that is found in PATH.
@@ -105,8 +174,11 @@ mod tests {
             "opencode-ai",
             "@google/gemini-cli",
         ];
-        for ((program, tried), name) in TRIED.into_iter().zip(names) {
+        let page = include_str!("../../../docs/agents/README.md");
+        for ((program, tried, held), name) in TRIED.into_iter().zip(names) {
             assert_eq!(package["dependencies"][name], tried, "{program}");
+            let told = page.lines().any(|line| line.contains(&format!("| {tried} | {held} |")));
+            assert!(told, "{program}: docs/agents says something else");
         }
     }
 

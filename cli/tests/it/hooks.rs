@@ -9,7 +9,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Server, finish, lastword};
+use crate::program::{Ended, PATH, Server, finish, lastword};
+use crate::running::Running;
 
 /// An interactive session of an agent program.
 struct Session<'a> {
@@ -308,11 +309,53 @@ fn doctor_says_what_each_agent_program_lacks() {
     let ended = finish(lastword(dir).arg("doctor").env("PATH", bin.path()).env("HOME", dir), "").stdout;
     assert!(ended.contains("channels past the broker are on: ListAgents, SendMessage"), "{ended}");
     assert!(!ended.contains("features.multi_agent"), "init turned it off: {ended}");
-    assert!(ended.contains("claude: 99.0.1, which is newer than"), "{ended}");
+    assert!(ended.contains("99.0.1 (newer)"), "{ended}");
     server.operator(&["agent", "token", "kilo"]).ok();
     let (code, claude, ..) = doctor();
     assert!(code == 1 && claude.0 == "failed" && claude.1.contains("lastword agent token NAME"), "{claude:?}");
     fs::copy(dir.join(".lastword/operator.token"), dir.join("kilo.token")).unwrap();
     let (_, claude, ..) = doctor();
     assert!(claude.0 == "failed" && claude.1.contains("human's token"), "{claude:?}");
+}
+
+#[test]
+fn a_program_newer_than_the_tried_one_is_told_of_once_for_each_version() {
+    let server = Server::start();
+    let (bin, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = bin.path().join("claude");
+    let install = |version: &str| {
+        fs::remove_file(&program).ok();
+        fs::write(&program, format!("#!/bin/sh\n[ \"$1\" = --version ] && echo '{version} (Claude Code)'\nexit 0\n"))
+            .unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let told = |args: &[&str]| {
+        let mut command = lastword(server.path());
+        command.args(args).env("PATH", bin.path()).env("XDG_STATE_HOME", state.path());
+        finish(&mut command, "").stderr.contains("newer than the 2.1.330 that was tried")
+    };
+    let launch = || told(&["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
+    install("2.1.330");
+    assert!(!launch(), "it was tried");
+    install("99.0.1");
+    assert_eq!([launch(), launch()], [true, false], "once, and not in each run");
+    install("99.0.1");
+    assert!(!launch(), "the same version, installed again");
+    install("99.0.2");
+    let mut runner = lastword(server.path());
+    runner.args(["--json", "--token-file", ".lastword/operator.token", "run", "--as", "hive", "--", "claude", "-p"]);
+    runner.env("XDG_STATE_HOME", state.path());
+    let path = format!("{}:{PATH}", bin.path().display());
+    let mut running = Running::under(&mut runner, &path);
+    let warning = running.until("warning")["message"].as_str().unwrap().to_owned();
+    assert!(warning.starts_with("claude is 99.0.2, which is newer than"), "{warning}");
+    assert!(!launch(), "the runner told it");
+    let mut doctor = lastword(server.path());
+    let table = finish(doctor.arg("doctor").env("PATH", bin.path()), "").stdout;
+    let row = |name: &str| {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+        row.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("claude"), "claude 99.0.2 (newer) 2.1.330 with `--permission-prompt-tool`");
+    assert_eq!(row("claude-agent-acp"), "claude-agent-acp - 0.101.0 yes");
 }

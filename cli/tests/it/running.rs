@@ -41,7 +41,12 @@ impl Running {
     }
 
     pub(crate) fn of(command: &mut Command) -> Self {
-        let mut child = command.env("PATH", PATH).spawn().unwrap();
+        Self::under(command, PATH)
+    }
+
+    /// Like [`Running::of`], with this `PATH`.
+    pub(crate) fn under(command: &mut Command, path: &str) -> Self {
+        let mut child = command.env("PATH", path).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (tell, events) = channel();
         std::thread::spawn(move || {
