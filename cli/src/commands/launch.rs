@@ -93,6 +93,9 @@ impl Place {
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
     pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
+        if let Some(vouch) = &self.vouch {
+            vouch.given(args);
+        }
         self.last.resumed(&self.data, args, options)
     }
 

@@ -59,9 +59,13 @@ pub(super) struct Vouch {
 impl Vouch {
     /// Returns `None` if this process has no terminal, where nobody can be seen to type.
     pub(super) fn at_terminal(agent: &str, human: Option<Client>) -> Option<Self> {
-        // The command line was typed, too, and may have the first prompt.
-        let entered = Arc::new(AtomicBool::new(true));
+        let entered = Arc::new(AtomicBool::new(false));
         (stdin().is_terminal() && stdout().is_terminal()).then(|| Self { agent: agent.to_owned(), human, entered })
+    }
+
+    /// Takes note of the program's arguments, which were typed and may have the first prompt.
+    pub(super) fn given(&self, args: &[String]) {
+        self.entered.store(!args.is_empty(), Ordering::SeqCst);
     }
 
     /// Takes note that a prompt began, or a part of one if the model `works` already. Returns whether it was typed, and why
