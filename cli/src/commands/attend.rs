@@ -5,14 +5,14 @@
 
 use std::future::pending;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use lastword_client::{Client, is_transient};
 use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wait};
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
 
 use super::launch::Place;
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ pub(super) async fn attend(
     client: &Client,
     folder: &Path,
     place: &Place,
-    mut used: Requests,
+    used: Requests,
 ) -> Failure {
     let waited_for = occasion("");
     // The process ends with the session, so the wait never has to look for it.
@@ -88,73 +88,32 @@ pub(super) async fn attend(
     let mut follow = pin!(follow_ends(client, &place.name, folder, &stopped));
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut works, mut continued, mut strays) = (false, false, 0);
-    // Whether a text was handed over of which the session has not reported anything yet.
-    let mut handed = false;
+    let mut at = Attended { client, folder, place, used, works: false, continued: false, handed: false, strays: 0 };
     // When a program that was interrupted is ended.
     let mut patience = pin!(None);
     loop {
         let order = tokio::select! {
-            happened = end.happened.recv() => match (happened, std::mem::take(&mut handed)) {
-                (None, _) => return Failure::unavailable("the session's server is gone"),
-                // What was handed over before the session began is worked on now; what another session did has ended.
-                (Some(Happened::Began), handed) => {
-                    works = handed;
-                    None
-                }
-                (Some(Happened::Prompted(prompt)), _) => {
-                    let typed = match &place.vouch {
-                        Some(vouch) => Some(vouch.began(works).await.0),
-                        None => None,
-                    };
-                    (works, continued) = (true, false);
-                    used.take();
-                    let order = call(client, folder, &Occasion { prompt, typed, ..occasion("UserPromptSubmit") }).await;
-                    strays = if order == Some(Order::Interrupt) { strays + 1 } else { 0 };
-                    if strays > 1 {
-                        place.end.notify_one();
-                    }
-                    order
-                }
-                (Some(Happened::Used(request)), handed_still) => {
-                    handed = handed_still;
-                    used.add(&request);
-                    call(client, folder, &Occasion { usage: used.used(), ..occasion("PostToolUse") }).await
-                }
-                (Some(Happened::Answered(text)), _) => {
+            happened = end.happened.recv() => {
+                let Some(happened) = happened else { return Failure::unavailable("the session's server is gone") };
+                if matches!(happened, Happened::Answered(_) | Happened::BrokeOff(_)) {
                     patience.set(None);
-                    place.prompt_ended().await;
-                    let (usage, text) = (used.take(), Some(text));
-                    let stop = Occasion { last_assistant_message: text, stop_hook_active: continued, usage, ..occasion("Stop") };
-                    let next = call(client, folder, &stop).await;
-                    (works, continued) = (next.is_some(), next.is_some());
-                    next
                 }
-                (Some(Happened::BrokeOff(failure)), _) => {
-                    works = false;
-                    patience.set(None);
-                    place.prompt_ended().await;
-                    call(client, folder, &Occasion { failure, usage: used.take(), ..occasion("StopFailure") }).await
-                }
-            },
+                at.happened(happened).await
+            }
             text = &mut message => {
                 message = Box::pin(take(client, folder, &waited_for, &gone));
-                (works, handed) = (true, true);
-                used.take();
+                (at.works, at.handed) = (true, true);
+                at.used.take();
                 Some(Order::Say(text))
             }
-            Some(()) = stops.recv() => (works && patience.is_none()).then_some(Order::Interrupt),
+            Some(()) = stops.recv() => (at.works && patience.is_none()).then_some(Order::Interrupt),
             () = &mut follow => return Failure::unavailable("stops are no longer followed"),
-            () = async { match patience.as_mut().as_pin_mut() { Some(over) => over.await, None => pending().await } } => {
+            () = over(patience.as_mut()) => {
                 patience.set(None);
                 place.end.notify_one();
                 None
             }
-            _ = ticks.tick() => {
-                // Without work a turn that lapsed is forgotten, so that the next message is waited for.
-                let event = if works { "PostToolUse" } else { "" };
-                call(client, folder, &Occasion { usage: used.used(), ..occasion(event) }).await
-            }
+            _ = ticks.tick() => at.tick().await,
         };
         let Some(order) = order else { continue };
         if order == Order::Interrupt && patience.is_none() {
@@ -163,6 +122,89 @@ pub(super) async fn attend(
         if end.orders.send(order).await.is_err() {
             return Failure::unavailable("the session's server is gone");
         }
+    }
+}
+
+/// Resolves once the time of a program that was interrupted is over; never if none was.
+async fn over(patience: Pin<&mut Option<Sleep>>) {
+    match patience.as_pin_mut() {
+        Some(over) => over.await,
+        None => pending().await,
+    }
+}
+
+/// A session, as its attendant knows it.
+struct Attended<'a> {
+    client: &'a Client,
+    folder: &'a Path,
+    place: &'a Place,
+    used: Requests,
+    works: bool,
+    /// The model was made to go on at the end of its turn.
+    continued: bool,
+    /// A text was handed over of which the session has not reported anything yet.
+    handed: bool,
+    /// How often the program began to work by itself since its user typed.
+    strays: u32,
+}
+
+impl Attended<'_> {
+    async fn happened(&mut self, happened: Happened) -> Option<Order> {
+        let handed = std::mem::take(&mut self.handed);
+        match happened {
+            Happened::Began => {
+                // What was handed over before the session began is worked on now; what another session did has ended.
+                self.works = handed;
+                None
+            }
+            Happened::Prompted(prompt) => self.prompted(prompt).await,
+            Happened::Used(request) => {
+                self.handed = handed;
+                self.used.add(&request);
+                self.call(Occasion { usage: self.used.used(), ..occasion("PostToolUse") }).await
+            }
+            Happened::Answered(text) => {
+                self.place.prompt_ended().await;
+                let (usage, text, continued) = (self.used.take(), Some(text), self.continued);
+                let stop =
+                    Occasion { last_assistant_message: text, stop_hook_active: continued, usage, ..occasion("Stop") };
+                let next = self.call(stop).await;
+                (self.works, self.continued) = (next.is_some(), next.is_some());
+                next
+            }
+            Happened::BrokeOff(failure) => {
+                self.works = false;
+                self.place.prompt_ended().await;
+                let usage = self.used.take();
+                self.call(Occasion { failure, usage, ..occasion("StopFailure") }).await
+            }
+        }
+    }
+
+    /// A second turn that nobody asked for ends the program.
+    async fn prompted(&mut self, prompt: String) -> Option<Order> {
+        let typed = match &self.place.vouch {
+            Some(vouch) => Some(vouch.began(self.works).await.0),
+            None => None,
+        };
+        (self.works, self.continued) = (true, false);
+        self.used.take();
+        let order = self.call(Occasion { prompt, typed, ..occasion("UserPromptSubmit") }).await;
+        self.strays = if order == Some(Order::Interrupt) { self.strays + 1 } else { 0 };
+        if self.strays > 1 {
+            self.place.end.notify_one();
+        }
+        order
+    }
+
+    /// Without work a turn that lapsed is forgotten, so that the next message is waited for.
+    async fn tick(&mut self) -> Option<Order> {
+        let event = if self.works { "PostToolUse" } else { "" };
+        self.call(Occasion { usage: self.used.used(), ..occasion(event) }).await
+    }
+
+    async fn call(&self, occasion: Occasion) -> Option<Order> {
+        call(self.client, self.folder, &occasion).await
     }
 }
 
