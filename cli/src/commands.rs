@@ -64,6 +64,7 @@ mod serve;
 mod sign_in;
 mod sign_out;
 mod stop;
+mod stop_server;
 mod tail;
 mod target;
 mod token;
@@ -172,6 +173,8 @@ pub(crate) enum Command {
     Resume(resume::Args),
     /// Stop a conversation, an agent or the workspace
     Stop(target::Args),
+    /// End the server of this folder's team
+    StopServer,
     /// Extend a conversation's budget, or an agent's budget for today
     Grant(grant::Args),
     /// Schedule recurring requests by a cron expression
@@ -263,6 +266,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Pause(args) => wait(pause::run(args, cx)),
         Command::Resume(args) => wait(resume::run(args, cx)),
         Command::Stop(args) => wait(stop::run(args, cx)),
+        Command::StopServer => stop_server::run(cx),
         Command::Grant(args) => wait(grant::run(args, cx)),
         Command::Incidents(args) => wait(incidents::run(args, cx)),
         Command::Schedule(args) => wait(schedule::run(args, cx)),

@@ -23,7 +23,7 @@ use crate::policy;
 use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 
-/// The configuration file in the working directory, read if `--config` names no other.
+/// The configuration file in the team's folder, read if `--config` names no other.
 pub(crate) const CONFIG_FILE: &str = "lastword.toml";
 /// The default data directory.
 pub(crate) const DATA_DIR: &str = ".lastword";
@@ -58,11 +58,11 @@ pub(crate) struct Global {
     /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
-    /// Configuration file [default: lastword.toml, if there is one].
+    /// Configuration file [default: lastword.toml beside the data directory, if there is one].
     #[arg(long, global = true, value_name = "FILE", env = "LASTWORD_CONFIG", hide_env_values = true)]
     #[arg(help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
-    /// Data directory [default: .lastword].
+    /// Data directory [default: .lastword, here or in a folder above, or in the main worktree of a git repository].
     #[arg(long, global = true, value_name = "DIR", env = "LASTWORD_DATA", hide_env_values = true)]
     #[arg(help_heading = "Global options")]
     pub(crate) data: Option<PathBuf>,
@@ -99,6 +99,8 @@ pub(crate) struct Environment {
     pub(crate) in_run: bool,
     /// The directory of the user's configuration, `XDG_CONFIG_HOME` or `.config` in the home directory.
     pub(crate) config_home: Option<PathBuf>,
+    /// The folder of the team that the working directory belongs to, as a prefix of names; empty for the directory itself.
+    pub(crate) team: PathBuf,
     /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
     pub(crate) no_color: bool,
 }
@@ -118,6 +120,7 @@ impl Environment {
                 let home = PathBuf::from(set("HOME")?);
                 Some(home.join(".config"))
             }),
+            team: PathBuf::new(),
             no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
         }
     }
@@ -287,9 +290,9 @@ pub(crate) struct Settings {
 impl Settings {
     /// Merges flags, environment and file, in this order of precedence.
     pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
-        let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_FILE));
-        let text = read_file(path, global.config.is_some())?;
-        Self::of_text(path, text, global, environment)
+        let path = global.config.clone().unwrap_or_else(|| environment.team.join(CONFIG_FILE));
+        let text = read_file(&path, global.config.is_some())?;
+        Self::of_text(&path, text, global, environment)
     }
 
     /// Merges flags, environment and the text of the file at `path`; `None` if there is no file.
@@ -341,7 +344,7 @@ impl Settings {
         };
         Ok(Self {
             data_is_named: global.data.is_some() || file.data.is_some(),
-            data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
+            data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| environment.team.join(DATA_DIR)),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
             auth_failures_max,

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use lastword_client::ClientError;
+use lastword_proto::Code;
 use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
 use lastword_server::checkpoint::CheckpointError;
@@ -81,6 +82,20 @@ impl Failure {
 impl From<lastword_server::cluster::NodeError> for Failure {
     fn from(error: lastword_server::cluster::NodeError) -> Self {
         Self::unavailable(error)
+    }
+}
+
+impl Failure {
+    /// Names the team in which a recipient was looked for: another folder may have another one.
+    pub(crate) fn looked_in(mut self, team: &str) -> Self {
+        if self.problem.as_ref().is_some_and(|problem| problem.code == Code::UnknownRecipient)
+            && let Some(hint) = &mut self.hint
+        {
+            let path = std::path::absolute(team).ok().filter(|_| !team.contains("://"));
+            let team = path.map_or_else(|| team.to_owned(), |path| path.display().to_string());
+            hint.push_str(&format!("\nlooked for in the team of {team}"));
+        }
+        self
     }
 }
 

@@ -9,6 +9,7 @@ mod demo;
 mod discord;
 mod explanation;
 mod failure;
+mod home;
 mod notify;
 mod oidc;
 mod out;
@@ -46,11 +47,12 @@ fn main() -> ExitCode {
     }));
     let matches = help::command().try_get_matches().unwrap_or_else(|error| no_text(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
-    let environment = Environment::read();
+    let environment = Environment { team: home::find(), ..Environment::read() };
     let out = Out::new(cli.global.json, &environment);
     let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
         let settings = Settings::resolve(&cli.global, &environment)?;
-        commands::run(cli.command, &Context { settings, environment, out })
+        let team = settings.url.clone().unwrap_or_else(|| settings.data.display().to_string());
+        commands::run(cli.command, &Context { settings, environment, out }).map_err(|failure| failure.looked_in(&team))
     }));
     match ended {
         Ok(Ok(())) => Exit::Done.into(),

@@ -12,7 +12,20 @@ use super::Cli;
 const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Set up",
-        &["init", "serve", "agent", "human", "sign-in", "sign-out", "token", "notify", "doctor", "completions", "man"],
+        &[
+            "init",
+            "serve",
+            "stop-server",
+            "agent",
+            "human",
+            "sign-in",
+            "sign-out",
+            "token",
+            "notify",
+            "doctor",
+            "completions",
+            "man",
+        ],
     ),
     ("Run agents", &["claude", "codex", "opencode", "gemini", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
@@ -172,6 +185,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("pause", &["lastword pause LOGIN-1", "lastword pause --agent coder"]),
     ("resume", &["lastword resume LOGIN-1", "lastword resume --workspace --yes"]),
     ("stop", &["lastword stop LOGIN-1", "lastword stop --workspace"]),
+    ("stop-server", &["lastword stop-server", "lastword --data team/.lastword stop-server"]),
     (
         "grant",
         &[

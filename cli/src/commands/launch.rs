@@ -353,7 +353,11 @@ async fn start_broker(cx: &Context) -> Result<(), Failure> {
                 // Another session may have started it at the same moment.
                 if server.pid == child.id() {
                     let (url, pid) = (server.url, server.pid);
-                    eprintln!("started a broker: {url}, log {}; `kill {pid}` ends it", log.display());
+                    let data = std::path::absolute(data)?;
+                    let (data, log) = (data.display(), log.display());
+                    eprintln!(
+                        "started a broker: {url} (pid {pid}), data in {data}, log {log}; `lastword stop-server` ends it"
+                    );
                 }
                 return Ok(());
             }

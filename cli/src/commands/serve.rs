@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::Endpoint;
+use lastword_proto::ids::AgentId;
 use lastword_server::{AUTH_FAILURES_MAX, BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,10 +24,14 @@ use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
 use crate::out::Out;
+use crate::quantity::duration;
 use crate::rule_book::ConfigFile;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
 
+/// Shortest and longest pause between two looks whether an idle server is used.
+const IDLE_CHECK: Duration = Duration::from_millis(20);
+const IDLE_CHECK_MAX: Duration = Duration::from_secs(60);
 /// How long threads that are still at work may take to end.
 const END_MAX: Duration = Duration::from_secs(1);
 
@@ -57,6 +62,9 @@ pub(crate) struct Args {
     /// Also run each [[agent]] of lastword.toml.
     #[arg(long, conflicts_with = "servers")]
     with_agents: bool,
+    /// End once no agent has been connected and nothing has happened for this long. A server with schedules goes on.
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["servers", "with_agents"])]
+    idle: Option<Duration>,
     #[command(flatten)]
     node: cluster::NodeArgs,
 }
@@ -71,14 +79,15 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if args.with_agents {
         keep_to_itself()?;
     }
+    let idle = args.idle;
     let (config, node) = config(args, cx)?;
     log_to_stderr(&cx.out);
     warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     if node.servers.is_empty() {
-        let file = cx.settings.file.as_deref().unwrap_or(Path::new(CONFIG_FILE));
-        let config = Config { rules: Some(Arc::new(ConfigFile::at(file)?)), ..config };
-        return runtime.block_on(serve(config, team, cx));
+        let file = cx.settings.file.clone().unwrap_or_else(|| cx.environment.team.join(CONFIG_FILE));
+        let config = Config { rules: Some(Arc::new(ConfigFile::at(&file)?)), ..config };
+        return runtime.block_on(serve(config, team, idle, cx));
     }
     let served = runtime.block_on(cluster::serve(config, node, cx));
     // A thread may wait for NATS, and the process doesn't.
@@ -146,7 +155,7 @@ pub(super) fn log_to_stderr(out: &Out) {
     if out.is_json() { log.with(lines.json()).init() } else { log.with(lines).init() }
 }
 
-async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), Failure> {
+async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &Context) -> Result<(), Failure> {
     let data = config.data_dir.clone();
     let own = config.tls == Some(Tls::Auto);
     // Before the first line is printed: its reader may send a signal at once.
@@ -163,6 +172,8 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     }
     cx.out.show(&listening, |_, _| {
         let path = server.operator_token_file();
+        let folder = std::path::absolute(&data).unwrap_or_else(|_| data.clone());
+        let folder = folder.display();
         let file = if path.exists() { path.display().to_string() } else { "a place of yours".to_owned() };
         let console = format!("{}/sign-in#{}", server.console_url(), code.reveal());
         // A certificate that an authority issued gets a new fingerprint when it is renewed.
@@ -174,7 +185,8 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
             Some(pin) => format!("\ncertificate {pin}"),
         };
         format!(
-            "listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes){pin}"
+            "listening on {url}\ndata in {folder}; `lastword stop-server` ends the server\noperator token in {file}\n\
+             console: {console} (signs in once, within 15 minutes){pin}"
         )
     })?;
     let operator = operator_token(members, &server, cx)?;
@@ -185,6 +197,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),
+        () = unused(&server, idle) => None,
     };
     // Open runs deliver their answers first.
     team.stop();
@@ -250,6 +263,27 @@ impl End {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits until nobody has used the server for a time; forever without one.
+async fn unused(server: &Server, idle: Option<Duration>) {
+    let Some(idle) = idle else { return std::future::pending().await };
+    let pause = (idle / 20).clamp(IDLE_CHECK, IDLE_CHECK_MAX);
+    let (mut seen, mut quiet) = (None, Duration::ZERO);
+    while quiet < idle {
+        tokio::time::sleep(pause).await;
+        quiet += pause;
+        let look = server.handle().query(|live| {
+            let used = !live.state.schedules.is_empty()
+                || (0..).zip(&live.state.agents).any(|(id, known)| !known.is_human() && live.is_attached(AgentId(id)));
+            (live.state.seq, used)
+        });
+        // A broker that can't answer is told of elsewhere.
+        let now = look.await.ok();
+        if now.is_none_or(|(_, used)| used) || now != seen {
+            (seen, quiet) = (now, Duration::ZERO);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lastword_runner::{Event, EventSink};
+use lastword_runner::{Event, EventSink, scrub};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::process::Command;
@@ -134,6 +134,8 @@ pub(super) fn on_path(command: &str) -> Option<PathBuf> {
 
 async fn version(program: &Path) -> Option<String> {
     let mut command = Command::new(program);
+    // It may be a program of the folder, and needs no token to say who it is.
+    scrub(command.as_std_mut());
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let said = match timeout(ANSWER, command.output()).await {
         Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),

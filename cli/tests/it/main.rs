@@ -78,6 +78,8 @@ mod sign_in;
 #[cfg(test)]
 mod taken_away;
 #[cfg(test)]
+mod team_folder;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tls;

@@ -82,7 +82,7 @@ impl Home {
              for folder in \"$HOME\"/tmp/lastword-* '{state}'/lastword/hooks/gemini-*; do\n\
                  [ -d \"$folder\" ] && echo \"folder $(stat -c %a \"$folder\")\" >&4\n\
              done\n\
-             env >&4; echo end >&4\n{then}\n",
+             env >&4; [ \"$1\" = --version ] && exit 0; echo end >&4\n{then}\n",
             state = self.1.path().display(),
         );
         let bin = self.0.path().join("bin");
@@ -102,6 +102,8 @@ impl Home {
             chown(&tmp, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         command.current_dir(self.0.path()).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // The folder lies in a repository, whose team isn't meant.
+        command.env("LASTWORD_DATA", self.0.path().join(".lastword"));
         command.env("HOME", self.0.path()).env("TMPDIR", tmp).env("XDG_STATE_HOME", self.1.path());
         command.env("PATH", format!("{}:{PATH}", self.0.path().join("bin").display()));
         command.env("LASTWORD_URL", server.first_line["listening"].as_str().unwrap());

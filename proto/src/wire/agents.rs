@@ -153,7 +153,7 @@ pub struct Prompt {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Unavailable {
-    /// The reason, for whoever asks the agent. The first 500 characters are kept; an empty one takes the last one back.
+    /// The reason, for those who ask the agent. The first 500 characters are kept; an empty one takes the last one back.
     pub reason: String,
 }
 

@@ -103,20 +103,20 @@ pub fn grant_body(lift: Lift) -> Option<Value> {
         return Some(json!({ "rounds": rounds }));
     }
     let mut body = serde_json::Map::new();
+    // By name, as a map without an order of its own would have them.
     for (name, value) in [
-        ("messages", messages),
-        ("turns", turns),
-        ("requests", requests),
-        ("agents", agents),
-        ("tokens", tokens),
-        ("time_ms", time_ms),
+        ("agents", agents.into()),
+        ("cost_usd", dollars(cost_microusd)),
+        ("messages", messages.into()),
+        ("requests", requests.into()),
+        ("time_ms", time_ms.into()),
+        ("tokens", tokens.into()),
+        ("turns", turns.into()),
     ] {
-        if value > 0 {
-            body.insert(name.to_string(), value.into());
+        let value: Value = value;
+        if value.as_f64() > Some(0.0) {
+            body.insert(name.to_string(), value);
         }
-    }
-    if cost_microusd > 0 {
-        body.insert("cost_usd".into(), dollars(cost_microusd));
     }
     (!body.is_empty()).then_some(Value::Object(body))
 }
@@ -232,7 +232,7 @@ mod tests {
         let roots = Refusal::new(Code::RootAllowance).numbers(30, 31);
         assert_eq!(LiftStep::of(&roots, at).unwrap().cli, "lastword agent set kilo --roots-per-hour 60");
         let step = LiftStep::of(&roots.about("waking messages of kilo's day"), at).unwrap();
-        assert_eq!(step.cli, "lastword ask kilo \"…\"");
+        assert_eq!(step.cli, "lastword ask kilo \"…\" --ref T-1/2");
         assert_eq!(LiftStep::of(&Refusal::new(Code::Cycle), at), None);
     }
 }

@@ -1,0 +1,84 @@
+//! Finds the folder of a team: the one above the working directory that has its data or its configuration, also through
+//! git, whose worktrees share one team.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::config::{CONFIG_FILE, DATA_DIR};
+
+/// Returns the folder with the team's data and configuration as a prefix for their names; empty for the working
+/// directory.
+pub(crate) fn find() -> PathBuf {
+    let Ok(here) = std::env::current_dir() else { return PathBuf::new() };
+    let found = find_from(&here, geteuid().as_raw());
+    if found == here { PathBuf::new() } else { found }
+}
+
+/// Returns the nearest folder with a team: of the ancestors in the repository, then the repository's main worktree, then of
+/// the ancestors above. Without one it is the main worktree, or the folder itself outside every repository. Folders of other
+/// users count only where the search begins: what lies in a folder that anybody may write to is not this user's.
+fn find_from(here: &Path, user: u32) -> PathBuf {
+    let own = |path: &Path| fs::metadata(path).is_ok_and(|found| found.uid() == user);
+    let has_team = |folder: &&Path| {
+        let (data, config) = (folder.join(DATA_DIR), folder.join(CONFIG_FILE));
+        (data.is_dir() && (*folder == here || own(&data))) || (config.is_file() && (*folder == here || own(&config)))
+    };
+    let top = here.ancestors().find(|folder| folder.join(".git").exists());
+    let main = top.map(|top| main_worktree(top).unwrap_or_else(|| top.to_owned()));
+    let inside = top.map_or(0, |top| here.ancestors().take_while(|folder| *folder != top).count() + 1);
+    let in_repository = here.ancestors().take(inside).find(has_team).map(Path::to_owned);
+    let shared = || main.clone().filter(|main| has_team(&main.as_path()));
+    let above = || here.ancestors().skip(inside).find(has_team).map(Path::to_owned);
+    in_repository.or_else(shared).or_else(above).or_else(|| main.clone()).unwrap_or_else(|| here.to_owned())
+}
+
+/// Returns the main worktree of a linked one, whose `.git` is a file that names a folder in the shared repository.
+fn main_worktree(top: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(top.join(".git")).ok()?;
+    let folder = top.join(text.strip_prefix("gitdir:")?.trim());
+    let common = folder.join(fs::read_to_string(folder.join("commondir")).ok()?.trim()).canonicalize().ok()?;
+    // A bare repository has no main worktree.
+    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_team_is_found_upwards_and_through_git() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let user = geteuid().as_raw();
+        let make = |path: &str| fs::create_dir_all(root.join(path)).unwrap();
+        let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+        let from = |path: &str| find_from(&root.join(path), user).strip_prefix(&root).unwrap().display().to_string();
+        for path in ["repo/.git/worktrees/wt", "repo/src/deep", "wt/src", "plain/src", "modules/lib"] {
+            make(path);
+        }
+        write("wt/.git", &format!("gitdir: {}\n", root.join("repo/.git/worktrees/wt").display()));
+        write("repo/.git/worktrees/wt/commondir", "../..\n");
+        write("modules/lib/.git", "gitdir: ../../repo/.git/modules/lib\n");
+        assert_eq!(from("plain/src"), "plain/src", "where it is asked for, outside every repository");
+        assert_eq!(["repo", "repo/src/deep", "wt", "wt/src"].map(from), ["repo"; 4], "one team for a repository");
+        assert_eq!(from("modules/lib"), "modules/lib", "a submodule is a repository of its own");
+        make("repo/src/.lastword");
+        assert_eq!(["repo/src/deep", "wt/src"].map(from), ["repo/src", "repo"], "the nearest one");
+        make("wt/.lastword");
+        assert_eq!(from("wt/src"), "wt");
+        write("lastword.toml", "");
+        assert_eq!(["plain/src", "modules/lib", "repo"].map(from), ["", "", ""], "above the repository");
+        make("repo/.lastword");
+        assert_eq!(from("repo"), "repo");
+        let other = user + 1;
+        assert_eq!(
+            find_from(&root.join("plain/src"), other),
+            root.join("plain/src"),
+            "another user's folder is no team's"
+        );
+        assert_eq!(find_from(&root, other), root, "the working directory is the caller's choice");
+    }
+}
