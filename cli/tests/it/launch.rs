@@ -223,6 +223,8 @@ fn a_turn_keeps_its_lease_while_its_session_works_and_ends_once_its_user_broke_i
     let transcript = dir.join("transcript.jsonl");
     fs::write(&transcript, "{\"type\":\"user\"}\n").unwrap();
     let stop = |said: &str| {
+        let line = json!({ "type": "assistant", "message": { "content": [{ "type": "text", "text": said }] } });
+        fs::write(&transcript, format!("{}{line}\n", fs::read_to_string(&transcript).unwrap())).unwrap();
         let more = json!({ "transcript_path": transcript, "last_assistant_message": said });
         happens(dir, "kilo", "s-1", "Stop", &more)
     };

@@ -152,7 +152,7 @@ pub struct Progress {
     /// task counts as unsaid, at most twice a task (R5).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub new_session: bool,
-    /// Whether the turn is over and the agent's program works by itself, such as by a goal or a timer of its own. `usage` is
+    /// Whether the turn is over and the agent's program works by itself, such as by a goal or a schedule of its own. `usage` is
     /// then what it used since the turn or the last such report; it is charged to the turn's grant, and an incident tells
     /// humans, once an hour (H4).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]

@@ -17,7 +17,7 @@ use crate::usage::Prices;
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// Longest wait for the last message of a turn, and the pause between two looks.
-const WRITTEN_MAX: Duration = Duration::from_secs(2);
+const WRITTEN_MAX: Duration = Duration::from_secs(1);
 const WRITTEN_CHECK: Duration = Duration::from_millis(20);
 
 /// Returns the length of the session's transcript; 0 if there is none yet.
