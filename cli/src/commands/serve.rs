@@ -185,8 +185,8 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
             Some(pin) => format!("\ncertificate {pin}"),
         };
         format!(
-            "listening on {url}\ndata in {folder}; `lastword stop-server` ends the server\noperator token in {file}\n\
-             console: {console} (signs in once, within 15 minutes){pin}"
+            "listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes){pin}\n\
+             data in {folder}; `lastword stop-server` ends the server"
         )
     })?;
     let operator = operator_token(members, &server, cx)?;
