@@ -18,21 +18,28 @@ pub(crate) fn find() -> PathBuf {
 }
 
 /// Returns the nearest folder with a team: of the ancestors in the repository, then the repository's main worktree, then of
-/// the ancestors above. Without one it is the main worktree, or the folder itself outside every repository. Folders of other
-/// users count only where the search begins: what lies in a folder that anybody may write to is not this user's.
+/// the ancestors above. Without one it is the main worktree, or the folder itself outside every repository. What belongs to
+/// another user counts only where the search begins: neither its team nor its repository is this user's.
 fn find_from(here: &Path, user: u32) -> PathBuf {
-    let own = |path: &Path| fs::metadata(path).is_ok_and(|found| found.uid() == user);
     let has_team = |folder: &&Path| {
-        let (data, config) = (folder.join(DATA_DIR), folder.join(CONFIG_FILE));
-        (data.is_dir() && (*folder == here || own(&data))) || (config.is_file() && (*folder == here || own(&config)))
+        let found = [DATA_DIR, CONFIG_FILE].map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
+        let found: Vec<PathBuf> = found.collect();
+        !found.is_empty() && (*folder == here || (is_own(folder, user) && found.iter().all(|path| is_own(path, user))))
     };
-    let top = here.ancestors().find(|folder| folder.join(".git").exists());
-    let main = top.map(|top| main_worktree(top).unwrap_or_else(|| top.to_owned()));
+    let is_repository = |folder: &&Path| is_own(folder, user) && is_own(&folder.join(".git"), user);
+    let top = here.ancestors().find(|folder| folder.join(".git").exists()).filter(is_repository);
+    let main = top
+        .map(|top| main_worktree(top).filter(|main| is_repository(&main.as_path())).unwrap_or_else(|| top.to_owned()));
     let inside = top.map_or(0, |top| here.ancestors().take_while(|folder| *folder != top).count() + 1);
     let in_repository = here.ancestors().take(inside).find(has_team).map(Path::to_owned);
     let shared = || main.clone().filter(|main| has_team(&main.as_path()));
     let above = || here.ancestors().skip(inside).find(has_team).map(Path::to_owned);
     in_repository.or_else(shared).or_else(above).or_else(|| main.clone()).unwrap_or_else(|| here.to_owned())
+}
+
+/// Whether a path is the user's own, and no link to something else.
+fn is_own(path: &Path, user: u32) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.uid() == user && !found.is_symlink())
 }
 
 /// Returns the main worktree of a linked one, whose `.git` is a file that names a folder in the shared repository.
@@ -80,5 +87,8 @@ mod tests {
             "another user's folder is no team's"
         );
         assert_eq!(find_from(&root, other), root, "the working directory is the caller's choice");
+        assert_eq!(find_from(&root.join("wt/src"), other), root.join("wt/src"), "nor is another user's repository");
+        std::os::unix::fs::symlink(root.join("repo/.lastword"), root.join("plain/.lastword")).unwrap();
+        assert_eq!(from("plain/src"), "", "a link leads to no team");
     }
 }

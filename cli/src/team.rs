@@ -20,7 +20,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::commands::versions::report_newer;
 use crate::failure::Failure;
 use crate::out::{Out, complain, escape};
 use crate::quantity::duration;
@@ -344,7 +343,6 @@ impl Team {
             let (endpoint, stopping) = (endpoint.clone(), stopping.clone());
             runners.spawn(async move {
                 let report = report(out, Some(name.clone()));
-                report_newer(&settings.program, &report).await;
                 let ended = match Runner::start(settings, &endpoint, &token, &stopping, report).await {
                     Ok(runner) => runner.run().await,
                     Err(error) => Err(error),

@@ -55,6 +55,9 @@ pub struct Occasion {
     pub message: String,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
+    /// The launcher of the session, if there is one: sessions of several launchers keep their state in one folder.
+    #[serde(skip)]
+    pub launcher: Option<String>,
     /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
     #[serde(skip)]
     pub typed: Option<bool>,
@@ -113,16 +116,25 @@ struct Session {
     /// The session's transcript, as its last hook named it.
     #[serde(default)]
     transcript: Option<PathBuf>,
+    /// The launcher that the session is below.
+    #[serde(default)]
+    launcher: Option<String>,
     /// The turn that ended last, for as long as the user has typed nothing since: what the program does by itself is due
     /// to it (H4).
     #[serde(default)]
     after: Option<String>,
+    /// The next prompt of the program's own may be the end of what its user started before the turn.
+    #[serde(default)]
+    spares: bool,
     /// The program works by itself, and is being interrupted.
     #[serde(default)]
     strays: bool,
     /// The model works, as far as hooks tell.
     #[serde(default)]
     works: bool,
+    /// The length of the transcript when the model began to work.
+    #[serde(default)]
+    began: u64,
 }
 
 impl Session {
@@ -131,6 +143,11 @@ impl Session {
         let open = self.turn.as_ref().filter(|_| !self.mixed)?;
         let counted = occasion.usage.clone();
         counted.or_else(|| transcript::used(occasion.transcript_path.as_deref()?, open.transcript))
+    }
+
+    /// Whether the user broke off what the model works at, of which no hook tells.
+    fn is_interrupted(&self) -> bool {
+        self.transcript.as_deref().is_some_and(|path| transcript::is_interrupted(path, self.began))
     }
 
     /// Forgets a turn that is over.
@@ -200,6 +217,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         return Err(HookError::Human);
     }
     session.transcript.clone_from(&occasion.transcript_path);
+    session.launcher.clone_from(&occasion.launcher);
     // The turn was finished with a tool, or its lease has expired.
     if session.turn.as_ref().is_some_and(|open| !me.turns.contains(&open.id)) {
         session.close();
@@ -361,13 +379,17 @@ async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> R
             // A part of the turn's work has returned.
             return Ok(None);
         }
-        if let Some(turn) = session.after.clone() {
+        if let Some(turn) = session.after.clone()
+            && !std::mem::take(&mut session.spares)
+        {
             session.strays = true;
             let _told = client.worked_outside(&turn, None).await;
             return Ok(Some(json!({ "decision": "block", "reason": STRAY })));
         }
+    } else {
+        (session.after, session.spares) = (None, true);
     }
-    (session.busy, session.works, session.after) = (true, true, None);
+    (session.busy, session.works, session.began) = (true, true, transcript::length(occasion));
     if let Some(open) = &mut session.turn {
         open.stopped = false;
     }
@@ -482,7 +504,8 @@ fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>, o
         spent: false,
         stopped: false,
     });
-    (session.mixed, session.after, session.strays, session.works) = (false, None, false, true);
+    (session.mixed, session.after, session.strays) = (false, None, false);
+    (session.works, session.began) = (true, transcript);
 }
 
 /// Returns who waits for the answer of the turn that a message opens: a request's sender. An answer belongs to the task

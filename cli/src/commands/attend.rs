@@ -85,7 +85,7 @@ pub(super) async fn attend(
     let gone = || false;
     let mut message = Box::pin(take(client, folder, &waited_for, &gone));
     let (stopped, mut stops) = channel(1);
-    let mut follow = pin!(follow_ends(client, &place.name, folder, &stopped));
+    let mut follow = pin!(follow_ends(client, &place.name, (folder, None), &stopped));
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = Attended { client, folder, place, used, works: false, continued: false, handed: false, strays: 0 };
@@ -187,8 +187,11 @@ impl Attended<'_> {
             Some(vouch) => Some(vouch.began(self.works).await.0),
             None => None,
         };
+        // A part of a message's turn goes on with its count.
+        if !self.works || typed != Some(false) {
+            self.used.take();
+        }
         (self.works, self.continued) = (true, false);
-        self.used.take();
         let order = self.call(Occasion { prompt, typed, ..occasion("UserPromptSubmit") }).await;
         self.strays = if order == Some(Order::Interrupt) { self.strays + 1 } else { 0 };
         if self.strays > 1 {

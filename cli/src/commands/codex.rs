@@ -23,6 +23,7 @@ use super::Context;
 use super::attend::{Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
 use super::launch::{Place, exit, not_started, this_program};
+use super::own_terminal::apart;
 use crate::failure::Failure;
 
 /// Time limit of the app-server's start, and the pause between two checks.
@@ -144,7 +145,7 @@ fn address(socket: &Path) -> String {
 
 /// Starts the app-server, with Lastword's tools and without its own channels.
 fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Failure> {
-    let mut command = Command::new("/bin/sh");
+    let mut command = apart("/bin/sh")?;
     command.args(["-c", WATCHED, "sh", "codex", "app-server", "--listen"]).arg(address(socket));
     if asks(args) {
         command.args(ASKS);
@@ -166,7 +167,8 @@ fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Fa
     ));
     place.equip(&mut command);
     let mut command = tokio::process::Command::from(command);
-    command.process_group(0).kill_on_drop(true);
+    // It leads a session, and so a group, of its own.
+    command.kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map_err(|error| not_started("codex", &error))
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::channel;
 use super::Context;
 use super::attend::PATIENCE;
 use super::guard::{Guard, Modes, end_tree};
-use super::hook::state_folder;
+use super::hook::{LAUNCHER_ID, state_folder};
 use super::last_session::{LastSession, Options};
 use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::{newer, on_path};
@@ -132,6 +132,7 @@ impl Place {
             }
         }
         command.env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
+        command.env(LAUNCHER_ID, launcher_id());
     }
 
     /// Runs the program in the foreground with the agent's token, and exits with its code.
@@ -152,17 +153,18 @@ impl Place {
             while stops.recv().await.is_some() {
                 if interrupts {
                     self.interrupt_work(&folder).await;
-                } else if is_at_work(&folder) {
+                } else if is_at_work(&folder, Some(&launcher_id())) {
                     self.end.notify_one();
                 }
                 // One stop is told as the end of a turn, and as that of its agent.
                 while stops.try_recv().is_ok() {}
             }
         };
+        let id = launcher_id();
         tokio::select! {
             never = keep_leases(&client, &folder) => match never {},
-            never = end_interrupted(&client, &folder) => match never {},
-            () = follow_ends(&client, &self.name, &folder, &stopped) => {}
+            never = end_interrupted(&client, &folder, Some(&id)) => match never {},
+            () = follow_ends(&client, &self.name, (&folder, Some(&id)), &stopped) => {}
             () = heed => {}
         }
         Failure::unavailable("stops are no longer followed")
@@ -170,12 +172,13 @@ impl Place {
 
     /// Interrupts the program if its model works, and ends it if that doesn't stop it.
     async fn interrupt_work(&self, folder: &Path) {
-        if !is_at_work(folder) {
+        let works = || is_at_work(folder, Some(&launcher_id()));
+        if !works() {
             return;
         }
         self.interrupt.notify_one();
         let idle = async {
-            while is_at_work(folder) {
+            while works() {
                 tokio::time::sleep(START_CHECK).await;
             }
         };
@@ -261,6 +264,11 @@ impl Place {
         }
         Ok(status)
     }
+}
+
+/// Returns what tells this launcher from others of the same user.
+fn launcher_id() -> String {
+    std::process::id().to_string()
 }
 
 /// Serves the terminal of the program, if it has one of its own. Never ends.

@@ -18,6 +18,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 
 use super::launch::not_started;
 use crate::failure::Failure;
@@ -63,9 +64,12 @@ impl Vouch {
         (stdin().is_terminal() && stdout().is_terminal()).then(|| Self { agent: agent.to_owned(), human, entered })
     }
 
-    /// Takes note of the program's arguments, which were typed and may have the first prompt.
+    /// Takes note of the program's arguments, which were typed and may end with the first prompt.
     pub(super) fn given(&self, args: &[String]) {
-        self.entered.store(!args.is_empty(), Ordering::SeqCst);
+        let is_word = |at: usize| args.get(at).is_some_and(|arg| !arg.starts_with('-'));
+        // The word behind an option may be its value.
+        let prompt = is_word(args.len().wrapping_sub(1)) && (args.len() == 1 || is_word(args.len().wrapping_sub(2)));
+        self.entered.store(prompt, Ordering::SeqCst);
     }
 
     /// Takes note that a prompt began, or a part of one if the model `works` already. Returns whether it was typed, and why
@@ -94,6 +98,8 @@ pub(super) struct OwnTerminal {
     listener: UnixListener,
     folder: PrivateFolder,
     vouch: Vouch,
+    /// The reports that are being handled.
+    reports: JoinSet<()>,
     resized: Signal,
     shown: Option<JoinHandle<()>>,
     before: Termios,
@@ -115,7 +121,8 @@ impl OwnTerminal {
         let listener = UnixListener::bind(folder.path().join("socket"))?;
         let resized = signal(SignalKind::window_change())?;
         let (ours, theirs) = (File::from(ours), Some(theirs));
-        Ok(Self { ours, theirs, listener, folder, vouch, resized, shown: None, before })
+        let reports = JoinSet::new();
+        Ok(Self { ours, theirs, listener, folder, vouch, reports, resized, shown: None, before })
     }
 
     /// Returns the call that starts `command` in this terminal, and from here on passes keys on and shows its output.
@@ -128,9 +135,7 @@ impl OwnTerminal {
                 None => seated.env_remove(name),
             };
         }
-        for name in MULTIPLEXERS {
-            seated.env_remove(name);
-        }
+        without_multiplexers(&mut seated);
         seated.env(SOCKET, self.folder.path().join("socket"));
         if let Some(theirs) = self.theirs.take() {
             seated.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
@@ -172,17 +177,16 @@ impl OwnTerminal {
 
     /// Follows the size of the person's terminal, and vouches for prompts that were typed there. Never ends.
     pub(super) async fn serve(&mut self) {
-        let mut hooks = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
-                Some(_) = hooks.join_next() => {}
+                Some(_) = self.reports.join_next() => {}
                 _ = self.resized.recv() => {
                     // A terminal that is gone has no size; the program is told to end on its own.
                     let _size = tcgetwinsize(stdout()).and_then(|size| tcsetwinsize(&self.ours, size));
                 }
                 hook = self.listener.accept() => if let Ok((hook, _)) = hook {
                     let vouch = self.vouch.clone();
-                    hooks.spawn(async move { reported(hook, &vouch).await });
+                    self.reports.spawn(async move { reported(hook, &vouch).await });
                 },
             }
         }
@@ -201,6 +205,21 @@ impl Drop for OwnTerminal {
     fn drop(&mut self) {
         let _gone = tcsetattr(stdin(), OptionalActions::Drain, &self.before);
     }
+}
+
+/// Takes the variables of multiplexers from a process.
+fn without_multiplexers(command: &mut Command) {
+    for name in MULTIPLEXERS {
+        command.env_remove(name);
+    }
+}
+
+/// Returns the call that starts a server of a program in a session of its own, which has no terminal.
+pub(super) fn apart(program: &str) -> Result<Command, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["in-terminal", "--", program]);
+    without_multiplexers(&mut command);
+    Ok(command)
 }
 
 /// Handles the report of a hook, and answers once the broker knows.
@@ -229,7 +248,9 @@ pub(super) async fn report(began: bool) -> Option<(bool, Option<String>)> {
     let mut said = String::new();
     BufReader::new(launcher).read_line(&mut said).await.ok()?;
     let (typed, problem) = said.trim().split_once(' ').unwrap_or((said.trim(), ""));
-    Some((typed == TYPED, Some(problem.to_owned()).filter(|problem| !problem.is_empty())))
+    // A launcher that is about to end says nothing.
+    let typed = [TYPED, UNTYPED].contains(&typed).then_some(typed == TYPED)?;
+    Some((typed, Some(problem.to_owned()).filter(|problem| !problem.is_empty())))
 }
 
 /// Tells whether a prompt was submitted, by Enter or by Tab with which Codex queues one, among what a terminal sends: its own answers to queries, and reports of the mouse and
@@ -244,6 +265,10 @@ struct Keys {
 impl Keys {
     /// Returns whether Enter was among these bytes.
     fn enter(&mut self, bytes: &[u8]) -> bool {
+        // What a key began ends with it: Esc alone, or Alt with a key that begins a text of the terminal.
+        if self.sequence.len() <= 2 {
+            self.sequence.clear();
+        }
         // Each byte counts, also behind an Enter.
         bytes.iter().filter(|byte| self.next(**byte)).count() > 0
     }
@@ -260,7 +285,11 @@ impl Keys {
                 let ended = std::mem::take(&mut self.sequence);
                 return self.control(&ended[2..], byte);
             }
-            ([_, b'O'], _) => self.sequence.clear(),
+            ([_, b'O'], _) => {
+                self.sequence.clear();
+                // Enter of the keypad.
+                return byte == b'M' && !self.pasted;
+            }
             // Texts of the terminal end with BEL, or with ESC and a backslash.
             ([_, b']' | b'P' | b'_' | b'^', ..], 0x07) => self.sequence.clear(),
             ([_, b']' | b'P' | b'_' | b'^', .., ESCAPE], b'\\') => self.sequence.clear(),
@@ -281,7 +310,7 @@ impl Keys {
         match (parameters, end) {
             (b"200", b'~') => self.pasted = true,
             (b"201", b'~') => self.pasted = false,
-            (b"13" | b"13;1" | b"13;1:1" | b"27;1;13", b'u' | b'~') => return !self.pasted,
+            (b"13" | b"13;1" | b"13;1:1" | b"27;1;13" | b"57414", b'u' | b'~') => return !self.pasted,
             _ => {}
         }
         false
@@ -299,7 +328,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let [program, rest @ ..] = args.command.as_slice() else { return Err(Failure::usage("no program is named")) };
     setsid()?;
-    ioctl_tiocsctty(stdin())?;
+    if stdin().is_terminal() {
+        ioctl_tiocsctty(stdin())?;
+    }
     let error = Command::new(program).args(rest).exec();
     Err(not_started(&program.to_string_lossy(), &error))
 }
@@ -329,6 +360,11 @@ mod tests {
         ];
         for other in others {
             assert!(!entered(other), "{other:?}");
+        }
+        for keys in [&[&b"\x1b"[..], b"Please go on\r"][..], &[b"\x1bP", b"go on\r"], &[b"\x1b[", b"\r"], &[b"\x1bOM"]]
+        {
+            let mut typed = Keys::default();
+            assert!(keys.iter().filter(|read| typed.enter(read)).count() == 1, "{keys:?}");
         }
         let mut parts = Keys::default();
         assert!(!parts.enter(b"\x1b[20") && !parts.enter(b"0~a\r") && !parts.enter(b"\x1b[201~") && parts.enter(b"\r"));

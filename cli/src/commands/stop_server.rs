@@ -1,8 +1,11 @@
 //! `lastword stop-server`: ends the broker of the team's data directory.
 
+use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use lastword_store::format::FILE_LOCK;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::Context;
@@ -15,14 +18,15 @@ const CHECK: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(cx: &Context) -> Result<(), Failure> {
     let data = std::path::absolute(&cx.settings.data)?;
-    let server = running(&data).filter(|server| pid(server.pid).is_some_and(|pid| test_kill_process(pid).is_ok()));
+    // The note of a server that was killed names a process that may be another one by now.
+    let server = running(&data).filter(|_| is_locked(&data));
     let Some((server, pid)) = server.and_then(|server| pid(server.pid).map(|pid| (server, pid))) else {
         return Err(Failure::unavailable(format!("no server is running on {}", data.display()))
             .hint("name another data directory with --data; a server on another machine is ended there"));
     };
     kill_process(pid, Signal::TERM)?;
     // A server that has ended takes its note along, also where its process id is in use again.
-    let ends = || running(&data).is_none_or(|now| now.pid != server.pid) || test_kill_process(pid).is_err();
+    let ends = || running(&data).is_none_or(|now| now.pid != server.pid) || !is_locked(&data);
     let mut checks = 0..END_MAX.as_millis() / CHECK.as_millis();
     while !ends() {
         if checks.next().is_none() {
@@ -35,6 +39,12 @@ pub(crate) fn run(cx: &Context) -> Result<(), Failure> {
     }
     let ended = json!({ "data": data, "pid": server.pid, "url": server.url });
     cx.out.show(&ended, |_, _| format!("ended the server at {}; its data stays in {}", server.url, data.display()))
+}
+
+/// Whether a server holds the lock of a data directory.
+fn is_locked(data: &Path) -> bool {
+    let lock = File::open(data.join(FILE_LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn pid(number: u32) -> Option<Pid> {

@@ -145,7 +145,7 @@ fn a_program_that_goes_on_by_itself_after_an_answer_is_kept_from_it() {
     // A launcher that saw who typed each of three prompts.
     let launcher = UnixListener::bind(&socket).unwrap();
     let sees = thread::spawn(move || {
-        for said in ["typed", "untyped", "untyped", "typed", "untyped"] {
+        for said in ["typed", "untyped", "untyped", "untyped", "typed", "untyped"] {
             let (mut hook, _) = launcher.accept().unwrap();
             let mut line = String::new();
             BufReader::new(&hook).read_line(&mut line).unwrap();
@@ -160,6 +160,7 @@ fn a_program_that_goes_on_by_itself_after_an_answer_is_kept_from_it() {
     assert!(reason(&session.stop("done with the user's work")).contains("is the parser fast?"));
     assert_eq!(session.stop("it is"), Value::Null);
     assert_eq!(answer(&server), "it is");
+    assert_eq!(prompt("a task has ended"), Value::Null, "which the user may have started before");
     assert!(reason(&prompt("the monitor saw a change")).contains("by itself"));
     let incident = server.operator(&["--json", "incidents"]).json()["items"][0].clone();
     assert_eq!((&incident["on"], &incident["code"]), (&json!("kilo"), &json!("turn_closed")));

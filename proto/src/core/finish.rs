@@ -476,13 +476,16 @@ impl Step<'_> {
 
     /// Charges the grant of a turn that is over with what the agent's program used by itself since, and tells humans (H4).
     fn worked_outside(&mut self, by: Principal, turn: Option<TurnId>, spend: Spend) -> Outcome {
+        self.has_room(by.agent())?;
         let state = self.state();
         let known = turn.and_then(|id| Some((id, state.turns.get(&id).filter(|turn| turn.agent == by.agent())?)));
         let Some((id, turn)) = known.filter(|(_, turn)| !turn.open) else { return Err(Code::LeaseLost.into()) };
         let (agent, task, lease_until) = (turn.agent, turn.task, turn.lease_until);
         let Some(grant) = state.tasks.get(&task).map(|task| task.grant) else { return Err(Code::LeaseLost.into()) };
         let spend = spend.counted();
-        self.record(Fact::WorkedOutside { turn: id, agent, grant, spend });
+        if spend != Spend::default() {
+            self.record(Fact::WorkedOutside { turn: id, agent, grant, spend });
+        }
         self.check_budget(task, agent);
         self.check_day(agent);
         let noted = self.state().agent(agent).and_then(|agent| agent.noted_at(Code::TurnClosed));

@@ -4,6 +4,9 @@ use super::State;
 use crate::fact::Fact;
 use crate::ids::{AgentId, Time};
 
+/// The bytes that a report of work outside a turn counts as.
+const OUTSIDE_BYTES: usize = 64;
+
 /// Bytes counted for a write besides its texts: its own fields, and the facts that follow from it.
 const WRITE_BYTES: u64 = 512;
 
@@ -39,6 +42,7 @@ fn texts_of(fact: &Fact) -> Option<(AgentId, u64)> {
         }
         Fact::Late { agent, body, .. } => (*agent, body.len()),
         Fact::SpentOn { agent, models, .. } => (*agent, models.iter().map(|part| part.model.as_str().len()).sum()),
+        Fact::WorkedOutside { agent, .. } => (*agent, OUTSIDE_BYTES),
         Fact::Claimed { agent, resource, .. } => (*agent, resource.as_str().len()),
         _ => return None,
     };

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use lastword_client::Client;
 use lastword_client::wire::{Event, Progress};
+use lastword_client::{Client, ClientError};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::{Occasion, Session, transcript};
+use super::{Occasion, Session};
 use crate::watch::withdrawn;
 
 /// Longest pause between two renewals of a lease.
@@ -34,10 +34,10 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
         if me.turns.is_empty() {
             continue;
         }
-        for session in sessions(folder) {
+        for (_, session) in all_sessions(folder) {
             if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
                 && !open.stopped
-                && !session.transcript.as_deref().is_some_and(transcript::is_interrupted)
+                && !session.is_interrupted()
             {
                 let _renewed = client.progress(&open.id, &Progress::default()).await;
             }
@@ -46,29 +46,35 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
 }
 
 /// Ends the turns that the user of a session interrupted, of which no hook tells. Never returns.
-pub async fn end_interrupted(client: &Client, folder: &Path) -> Infallible {
+pub async fn end_interrupted(client: &Client, folder: &Path, launcher: Option<&str>) -> Infallible {
     loop {
         sleep(RETRY).await;
-        for (id, session) in named_sessions(folder) {
-            if session.works && session.transcript.as_deref().is_some_and(transcript::is_interrupted) {
+        for (id, session) in sessions(folder, launcher) {
+            if session.works && session.is_interrupted() {
                 let failure = "the user of the session interrupted the turn".to_owned();
                 let event = "StopFailure".to_owned();
-                let over = Occasion { hook_event_name: event, session_id: id, failure, ..Occasion::default() };
+                let (launcher, transcript_path) = (session.launcher, session.transcript);
+                let over = Occasion { launcher, transcript_path, ..Occasion::default() };
+                let over = Occasion { hook_event_name: event, session_id: id, failure, ..over };
                 let _ended = super::claude(client, folder, &over).await;
             }
         }
     }
 }
 
-/// Sends a sign each time the broker ends what a session of this agent works at: its turn by a stop, a cancellation or a
+/// Sends a sign each time the broker ends what a session of this launcher works at: its turn by a stop, a cancellation or a
 /// deadline; everything by a stop of the agent or the workspace. Returns once nobody receives the signs.
-pub async fn follow_ends(client: &Client, agent: &str, folder: &Path, ended: &Sender<()>) {
+pub async fn follow_ends(client: &Client, agent: &str, (folder, launcher): (&Path, Option<&str>), ended: &Sender<()>) {
     let mut after = None;
     while !ended.is_closed() {
-        // After a restore the position is no more.
-        let Ok(mut events) = client.events(after.take()).await else {
-            sleep(RETRY).await;
-            continue;
+        let mut events = match client.events(after).await {
+            Ok(events) => events,
+            Err(error) => {
+                // After a restore the position is no more.
+                after = after.filter(|_| !matches!(error, ClientError::Refused(_)));
+                sleep(RETRY).await;
+                continue;
+            }
         };
         while let Ok(Some(event)) = events.next().await {
             after = Some(event.seq);
@@ -77,7 +83,8 @@ pub async fn follow_ends(client: &Client, agent: &str, folder: &Path, ended: &Se
             // A hook may have noticed the end first, and the model works on.
             let at =
                 |session: &Session| session.turn.as_ref().map(|open| open.id.clone()).or_else(|| session.after.clone());
-            let worked = turn.is_some() && sessions(folder).iter().any(|session| at(session).as_deref() == turn);
+            let mut known = sessions(folder, launcher).into_iter();
+            let worked = turn.is_some() && known.any(|(_, session)| at(&session).as_deref() == turn);
             if (stopped || worked) && ended.send(()).await.is_err() {
                 return;
             }
@@ -92,23 +99,25 @@ fn stops(event: &Event, agent: &str) -> bool {
     event.kind == "controlled" && says("control", "stop") && all
 }
 
-/// Whether the model of a session works, as far as its hooks and its transcript tell.
+/// Whether the model of a launcher's session works, as far as its hooks and its transcript tell.
 #[must_use]
-pub fn is_at_work(folder: &Path) -> bool {
-    let interrupted = |session: &Session| session.transcript.as_deref().is_some_and(transcript::is_interrupted);
-    sessions(folder).iter().any(|session| session.works && !interrupted(session))
+pub fn is_at_work(folder: &Path, launcher: Option<&str>) -> bool {
+    sessions(folder, launcher).iter().any(|(_, session)| session.works && !session.is_interrupted())
 }
 
-/// Returns the sessions whose state is in a folder.
-fn sessions(folder: &Path) -> Vec<Session> {
-    named_sessions(folder).into_iter().map(|(_, session)| session).collect()
+/// Returns the sessions of a launcher whose state is in a folder, each with its id.
+fn sessions(folder: &Path, launcher: Option<&str>) -> Vec<(String, Session)> {
+    let mut known = all_sessions(folder);
+    known.retain(|(_, session)| session.launcher.as_deref() == launcher);
+    known
 }
 
-fn named_sessions(folder: &Path) -> Vec<(String, Session)> {
+fn all_sessions(folder: &Path) -> Vec<(String, Session)> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let states = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let named = |path: &Path| {
-        Some((path.file_stem()?.to_str()?.to_owned(), serde_json::from_slice(&fs::read(path).ok()?).ok()?))
+        let id = path.file_stem()?.to_str()?.to_owned();
+        Some((id, serde_json::from_slice(&fs::read(path).ok()?).ok()?))
     };
     states.filter_map(|path| named(&path)).collect()
 }

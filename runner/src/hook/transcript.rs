@@ -50,9 +50,9 @@ pub(super) async fn written(occasion: &Occasion, from: u64) {
     }
 }
 
-/// Whether the user broke the model's turn off, of which no hook tells.
-pub(super) fn is_interrupted(path: &Path) -> bool {
-    let from = fs::metadata(path).map_or(0, |known| known.len().saturating_sub(TAIL_BYTES));
+/// Whether the user broke the model's turn off since a position, of which no hook tells.
+pub(super) fn is_interrupted(path: &Path, began: u64) -> bool {
+    let from = fs::metadata(path).map_or(0, |known| known.len().saturating_sub(TAIL_BYTES)).max(began);
     let Ok(end) = opened(path, from) else { return false };
     let last = end.split(b'\n').map_while(Result::ok).filter(|line| !line.trim_ascii().is_empty()).last();
     last.is_some_and(|line| String::from_utf8_lossy(&line).contains("[Request interrupted by user"))
