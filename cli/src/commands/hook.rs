@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::last_session::LastSession;
 use super::{Context, own_terminal};
-use crate::config::TokenSource;
+use crate::config::{TokenSource, variable};
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 use crate::session::Authority;
@@ -69,7 +69,7 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
     };
     let mut occasion: Occasion = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
-    occasion.launcher = std::env::var(LAUNCHER_ID).ok();
+    occasion.launcher = variable(LAUNCHER_ID);
     let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
     // A session in which nothing was said yet can't be resumed.
     let says = gemini.map_or(occasion.hook_event_name.as_str(), |(_, ours)| ours);

@@ -243,7 +243,7 @@ fn a_turn_keeps_its_lease_while_its_session_works_and_ends_once_its_user_broke_i
     assert!(stop("ready").contains("and this?"));
     let text = "[Request interrupted by user for tool use]";
     let line = json!({ "type": "user", "message": { "content": [{ "type": "text", "text": text }] } });
-    fs::write(&transcript, format!("{line}\n")).unwrap();
+    fs::write(&transcript, format!("{}{line}\n", fs::read_to_string(&transcript).unwrap())).unwrap();
     assert!(answer(&server).contains("tried and failed"), "who asked hears of it at once");
     fs::write(dir.join("end"), "").unwrap();
     launcher.wait().unwrap();
