@@ -104,11 +104,10 @@ impl Out {
 
     /// Prints text unchanged: foreign parts must have passed through [`escape`].
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        let ends = text.is_empty() || text.ends_with('\n');
         let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            stdout.write_all(b"\n")?;
-        }
+        // In one write, so that a reader gets the whole text or nothing.
+        stdout.write_all(if ends { text.to_owned() } else { format!("{text}\n") }.as_bytes())?;
         Ok(stdout.flush()?)
     }
 

@@ -170,7 +170,7 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
     if let Some(fingerprint) = &fingerprint {
         listening["fingerprint"] = json!(fingerprint);
     }
-    cx.out.show(&listening, |_, _| {
+    let shown = cx.out.show(&listening, |_, _| {
         let path = server.operator_token_file();
         let folder = std::path::absolute(&data).unwrap_or_else(|_| data.clone());
         let folder = folder.display();
@@ -188,7 +188,9 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
             "listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes){pin}\n\
              data in {folder}; `lastword stop-server` ends the server"
         )
-    })?;
+    });
+    // A reader that left after the address, as `head -1` does, doesn't end the server.
+    drop(shown);
     let operator = operator_token(members, &server, cx)?;
     let endpoint = Endpoint::new(&server.local_url());
     let trust = kept_trust(&data, &endpoint);

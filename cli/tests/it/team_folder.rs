@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::program::{Ended, Server, finish, lastword};
+use crate::running::comes;
 
 fn git(dir: &Path, args: &[&str]) {
     let mut command = std::process::Command::new("git");
@@ -74,4 +75,18 @@ fn a_configuration_above_is_the_teams_and_names_its_data() {
     let known = limits.json();
     let depth = known["items"].as_array().unwrap().iter().find(|limit| limit["name"] == "depth_max").unwrap();
     assert_eq!(depth["value"], 3, "{limits:?}");
+}
+
+#[test]
+fn a_server_whose_reader_has_left_serves_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut serve = lastword(dir.path());
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).stdout(writer).stderr(std::process::Stdio::null());
+    let mut server = serve.spawn().unwrap();
+    let stopped = || run_in(dir.path(), &dir.path().join(".lastword/operator.token"), &["stop-server"]).code == 0;
+    let served = comes(stopped);
+    assert!(server.wait().unwrap().success());
+    assert!(served, "no server came up");
 }
