@@ -26,6 +26,7 @@ mod lifts;
 mod plan;
 mod progress;
 mod prompts;
+mod reports;
 mod rooms;
 mod schedules;
 mod send;
