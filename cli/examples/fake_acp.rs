@@ -217,7 +217,7 @@ impl Agent {
                     self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }
                 "permit" | "halved" | "sub" => {
-                    // A sub-agent's session is no session of the client's.
+                    // A sub-agent has a session of its own, which the client didn't open.
                     let asks = if step == "sub" { json!("sub-1") } else { session.clone() };
                     self.halves = step == "halved";
                     let outcome = self.permit(&asks, rest);

@@ -210,13 +210,13 @@ impl From<RestoreError> for Failure {
     }
 }
 
-/// Maps a failed write to standard output.
 impl From<rustix::io::Errno> for Failure {
     fn from(error: rustix::io::Errno) -> Self {
         std::io::Error::from(error).into()
     }
 }
 
+/// Maps a failed write to standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

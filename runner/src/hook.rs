@@ -1,9 +1,9 @@
 //! Hooks for an agent in an interactive session, in the format of Claude Code: deliveries are injected into the
 //! session, and a turn that a delivery opened is finished with the model's last message.
 //!
-//! A hook learns of a session only whether its user typed. A turn in which the user typed and for whose answer somebody
-//! waits is therefore never finished automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
-//! because the program also sends prompts without its user (schedules, subagents that return).
+//! A turn in which the user typed and for whose answer somebody waits is never finished automatically: the model's last
+//! message may be meant for the user. A prompt is no human's grant by itself, because the program also sends prompts without
+//! its user (schedules, subagents that return); a launcher that sees the keys vouches for it.
 
 mod leases;
 mod transcript;

@@ -183,7 +183,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Says why the agent's program can't work, if its runner told it.
+/// Returns why the agent's program can't work, if its runner reported a reason.
 pub(super) fn unavailable(agent: &AgentView) -> Option<String> {
     let reason = agent.unavailable.as_ref()?;
     Some(format!("{} can't work: {}", escape_line(&agent.name), escape_line(reason)))

@@ -33,8 +33,7 @@ const SESSION: &str = "session";
 pub(super) enum Happened {
     /// A session that can take a text began.
     Began,
-    /// A turn of the model began that no text of the attendant started: with this prompt, which is empty if the program
-    /// started it by itself.
+    /// A turn began that the attendant did not start: its prompt, empty if the program started the turn by itself.
     Prompted(String),
     /// A model request ended that used this, as the program's machine output reports it.
     Used(Value),
@@ -144,7 +143,7 @@ struct Attended<'a> {
     continued: bool,
     /// A text was handed over of which the session has not reported anything yet.
     handed: bool,
-    /// How often the program began to work by itself since its user typed.
+    /// Turns that the program started by itself since its user typed.
     strays: u32,
 }
 
@@ -181,7 +180,7 @@ impl Attended<'_> {
         }
     }
 
-    /// A second turn that nobody asked for ends the program.
+    /// Ends the program at the second turn in a row that it started by itself.
     async fn prompted(&mut self, prompt: String) -> Option<Order> {
         let typed = match &self.place.vouch {
             Some(vouch) => Some(vouch.began(self.works).await.0),

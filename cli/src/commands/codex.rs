@@ -320,7 +320,13 @@ impl Joined {
                             Ok(None)
                         }
                         Some(Order::Interrupt) => {
+                            let waited = std::mem::take(&mut self.waiting);
                             self.interrupt().await;
+                            // What waits is stopped, too, and no turn will end with it.
+                            let stopped = self.turn.is_none() && !waited.is_empty();
+                            if stopped && happened.send(Happened::BrokeOff("it was stopped".to_owned())).await.is_err() {
+                                return Failure::unavailable("nothing is delivered any more");
+                            }
                             Ok(None)
                         }
                     },

@@ -93,10 +93,12 @@ impl Place {
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
     pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
-        if let Some(vouch) = &self.vouch {
+        let resumed = self.last.resumed(&self.data, args, options)?;
+        // What a session goes on with by itself is no prompt.
+        if let (Some(vouch), (_, None)) = (&self.vouch, &resumed) {
             vouch.given(args);
         }
-        self.last.resumed(&self.data, args, options)
+        Ok(resumed)
     }
 
     /// Says under which name the program is known.

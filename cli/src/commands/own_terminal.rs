@@ -33,6 +33,9 @@ const TYPED: &str = "typed";
 const UNTYPED: &str = "untyped";
 /// Interrupts a program.
 const ESCAPE: u8 = 0x1b;
+/// Ctrl-Z, as a byte and in a keyboard protocol that names keys.
+const SUSPEND: &[u8] = b"\x1a";
+const SUSPEND_NAMED: &[u8] = b"\x1b[122;5u";
 /// Opening a terminal must not make it this process's own.
 const NOCTTY: i32 = OpenptFlags::NOCTTY.bits() as i32;
 /// Variables by which a program can type into the terminal around this one.
@@ -64,12 +67,9 @@ impl Vouch {
         (stdin().is_terminal() && stdout().is_terminal()).then(|| Self { agent: agent.to_owned(), human, entered })
     }
 
-    /// Takes note of the program's arguments, which were typed and may end with the first prompt.
+    /// Takes note of the arguments of a new session, which were typed, too, and may end with its first prompt.
     pub(super) fn given(&self, args: &[String]) {
-        let is_word = |at: usize| args.get(at).is_some_and(|arg| !arg.starts_with('-'));
-        // The word behind an option may be its value.
-        let prompt = is_word(args.len().wrapping_sub(1)) && (args.len() == 1 || is_word(args.len().wrapping_sub(2)));
-        self.entered.store(prompt, Ordering::SeqCst);
+        self.entered.store(ends_with_prompt(args), Ordering::SeqCst);
     }
 
     /// Takes note that a prompt began, or a part of one if the model `works` already. Returns whether it was typed, and why
@@ -88,6 +88,16 @@ impl Vouch {
     async fn tell(&self, typed: bool) -> Option<String> {
         let told = self.human.as_ref()?.prompt(&self.agent, typed).await;
         told.err().map(|error| error.to_string().replace('\n', " "))
+    }
+}
+
+/// Whether a program's arguments end with a prompt. The word behind an option may be the option's value.
+fn ends_with_prompt(args: &[String]) -> bool {
+    let is_word = |arg: &String| !arg.starts_with('-');
+    match args {
+        [only] => is_word(only),
+        [.., before, last] => is_word(before) && is_word(last),
+        [] => false,
     }
 }
 
@@ -150,7 +160,7 @@ impl OwnTerminal {
                 if typed.enter(&bytes[..count]) {
                     entered.store(true, Ordering::SeqCst);
                 }
-                if keys.write_all(&bytes[..count]).is_err() {
+                if keys.write_all(&without_suspension(&bytes[..count])).is_err() {
                     break;
                 }
             }
@@ -207,6 +217,22 @@ impl Drop for OwnTerminal {
     }
 }
 
+/// Leaves Ctrl-Z out: no shell is around the program that could continue it, and it would wait for one forever.
+fn without_suspension(bytes: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [byte, behind @ ..] = rest {
+        match [SUSPEND, SUSPEND_NAMED].into_iter().find_map(|key| rest.strip_prefix(key)) {
+            Some(behind_key) => rest = behind_key,
+            None => {
+                kept.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    kept
+}
+
 /// Takes the variables of multiplexers from a process.
 fn without_multiplexers(command: &mut Command) {
     for name in MULTIPLEXERS {
@@ -253,8 +279,8 @@ pub(super) async fn report(began: bool) -> Option<(bool, Option<String>)> {
     Some((typed, Some(problem.to_owned()).filter(|problem| !problem.is_empty())))
 }
 
-/// Tells whether a prompt was submitted, by Enter or by Tab with which Codex queues one, among what a terminal sends: its own answers to queries, and reports of the mouse and
-/// the focus, come on the same line, and a pasted line end submits nothing.
+/// Tells whether a prompt was submitted: by Enter, or by Tab, with which Codex queues one. A terminal sends its answers to
+/// queries and its reports of mouse and focus on the same line, and a pasted line end submits nothing.
 #[derive(Debug, Default)]
 struct Keys {
     /// What has come of an escape sequence.
@@ -366,6 +392,10 @@ mod tests {
             let mut typed = Keys::default();
             assert!(keys.iter().filter(|read| typed.enter(read)).count() == 1, "{keys:?}");
         }
+        let prompts = |line: &str| ends_with_prompt(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert!(["fix", "-c a=b now fix"].into_iter().all(prompts));
+        assert!(!["", "--continue", "--model opus", "fix --model opus"].into_iter().any(prompts));
+        assert_eq!(without_suspension(b"a\x1ab\x1b[122;5uc\x1b[122;2u"), b"abc\x1b[122;2u");
         let mut parts = Keys::default();
         assert!(!parts.enter(b"\x1b[20") && !parts.enter(b"0~a\r") && !parts.enter(b"\x1b[201~") && parts.enter(b"\r"));
     }

@@ -460,7 +460,8 @@ fn what_is_typed_at_the_terminal_of_a_session_is_the_humans_word_and_nothing_els
     let variables = [("PATH", path.as_str()), ("XDG_STATE_HOME", state.as_str()), ("TMUX", "/tmp/tmux-1/default,1,0")];
     let mut terminal = Terminal::run(dir, &args, &variables);
     terminal.shows(&["ready"]);
-    terminal.keys("TYPED-1\r");
+    // Without Ctrl-Z, which would discard the line or stop the program for good.
+    terminal.keys("TYP\u{1a}ED-1\r");
     terminal.shows(&["asked under TYPED-1"]);
     assert_eq!(kind_of_grant(&server, "UNASKED-1"), ("root".to_owned(), "claude".to_owned()));
     assert_eq!(kind_of_grant(&server, "TYPED-1"), ("typed".to_owned(), "operator".to_owned()));
