@@ -28,6 +28,12 @@ OPENCODE = MODULES / "opencode-linux-x64/bin/opencode"
 CHANNELS = {"ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup", "Monitor"}
 CODEX_CHANNELS = re.compile("multi_agent|goal|spawn_agent|followup_task|send_message|wait_agent")
 TOUCH = 'call: ^Bash$ {"command": "touch made", "description": "x"}'
+CLAUDE_ALLOWS = {"permissions": {"allow": ["Bash", "Write"]}}
+CODEX_ALLOWS = 'prefix_rule(pattern=["touch"], decision="allow")\n'
+OPENCODE_ALLOWS = {"permission": {"*": "allow", "bash": "allow"},
+                   "agent": {"build": {"permission": {"*": "allow", "bash": "allow"}}}}
+# What Codex's sandbox doesn't hold back, but its user.
+ESCALATED = 'call: exec_command {"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "x"}'
 PATIENCE = 60
 
 
@@ -109,18 +115,33 @@ class Workspace:
 
     def allow(self):
         """What people allow in a year: the shell, by every rule that a program knows."""
+        self.allow_by_user()
+        self.allow_by_project()
+
+    def allow_by_user(self):
+        (self.home / ".claude/settings.json").write_text(json.dumps(CLAUDE_ALLOWS))
         (self.home / ".codex/rules").mkdir()
-        (self.home / ".codex/rules/default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+        (self.home / ".codex/rules/default.rules").write_text(CODEX_ALLOWS)
         (self.home / ".gemini/policies").mkdir()
         (self.home / ".gemini/policies/mine.toml").write_text(
             '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = 999\n')
-        settings = json.loads((self.home / ".gemini/settings.json").read_text())
-        settings["tools"] = {"allowed": ["run_shell_command"]}
-        (self.home / ".gemini/settings.json").write_text(json.dumps(settings))
-        config = json.loads((self.work / "opencode.json").read_text())
-        config["permission"] = {"*": "allow", "bash": "allow"}
-        config["agent"] = {"build": {"permission": config["permission"]}}
-        (self.work / "opencode.json").write_text(json.dumps(config))
+        self.amend(self.home / ".gemini/settings.json", {"tools": {"allowed": ["run_shell_command"]}})
+        self.amend(self.home / ".config/opencode/opencode.json", OPENCODE_ALLOWS)
+
+    def allow_by_project(self, rules=False):
+        """The same in the project's own files; Codex's `rules` stop a held run at its start."""
+        self.amend(self.work / ".claude/settings.json", CLAUDE_ALLOWS)
+        self.amend(self.work / ".gemini/settings.json", {"tools": {"allowed": ["run_shell_command"]}})
+        self.amend(self.work / "opencode.json", OPENCODE_ALLOWS)
+        if rules:
+            (self.work / ".codex/rules").mkdir(parents=True)
+            (self.work / ".codex/rules/default.rules").write_text(CODEX_ALLOWS)
+
+    @staticmethod
+    def amend(file, members):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        known = json.loads(file.read_text()) if file.exists() else {}
+        file.write_text(json.dumps({**known, **members}))
 
     def lastword(self, *args):
         command = [LASTWORD, "--token-file", str(self.token), *args]
@@ -236,8 +257,7 @@ class Programs(unittest.TestCase):
 
     def test_the_successor_of_codex_acp_is_held(self):
         # What leaves its sandbox is asked for; inside of it nothing can be changed.
-        escalated = '{"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "x"}'
-        self.held(["node", MODULES / "@successor/codex-acp/dist/index.js"], f"call: exec_command {escalated}", "execute")
+        self.held(["node", MODULES / "@successor/codex-acp/dist/index.js"], ESCALATED, "execute")
         self.assertFalse(list(filter(CODEX_CHANNELS.search, self.offered())))
 
     def test_gemini_over_acp_is_held(self):
@@ -495,6 +515,95 @@ class Programs(unittest.TestCase):
         types("ne", enter=True)
         self.prompted("half a line")
         self.assertNotIn("task", self.offered())
+
+    def sits(self, program, path, *args):
+        """Starts a session in a home and a project that allow the shell; returns what types in it."""
+        self.space.allow()
+        state = closed_folder()
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        self.space.more = {"XDG_STATE_HOME": state}
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        types = self.session(program, path, *args)
+        if program == "gemini":
+            until("the prompt", lambda: b"Type your message" in self.shown)
+            types("hello", enter=True)
+            until("the waiter", lambda: list(pathlib.Path(state).glob("lastword/hooks/*/*.wait")))
+        return types
+
+    def waits_for_user(self):
+        return self.space.json("agent", "show", "bob").get("waits_for_user", False)
+
+    def asks_its_user(self, program, path, call, *args):
+        """What a message asks for isn't made unasked, whatever its user and the project allow; the dialog is seen."""
+        types = self.sits(program, path, *args)
+        made = self.space.work / "made"
+        self.space.lastword("send", "bob", call, "--ref", "E-1")
+        if program == "gemini":
+            until("the dialog", lambda: b"Allow execution" in self.shown)
+        else:
+            until("the dialog at the broker", self.waits_for_user)
+            self.assertIn("waits for its user", self.space.lastword("ls").stdout)
+        self.assertFalse(made.exists(), "its user is asked")
+        types("", enter=True)
+        self.assertIn("done", self.space.answer()["body"])
+        until("the allowed file", made.exists)
+        self.assertFalse(self.waits_for_user())
+
+    def waits_in_lastword(self, program, path, call):
+        """With --held, any human of the team decides on what a message asks for, and the session's user on the rest."""
+        types = self.sits(program, path, "--held")
+        made = self.space.work / "made"
+        self.space.lastword("send", "bob", call, "--ref", "E-1")
+        asked = self.space.pending()
+        self.assertIn("touch made", json.dumps(asked["arguments"]))
+        self.assertFalse(made.exists(), "held")
+        self.space.lastword("reject", asked["id"], "--yes", "--comment", "not now")
+        self.space.answer()
+        self.assertFalse(made.exists(), "rejected")
+        self.space.lastword("send", "bob", call, "--ref", "E-2")
+        asked = self.space.pending()
+        approved = self.space.lastword("approve", asked["id"], "--yes", "--digest", asked["digest"])
+        self.assertEqual(approved.returncode, 0, approved)
+        self.assertIn("done", self.space.answer()["body"])
+        until("the approved file", made.exists)
+        made.unlink()
+        self.shown.clear()
+        types(call, enter=True)
+        until("a dialog", lambda: re.search(b"(?i)proceed|permission|would you like", self.shown))
+        self.assertFalse(made.exists(), "its user is asked")
+        self.assertFalse(self.space.json("approvals")["items"], "what its user asked for is its user's to decide")
+
+    def test_a_session_runs_unheld_what_its_settings_allow(self):
+        programs = {"claude": (CLAUDE, TOUCH), "codex": (CODEX, ESCALATED)}
+        for program, (path, call) in programs.items():
+            with self.subTest(program):
+                self.doCleanups()
+                self.setUp()
+                self.sits(program, path, "--unheld")
+                self.assertIn("done", self.asks("E-1", call))
+                until("the file", (self.space.work / "made").exists)
+
+    def test_a_session_of_claude_asks_its_user(self):
+        self.asks_its_user("claude", CLAUDE, TOUCH)
+
+    def test_a_session_of_claude_waits_in_lastword(self):
+        self.waits_in_lastword("claude", CLAUDE, TOUCH)
+
+    def test_a_session_of_codex_asks_its_user(self):
+        self.asks_its_user("codex", CODEX, ESCALATED)
+
+    def test_a_session_of_codex_waits_in_lastword(self):
+        self.waits_in_lastword("codex", CODEX, ESCALATED)
+
+    def test_a_session_of_opencode_asks_its_user(self):
+        self.asks_its_user("opencode", OPENCODE, TOUCH.replace("^Bash$", "^bash$"))
+
+    def test_a_session_of_opencode_waits_in_lastword(self):
+        self.waits_in_lastword("opencode", OPENCODE, TOUCH.replace("^Bash$", "^bash$"))
+
+    def test_a_session_of_gemini_asks_its_user(self):
+        self.asks_its_user("gemini", MODULES / ".bin/gemini", TOUCH.replace("^Bash$", "run_shell_command"), "--wake")
 
     def test_an_idle_session_of_gemini_wakes(self):
         state = closed_folder()

@@ -11,7 +11,7 @@ use lastword_proto::state::EscalationState;
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
-use crate::top::{share, standing};
+use crate::top::{share, state_of};
 
 /// Most lines shown of a body.
 const BODY_LINES: usize = 3;
@@ -36,7 +36,7 @@ pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
 
 /// Formats a conversation's REF, state and origin.
 pub(crate) fn heading(summary: &ConversationSummary) -> StyledLine {
-    let (state, tone) = standing(summary.standing());
+    let (state, tone) = state_of(summary);
     let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
     let mut rest = format!("  opened by {}", escape_line(&summary.opener));
     if let Some(parent) = &summary.parent_ref {
@@ -52,6 +52,9 @@ fn counts(view: &ConversationView) -> StyledLine {
     for (name, what) in [("depth_max", "deepest"), ("turns_soft_max", "since a human spoke")] {
         let limit = view.limits.iter().find(|limit| limit.name == name);
         line.extend(limit.into_iter().flat_map(|limit| [plain(", "), used(what, limit)]));
+    }
+    for name in &view.summary.waits_for_user {
+        line.push((Tone::Warn, format!(", {} waits for its user", escape_line(name))));
     }
     line
 }

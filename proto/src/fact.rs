@@ -807,4 +807,11 @@ pub enum Fact {
         /// What the program used beyond its turns.
         spend: Spend,
     },
+    /// A dialog of an agent's program opened or closed, which only the program's own user can answer (D8).
+    WaitsForUser {
+        /// The open turn in which it did.
+        turn: TurnId,
+        /// Whether it is open.
+        waits: bool,
+    },
 }

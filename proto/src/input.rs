@@ -193,6 +193,8 @@ pub struct Progress {
     pub new_session: bool,
     /// Whether the turn is over, and `spend` is what the agent's program used by itself since (H4).
     pub outside: bool,
+    /// Whether a dialog of the agent's program waits for the program's own user (D8).
+    pub waits_for_user: bool,
 }
 
 /// A question to a human (H1).

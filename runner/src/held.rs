@@ -5,13 +5,20 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::private::PrivateFolder;
-use crate::program::Program;
+use crate::program::{CLAUDE_ACTS, Program};
 use crate::settings::{Driver, Settings};
 
+/// The folder of Claude Code in a home and in a project, and its tools that change nothing.
+const CLAUDE_FOLDER: &str = ".claude";
+const CLAUDE_READS: [&str; 7] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "TodoWrite", "ToolSearch"];
 /// The variable that names Codex's own folder, and its name in the user's home.
-const CODEX_HOME: &str = "CODEX_HOME";
+pub const CODEX_HOME: &str = "CODEX_HOME";
 const CODEX_FOLDER: &str = ".codex";
+/// Codex's folder of the machine.
+const CODEX_SYSTEM: &str = "/etc/codex";
 /// The folder of Codex with the commands that it runs unasked and outside of its sandbox.
 const CODEX_RULES: &str = "rules";
 /// The folder of Codex with what it keeps of its sessions.
@@ -53,6 +60,16 @@ pub(crate) fn hold(settings: &mut Settings, folder: &PrivateFolder) -> Result<()
 }
 
 fn gemini(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> {
+    let policy = gemini_policy(folder)?;
+    settings.args.extend(["--admin-policy".to_owned(), policy.display().to_string()]);
+    Ok(())
+}
+
+/// Writes the rules for `gemini --admin-policy` that make it ask, and returns their file.
+///
+/// # Errors
+/// An administrator's rules stand in their place, or the file can't be made.
+pub fn gemini_policy(folder: &PrivateFolder) -> Result<PathBuf, String> {
     if let Some(file) = named(Path::new(GEMINI_ADMIN), "toml").next() {
         return Err(format!(
             "Gemini CLI reads no other rules beside an administrator's {}, which may let it run calls unasked; --unheld \
@@ -60,16 +77,25 @@ fn gemini(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String>
             file.display()
         ));
     }
-    let policy = folder.write("policy.toml", GEMINI_POLICY).map_err(|error| unmade("Gemini CLI's rules", &error))?;
-    settings.args.extend(["--admin-policy".to_owned(), policy.display().to_string()]);
+    folder.write("policy.toml", GEMINI_POLICY).map_err(|error| unmade("Gemini CLI's rules", &error))
+}
+
+fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> {
+    if let Some(home) = codex_home(settings.env.get(CODEX_HOME), &settings.cwd, folder)? {
+        settings.env.insert(CODEX_HOME.to_owned(), home.display().to_string());
+    }
     Ok(())
 }
 
-/// Gives Codex a folder that has all of the user's but the rules. What it writes goes through to the user's.
-fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> {
-    let project =
-        settings.cwd.ancestors().flat_map(|above| named(&above.join(CODEX_FOLDER).join(CODEX_RULES), "rules"));
-    let user = codex_home(settings);
+/// Makes a folder for Codex that has all of the user's but the rules, and returns its path; `None` if the user has none.
+/// What Codex writes there goes through to the user's, which is `own` or else the one that Codex itself would take.
+///
+/// # Errors
+/// Rules of the project in `cwd` or of the machine allow commands, or the folder can't be made.
+pub fn codex_home(own: Option<&String>, cwd: &Path, folder: &PrivateFolder) -> Result<Option<PathBuf>, String> {
+    let above = cwd.ancestors().map(|above| above.join(CODEX_FOLDER)).chain([PathBuf::from(CODEX_SYSTEM)]);
+    let project = above.flat_map(|layer| named(&layer.join(CODEX_RULES), "rules"));
+    let user = users_codex(own);
     let is_users = |file: &PathBuf| user.as_ref().is_some_and(|user| file.starts_with(user));
     let allows = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| text.contains("allow"));
     if let Some(file) = project.filter(|file| !is_users(file)).find(allows) {
@@ -78,7 +104,7 @@ fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> 
             file.display()
         ));
     }
-    let Some(user) = user.filter(|user| user.is_dir()) else { return Ok(()) };
+    let Some(user) = user.filter(|user| user.is_dir()) else { return Ok(None) };
     let home = folder.path().join("codex");
     let made = || -> io::Result<()> {
         fs::create_dir(&home)?;
@@ -93,18 +119,40 @@ fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> 
         Ok(())
     };
     made().map_err(|error| unmade("Codex's folder", &error))?;
-    settings.env.insert(CODEX_HOME.to_owned(), home.display().to_string());
-    Ok(())
+    Ok(Some(home))
 }
 
-fn codex_home(settings: &Settings) -> Option<PathBuf> {
-    let set = |name: &str| {
-        let own = settings.env.get(name).map(PathBuf::from);
-        own.or_else(|| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
-    };
-    let user = set(CODEX_HOME).or_else(|| set("HOME").map(|home| home.join(CODEX_FOLDER)))?;
+fn users_codex(own: Option<&String>) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let user = own
+        .map(PathBuf::from)
+        .or_else(|| set(CODEX_HOME))
+        .or_else(|| set("HOME").map(|home| home.join(CODEX_FOLDER)))?;
     // The links to it are elsewhere.
     Some(user.canonicalize().unwrap_or(user))
+}
+
+/// Returns the tools for which Claude Code asks whatever else its settings in `home` and in the project of `cwd` allow:
+/// those that act, and each that they allow by name.
+#[must_use]
+pub fn claude_asks(home: Option<&Path>, cwd: &Path) -> Vec<String> {
+    let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).or_else(|| Some(home?.join(CLAUDE_FOLDER)));
+    let folders = own.into_iter().chain(cwd.ancestors().map(|above| above.join(CLAUDE_FOLDER)));
+    let files = folders.flat_map(|folder| ["settings.json", "settings.local.json"].map(|file| folder.join(file)));
+    let mut asks: Vec<String> = CLAUDE_ACTS.map(str::to_owned).to_vec();
+    for file in files {
+        let settings: Value =
+            fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let allowed = settings["permissions"]["allow"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for rule in allowed.iter().filter_map(Value::as_str) {
+            let tool = rule.split('(').next().unwrap_or(rule).trim();
+            let reads = CLAUDE_READS.contains(&tool) || tool.starts_with("mcp__lastword");
+            if !reads && !asks.iter().any(|known| known == tool) {
+                asks.push(tool.to_owned());
+            }
+        }
+    }
+    asks
 }
 
 /// Returns the files of a folder with this extension.

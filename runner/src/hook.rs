@@ -5,30 +5,29 @@
 //! message may be meant for the user. A prompt is no human's grant by itself, because the program also sends prompts without
 //! its user (schedules, subagents that return); a launcher that sees the keys vouches for it.
 
+mod dialog;
+mod kept;
 mod leases;
 mod transcript;
 
 pub use leases::{end_interrupted, follow_ends, is_at_work, keep_leases};
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_client::wire::{Delivery, Finish, Progress, StoredMessage, Usage};
+use lastword_client::wire::{Arguments, Delivery, Finish, Progress, StoredMessage, Usage};
 use lastword_client::{Client, ClientError, is_transient};
 use lastword_proto::fact::Kind;
 use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::kept::Kept;
 use crate::wording::{CONDUCT, Memory, announced, mark, prompt};
 
-/// Longest session id accepted; it becomes a file name.
-const SESSION_BYTES_MAX: usize = 128;
 /// Longest wait of one call for a delivery.
 const WAIT: Duration = Duration::from_secs(25);
 /// Pause between two checks whether the session is gone.
@@ -38,8 +37,8 @@ const GONE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `Stop` or `StopFailure`. Other names
-    /// only forget a turn that is over.
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `PermissionRequest`, `Stop` or
+    /// `StopFailure`. Other names only forget a turn that is over.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
     pub session_id: String,
@@ -53,6 +52,10 @@ pub struct Occasion {
     pub stop_hook_active: bool,
     /// `Notification` only: what the program tells its user.
     pub message: String,
+    /// `PermissionRequest` only: the call for whose decision a dialog would open.
+    pub tool_name: String,
+    /// Its arguments.
+    pub tool_input: Arguments,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
     /// The launcher of the session, if there is one: sessions of several launchers keep their state in one folder.
@@ -61,6 +64,9 @@ pub struct Occasion {
     /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
     #[serde(skip)]
     pub typed: Option<bool>,
+    /// A dialog of the program is open, where a launcher sees it.
+    #[serde(skip)]
+    pub waits: bool,
     /// What the model requests of the session's turn used so far, where a launcher counts them.
     #[serde(skip)]
     pub usage: Option<Usage>,
@@ -135,6 +141,9 @@ struct Session {
     /// The length of the transcript when the model began to work.
     #[serde(default)]
     began: u64,
+    /// A dialog of the program is open.
+    #[serde(default)]
+    waits: bool,
 }
 
 impl Session {
@@ -203,9 +212,16 @@ pub fn claude<'a>(
 }
 
 async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+    if occasion.hook_event_name == "PermissionRequest" {
+        // Other hooks of the session go on while a human decides.
+        return dialog::permit(client, folder, occasion).await;
+    }
     let kept = Kept::of(folder, &occasion.session_id)?;
     let _alone = kept.lock()?;
     let mut session = kept.read()?;
+    if occasion.hook_event_name != "Notification" {
+        session.waits = occasion.waits;
+    }
     if occasion.hook_event_name == "PostToolUse" {
         let said = worked(client, &mut session, occasion).await?;
         // On a full disk the model still hears that it has to stop.
@@ -229,7 +245,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         "UserPromptSubmit" => typed(client, &mut session, occasion).await?,
         "Stop" => stopped(client, &mut session, occasion).await?,
         "Notification" => {
-            waits_for_user(client, &session, &occasion.message).await;
+            dialog::waits_for_user(client, &mut session, &occasion.message).await;
             None
         }
         "StopFailure" => {
@@ -254,7 +270,7 @@ pub fn woke(folder: &Path, occasion: &Occasion) -> bool {
 async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let Some(open) = session.turn.clone() else { return Ok(None) };
     let used = session.used(occasion);
-    let report = Progress { usage: used.clone(), ..Progress::default() };
+    let report = Progress { usage: used.clone(), waits_for_user: session.waits, ..Progress::default() };
     let Ok(renewed) = client.progress(&open.id, &report).await else { return Ok(None) };
     // Without a transcript the session is one that no hook can stop.
     if renewed.end.is_some() && used.is_some() {
@@ -267,14 +283,6 @@ async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> 
     let told = open.spent || renewed.finish.is_none();
     session.turn = Some(Open { spent: open.spent || renewed.finish.is_some(), ..open });
     Ok((!told).then(|| context("PostToolUse", SPENT)))
-}
-
-/// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
-async fn waits_for_user(client: &Client, session: &Session, message: &str) {
-    if let Some(open) = &session.turn {
-        let note = format!("waits for its user at the terminal: {message}");
-        let _told = client.progress(&open.id, &Progress { note, ..Progress::default() }).await;
-    }
 }
 
 /// Waits until a message arrives for an idle session, takes it, and returns its prompt. Returns `None` if another
@@ -533,90 +541,4 @@ fn context(event: &str, text: &str) -> Value {
 
 fn go_on(text: &str) -> Value {
     json!({ "decision": "block", "reason": text })
-}
-
-/// The state file of a session.
-struct Kept(PathBuf);
-
-impl Kept {
-    fn of(folder: &Path, session: &str) -> Result<Self, HookError> {
-        // The id comes from outside and becomes a file name: no `/` and no `.` can leave the folder.
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if session.is_empty() || session.len() > SESSION_BYTES_MAX || !session.chars().all(plain) {
-            return Err(HookError::NoSession);
-        }
-        Ok(Self(folder.join(format!("{session}.json"))))
-    }
-
-    /// Locks the state against other hooks of the session until the file is dropped.
-    fn lock(&self) -> Result<File, HookError> {
-        let file = self.beside("lock")?;
-        file.lock().map_err(|error| self.failed(error))?;
-        Ok(file)
-    }
-
-    /// Locks out other waiters of the session; `None` if there is one.
-    fn lock_waiter(&self) -> Result<Option<File>, HookError> {
-        let file = self.beside("wait")?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(self.failed(error)),
-        }
-    }
-
-    fn beside(&self, extension: &str) -> Result<File, HookError> {
-        let open = || {
-            private_folder(self.0.parent().unwrap_or(Path::new(".")))?;
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(self.0.with_extension(extension))
-        };
-        open().map_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, source: io::Error) -> HookError {
-        HookError::File { path: self.0.clone(), source }
-    }
-
-    fn read(&self) -> Result<Session, HookError> {
-        match fs::read(&self.0) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.failed(error.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Session::default()),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    /// Replaces the file atomically, through a rename.
-    fn write(&self, session: &Session) -> Result<(), HookError> {
-        let bytes = serde_json::to_vec(session).map_err(|error| self.failed(error.into()))?;
-        let draft = self.0.with_extension("new");
-        let write = || {
-            private_folder(self.0.parent().unwrap_or(Path::new(".")))?;
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-            file.write_all(&bytes)?;
-            fs::rename(&draft, &self.0)
-        };
-        write().map_err(|error| self.failed(error))
-    }
-}
-
-/// Makes the folder for the state of sessions, for its user alone.
-fn private_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_is_no_path() {
-        for bad in ["", "..", "a/b", "../../etc/passwd", &"x".repeat(200)] {
-            assert!(matches!(Kept::of(Path::new("/tmp"), bad), Err(HookError::NoSession)), "{bad}");
-        }
-    }
 }

@@ -21,6 +21,7 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
+pub use crate::held::{CODEX_HOME, claude_asks, codex_home, gemini_policy};
 pub use crate::hook::{
     HookError, Occasion, claude as hook, end_interrupted, follow_ends, is_at_work, keep_leases, wait as hook_wait,
     woke as hook_woke,
@@ -28,7 +29,7 @@ pub use crate::hook::{
 pub use crate::output::Requests;
 pub use crate::private::PrivateFolder;
 pub use crate::process::scrub;
-pub use crate::program::{CLAUDE_CHANNELS, CODEX_CHANNELS, codex_denials, opencode_config};
+pub use crate::program::{CLAUDE_CHANNELS, CODEX_CHANNELS, OPENCODE_AGENTS, codex_denials, opencode_config};
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};
 pub use crate::usage::{PRICES_DATE, Price, Prices};

@@ -15,7 +15,7 @@ pub const CLAUDE_CHANNELS: [&str; 5] = ["ListAgents", "SendMessage", "CronCreate
 /// Features of Codex that reach other sessions, or start turns later.
 pub const CODEX_CHANNELS: [&str; 3] = ["multi_agent", "multi_agent_v2", "goals"];
 /// Tools of Claude Code that act. `permissions.ask` overrides a user's own `allow` rules.
-const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
+pub(crate) const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
 /// Programs that start another one, which is named in their arguments.
 const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "timeout"];
 /// The variable from which `codex-acp` reads a configuration.
@@ -23,8 +23,8 @@ const CODEX_CONFIG: &str = "CODEX_CONFIG";
 /// The variable from which opencode reads a configuration that overrides those in files.
 const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// The agents of opencode that answer prompts.
-const OPENCODE_AGENTS: [&str; 2] = ["build", "plan"];
+/// The agents of opencode that answer prompts, and are made to ask.
+pub const OPENCODE_AGENTS: [&str; 2] = ["build", "plan"];
 
 /// An agent program that the runner knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -118,7 +118,7 @@ fn paragraph(text: &mut String, part: &str) {
 }
 
 /// Returns a random number for a boundary. The standard library seeds these keys from the system's randomness.
-fn seed() -> u32 {
+pub(crate) fn seed() -> u32 {
     let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }

@@ -105,6 +105,7 @@ impl Random {
                         spend,
                         models: models(spend),
                         new_session: true,
+                        waits_for_user: self.chance(50),
                         ..Progress::default()
                     },
                 )

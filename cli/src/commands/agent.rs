@@ -16,6 +16,7 @@ use crate::out::{escape_line, table};
 use crate::quantity::{duration, milliseconds};
 use crate::render;
 use crate::session::{Authority, confirmed};
+use crate::top::WAITS_FOR_USER;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -208,7 +209,7 @@ fn row(agent: &AgentView) -> Vec<String> {
     vec![
         agent.name.clone(),
         agent.kind.to_string(),
-        render::word(&agent.state),
+        if agent.waits_for_user { WAITS_FOR_USER.to_owned() } else { render::word(&agent.state) },
         if agent.connected { "yes" } else { "no" }.to_owned(),
         agent.turns.len().to_string(),
         agent.queued.to_string(),

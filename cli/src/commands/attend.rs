@@ -3,6 +3,7 @@
 //! A launcher knows how its program reports what happens in the session, and how the program takes a text. What follows
 //! from each event is decided by the hooks that Claude Code calls, so that every program is treated the same way.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -12,9 +13,10 @@ use lastword_client::{Client, is_transient};
 use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wait};
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
 
-use super::launch::Place;
+use super::launch::{Calls, Place};
 use crate::failure::Failure;
 
 /// Time between two renewals of the lease; far below the shortest useful lease.
@@ -35,12 +37,26 @@ pub(super) enum Happened {
     Began,
     /// A turn began that the attendant did not start: its prompt, empty if the program started the turn by itself.
     Prompted(String),
+    /// A dialog opened.
+    Asked(Asked),
+    /// The dialog about this call closed.
+    Settled(String),
     /// A model request ended that used this, as the program's machine output reports it.
     Used(Value),
     /// The model ended its turn with this text.
     Answered(String),
     /// The turn ended without an answer, for this reason.
     BrokeOff(String),
+}
+
+/// A call for which a dialog of the program is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The program's own id of the dialog.
+    pub(super) id: String,
+    pub(super) tool: String,
+    /// All that the program shows of the call; `None` for a dialog that only its user can answer.
+    pub(super) arguments: Option<Value>,
 }
 
 /// What a session does for the attendant.
@@ -50,6 +66,8 @@ pub(super) enum Order {
     Say(String),
     /// Interrupts the model's turn.
     Interrupt,
+    /// Answers the dialog with this id: whether the call may be made.
+    Decide(String, bool),
 }
 
 /// A program's end of the connection: it reports events and takes orders.
@@ -78,6 +96,7 @@ pub(super) async fn attend(
     folder: &Path,
     place: &Place,
     used: Requests,
+    calls: Calls,
 ) -> Failure {
     let waited_for = occasion("");
     // The process ends with the session, so the wait never has to look for it.
@@ -87,7 +106,19 @@ pub(super) async fn attend(
     let mut follow = pin!(follow_ends(client, &place.name, (folder, None), &stopped));
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut at = Attended { client, folder, place, used, works: false, continued: false, handed: false, strays: 0 };
+    let mut at = Attended {
+        client,
+        folder,
+        place,
+        used,
+        calls,
+        works: false,
+        continued: false,
+        handed: false,
+        strays: 0,
+        dialogs: BTreeMap::new(),
+        deciding: JoinSet::new(),
+    };
     // When a program that was interrupted is ended.
     let mut patience = pin!(None);
     loop {
@@ -112,6 +143,7 @@ pub(super) async fn attend(
                 place.end.notify_one();
                 None
             }
+            Some(decided) = at.deciding.join_next() => at.decided(decided.ok().flatten()).await,
             _ = ticks.tick() => at.tick().await,
         };
         let Some(order) = order else { continue };
@@ -145,7 +177,14 @@ struct Attended<'a> {
     handed: bool,
     /// Turns that the program started by itself since its user typed.
     strays: u32,
+    calls: Calls,
+    /// The open dialogs, each with the task that waits for a human of the team where one decides.
+    dialogs: BTreeMap<String, Option<AbortHandle>>,
+    deciding: JoinSet<Option<Decided>>,
 }
+
+/// The id of a dialog, its tool, and whether a human of the team allowed its call; `None` if it is up to the session's user.
+type Decided = (String, String, Option<bool>);
 
 impl Attended<'_> {
     async fn happened(&mut self, happened: Happened) -> Option<Order> {
@@ -160,9 +199,21 @@ impl Attended<'_> {
             Happened::Used(request) => {
                 self.handed = handed;
                 self.used.add(&request);
-                self.call(Occasion { usage: self.used.used(), ..occasion("PostToolUse") }).await
+                self.worked().await
+            }
+            Happened::Asked(asked) => {
+                self.handed = handed;
+                self.asked(asked).await
+            }
+            Happened::Settled(id) => {
+                self.handed = handed;
+                if let Some(decides) = self.dialogs.remove(&id)? {
+                    decides.abort();
+                }
+                self.worked().await
             }
             Happened::Answered(text) => {
+                self.close_dialogs();
                 self.place.prompt_ended().await;
                 let (usage, text, continued) = (self.used.take(), Some(text), self.continued);
                 let stop =
@@ -172,6 +223,7 @@ impl Attended<'_> {
                 next
             }
             Happened::BrokeOff(failure) => {
+                self.close_dialogs();
                 self.works = false;
                 self.place.prompt_ended().await;
                 let usage = self.used.take();
@@ -199,10 +251,57 @@ impl Attended<'_> {
         order
     }
 
+    /// A dialog opened: a human of the team decides on what a message asked for if calls are held, else the session's user.
+    async fn asked(&mut self, asked: Asked) -> Option<Order> {
+        let Asked { id, tool, arguments } = asked;
+        let Some(arguments) = arguments.filter(|_| self.calls.held) else {
+            self.dialogs.insert(id, None);
+            return self.waits(tool).await;
+        };
+        let (client, folder) = (self.client.clone(), self.folder.to_owned());
+        let asks = Occasion { tool_name: tool, tool_input: arguments.into(), ..occasion("PermissionRequest") };
+        let dialog = id.clone();
+        let decides = self.deciding.spawn(async move {
+            let said = hook(&client, &folder, &asks).await.ok().flatten();
+            let decision = said.as_ref().and_then(|said| said.pointer("/hookSpecificOutput/decision"));
+            // The program's answer is only yes or no, so a call that was edited isn't made.
+            let allowed = |decision: &Value| decision["behavior"] == "allow" && decision["updatedInput"].is_null();
+            Some((dialog, asks.tool_name, decision.map(allowed)))
+        });
+        self.dialogs.insert(id, Some(decides));
+        None
+    }
+
+    async fn decided(&mut self, decided: Option<Decided>) -> Option<Order> {
+        match decided? {
+            (id, _, Some(allowed)) => Some(Order::Decide(id, allowed)),
+            (id, tool, None) => {
+                self.dialogs.insert(id, None);
+                self.waits(tool).await
+            }
+        }
+    }
+
+    async fn waits(&self, message: String) -> Option<Order> {
+        self.call(Occasion { message, ..occasion("Notification") }).await
+    }
+
+    async fn worked(&self) -> Option<Order> {
+        let waits = self.dialogs.values().any(Option::is_none);
+        self.call(Occasion { usage: self.used.used(), waits, ..occasion("PostToolUse") }).await
+    }
+
+    fn close_dialogs(&mut self) {
+        self.dialogs.clear();
+        self.deciding.abort_all();
+    }
+
     /// Without work a turn that lapsed is forgotten, so that the next message is waited for.
     async fn tick(&mut self) -> Option<Order> {
-        let event = if self.works { "PostToolUse" } else { "" };
-        self.call(Occasion { usage: self.used.used(), ..occasion(event) }).await
+        if self.works {
+            return self.worked().await;
+        }
+        self.call(Occasion { usage: self.used.used(), ..occasion("") }).await
     }
 
     async fn call(&self, occasion: Occasion) -> Option<Order> {

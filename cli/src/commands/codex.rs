@@ -3,14 +3,14 @@
 //! Codex's terminal interface runs on an app-server that this process starts on a private socket. This process is the
 //! app-server's second client: it hears of turns, and hands messages to the model without the prompt of the interface.
 
-use std::collections::VecDeque;
-use std::path::Path;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use lastword_client::wire::text::mended;
-use lastword_runner::{PrivateFolder, Requests, codex_denials};
+use lastword_runner::{CODEX_HOME, PrivateFolder, Requests, codex_denials, codex_home};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -20,9 +20,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Context;
-use super::attend::{Happened, Order, Session, attend, connection};
+use super::attend::{Asked, Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
-use super::launch::{Place, exit, not_started, this_program};
+use super::launch::{Calls, Place, exit, not_started, this_program};
 use super::own_terminal::apart;
 use crate::failure::Failure;
 
@@ -44,6 +44,9 @@ const WATCHED: &str = r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!
 /// Settings with which a command that writes or uses the network needs its user's approval.
 const ASKS: [&str; 4] = ["-c", r#"sandbox_mode="read-only""#, "-c", r#"approval_policy="on-request""#];
 
+/// Members of a request for approval that name things of the session.
+const SESSION_IDS: [&str; 5] = ["approvalId", "itemId", "startedAtMs", "threadId", "turnId"];
+
 pub(super) const OPTIONS: Options = Options {
     program: "Codex",
     last: &[&["--continue"], &["resume", "--last"], &["fork", "--last"]],
@@ -55,20 +58,24 @@ pub(crate) struct Args {
     /// Name of the agent [default: codex, or codex-2 and so on while others run].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    calls: Calls,
     /// Arguments for Codex.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let calls = args.calls;
+    let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
+    let home = if calls.unheld { None } else { held(&args.args, &folder)? };
     let place = Place::take("codex", args.name.as_deref(), cx).await?;
     let (args, _) = place.resumed(&last_first(args.args), &OPTIONS)?;
-    let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let socket = folder.path().join("codex.sock");
-    let mut server = app_server(&place, &socket, &args)?;
+    let mut server = app_server(&place, &socket, &args, calls, home.as_deref())?;
     let connected = connect(&socket, &mut server).await;
     let status = match connected {
-        Ok(wire) => interface(&place, wire, folder.path(), &socket, &args).await,
+        Ok(wire) => interface(&place, wire, folder.path(), &socket, &args, calls).await,
         Err(failure) => Err(failure),
     };
     end(server).await;
@@ -93,37 +100,53 @@ async fn interface(
     folder: &Path,
     socket: &Path,
     args: &[String],
+    calls: Calls,
 ) -> Result<ExitStatus, Failure> {
     let mut command = Command::new("codex");
     command.arg("--remote").arg(address(socket));
     // A session that is resumed takes the settings of the app-server, and refuses others.
-    if asks(args) && !args.iter().any(|arg| OPTIONS.id.contains(&arg.as_str())) {
+    if asks(args, calls) && !args.iter().any(|arg| OPTIONS.id.contains(&arg.as_str())) {
         command.args(ASKS);
     }
     command.args(args);
-    place.greet();
+    place.greet(calls);
     let client = place.client()?;
     let (session, attendant) = connection();
     let deliver = async {
         tokio::select! {
             failure = Joined::new(wire, place.last.clone()).serve(session) => failure,
-            failure = attend(attendant, &client, folder, place, Requests::of_codex()) => failure,
+            failure = attend(attendant, &client, folder, place, Requests::of_codex(), calls) => failure,
         }
     };
     place.beside(command, deliver).await
 }
 
-/// Returns whether the user chose no mode.
-fn asks(args: &[String]) -> bool {
+/// Returns the home for an app-server that asks before it acts, whatever the user's rules allow.
+fn held(args: &[String], folder: &PrivateFolder) -> Result<Option<PathBuf>, Failure> {
+    // A profile is below the settings of this run.
+    if let Some(mode) = chosen_mode(args).filter(|arg| !["-p", "--profile"].iter().any(|name| arg.starts_with(name))) {
+        return Err(Failure::refused(format!("{mode} lets Codex decide what runs unasked"))
+            .hint("leave it out, or let its settings decide with --unheld"));
+    }
+    codex_home(None, &std::env::current_dir()?, folder).map_err(Failure::refused)
+}
+
+/// Returns whether the app-server asks before a command that writes or uses the network.
+fn asks(args: &[String], calls: Calls) -> bool {
+    !calls.unheld || chosen_mode(args).is_none()
+}
+
+/// Returns the argument by which the user chose a mode.
+fn chosen_mode(args: &[String]) -> Option<&str> {
     let before = |arg: &str| matches!(arg, "-c" | "--config");
     let mut last = "";
     for arg in args.iter().map(String::as_str).take_while(|arg| *arg != "--") {
         if chooses_mode(arg) || (before(last) && sets_mode(arg)) {
-            return false;
+            return Some(arg);
         }
         last = arg;
     }
-    true
+    None
 }
 
 fn chooses_mode(arg: &str) -> bool {
@@ -144,13 +167,20 @@ fn address(socket: &Path) -> String {
 }
 
 /// Starts the app-server, with Lastword's tools and without its own channels.
-fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Failure> {
+fn app_server(
+    place: &Place,
+    socket: &Path,
+    args: &[String],
+    calls: Calls,
+    home: Option<&Path>,
+) -> Result<Child, Failure> {
     let mut command = apart("/bin/sh")?;
     command.args(["-c", WATCHED, "sh", "codex", "app-server", "--listen"]).arg(address(socket));
-    if asks(args) {
+    if asks(args, calls) {
         command.args(ASKS);
     }
     command.args(settings(args));
+    command.envs(home.map(|home| (CODEX_HOME, home)));
     command.args(codex_denials()).args(["-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
     let server = match place.mcp_url() {
         Some(url) => format!("url={},bearer_token_env_var=\"LASTWORD_TOKEN\"", toml::Value::from(url)),
@@ -280,6 +310,10 @@ struct Joined {
     known: bool,
     /// The model's last text in the running turn.
     said: String,
+    /// The changes of files in the running turn, by their id: a dialog about one doesn't repeat them.
+    changes: BTreeMap<String, Value>,
+    /// The requests behind the open dialogs, by their id in text.
+    dialogs: BTreeMap<String, Value>,
     /// Texts for the model that wait for a thread.
     waiting: VecDeque<String>,
     /// How often Codex refused the oldest of them.
@@ -298,6 +332,8 @@ impl Joined {
             started: None,
             known: false,
             said: String::new(),
+            changes: BTreeMap::new(),
+            dialogs: BTreeMap::new(),
             waiting: VecDeque::new(),
             refused: 0,
             own: VecDeque::new(),
@@ -327,6 +363,10 @@ impl Joined {
                             if stopped && happened.send(Happened::BrokeOff("it was stopped".to_owned())).await.is_err() {
                                 return Failure::unavailable("nothing is delivered any more");
                             }
+                            Ok(None)
+                        }
+                        Some(Order::Decide(id, allowed)) => {
+                            self.decide(&id, allowed).await;
                             Ok(None)
                         }
                     },
@@ -369,7 +409,7 @@ impl Joined {
         None
     }
 
-    /// Interprets a notification. Requests, such as those for approval, are for the interface and its user.
+    /// Interprets a notification, or a request to the interface, such as one for approval.
     async fn heard(&mut self, heard: &Value) -> Result<Option<Happened>, String> {
         let (method, params) = (heard["method"].as_str().unwrap_or_default(), &heard["params"]);
         match method {
@@ -390,12 +430,23 @@ impl Joined {
                 let _kept = self.thread.as_ref().map(|thread| self.last.keep(thread));
                 self.turn = params["turn"]["id"].as_str().map(str::to_owned);
                 self.said.clear();
+                self.changes.clear();
                 self.known = self.turn == self.started;
             }
             "item/completed" if item["type"] == "agentMessage" => {
                 item["text"].as_str().unwrap_or_default().clone_into(&mut self.said);
             }
             "item/completed" if item["type"] == "userMessage" => return Ok(self.typed(item)),
+            _ if method.starts_with("item/") && method.ends_with("/requestApproval") => {
+                return Ok(Some(self.asked(&heard["id"], params)));
+            }
+            "serverRequest/resolved" => {
+                let id = params["requestId"].to_string();
+                return Ok(self.dialogs.remove(&id).map(|_| Happened::Settled(id)));
+            }
+            "item/started" if item["type"] == "fileChange" && self.known => {
+                self.changes.insert(item["id"].as_str().unwrap_or_default().to_owned(), item["changes"].clone());
+            }
             // A goal of the program, or a command of its interface.
             "item/started" if item["type"] != "userMessage" && self.turn.is_some() && !self.known => {
                 self.known = true;
@@ -404,11 +455,34 @@ impl Joined {
             "thread/tokenUsage/updated" => return Ok(Some(used(&params["tokenUsage"]["last"]))),
             "turn/completed" => {
                 self.turn = None;
+                self.dialogs.clear();
                 return Ok(Some(self.ended(&params["turn"])));
             }
             _ => {}
         }
         Ok(None)
+    }
+
+    fn asked(&mut self, request: &Value, params: &Value) -> Happened {
+        let (id, mut arguments) = (request.to_string(), params.clone());
+        let changes = params["itemId"].as_str().and_then(|item| self.changes.get(item));
+        let tool = if changes.is_some() { "fileChange" } else { "commandExecution" };
+        if let Some(arguments) = arguments.as_object_mut() {
+            // What the program counts for itself says nothing about the call.
+            arguments.retain(|name, value| !SESSION_IDS.contains(&name.as_str()) && !value.is_null());
+            arguments.extend(changes.map(|changes| ("changes".to_owned(), changes.clone())));
+        }
+        self.dialogs.insert(id.clone(), request.clone());
+        Happened::Asked(Asked { id, tool: tool.to_owned(), arguments: Some(arguments) })
+    }
+
+    /// Answers a dialog in place of the interface, which closes it.
+    async fn decide(&mut self, id: &str, allowed: bool) {
+        if let Some(request) = self.dialogs.remove(id) {
+            let decision = if allowed { "accept" } else { "decline" };
+            // An app-server that is gone is noticed where its messages are read.
+            let _sent = self.wire.send(&json!({ "id": request, "result": { "decision": decision } })).await;
+        }
     }
 
     fn typed(&mut self, item: &Value) -> Option<Happened> {

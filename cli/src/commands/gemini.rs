@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
-use lastword_runner::PrivateFolder;
+use lastword_runner::{PrivateFolder, gemini_policy};
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::channels::GEMINI_CHANNEL;
 use super::hook::state_folder;
 use super::last_session::Options;
-use super::launch::{Place, exit, this_program};
+use super::launch::{Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
 /// The variable that names the file of system settings, and the file if it is unset.
@@ -40,6 +40,8 @@ pub(crate) struct Args {
     /// Name of the agent [default: gemini, or gemini-2 and so on while others run].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    calls: Calls,
     /// Wake the idle session: each turn's end waits for a message, and Esc frees the session for its user.
     #[arg(long)]
     wake: bool,
@@ -49,20 +51,29 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    if args.calls.held {
+        return Err(Failure::refused("Gemini CLI lets no other program answer its dialogs").hint(
+            "leave --held out, so that it asks you, or use `lastword run --driver acp --as NAME -- gemini --acp`",
+        ));
+    }
     let place = Place::take("gemini", args.name.as_deref(), cx).await?;
-    let (args, wake) = (place.resumed(&with_latest(&args.args), &OPTIONS)?.0, args.wake);
+    let (calls, wake) = (args.calls, args.wake);
+    let args = place.resumed(&with_latest(&args.args), &OPTIONS)?.0;
     let parent = private_parent(cx)?;
     let folder = PrivateFolder::make(&parent, "gemini-")?;
     folder.write("token", place.token())?;
     let file = folder.write("settings.json", &settings(&place, folder.path(), wake)?.to_string())?;
     let mut command = Command::new("gemini");
+    if !calls.unheld {
+        command.arg("--admin-policy").arg(gemini_policy(&folder).map_err(Failure::refused)?);
+    }
     let modes = ["--approval-mode", "--yolo", "-y"];
     let chooses_mode = |arg: &String| modes.contains(&arg.as_str()) || arg.starts_with("--approval-mode=");
     if !args.iter().any(chooses_mode) {
         command.arg("--approval-mode=default");
     }
     command.args(&args).env(SETTINGS, &file);
-    place.greet();
+    place.greet(calls);
     if !wake {
         eprintln!(
             "messages come with your prompts and after your turns; an idle session isn't woken. `--wake` wakes it, and \

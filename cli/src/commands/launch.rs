@@ -37,6 +37,17 @@ const NAMES_MAX: usize = 32;
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(50);
 
+/// Who decides on a call that a message asks for.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Calls {
+    /// A call that a message asks for waits for any human of the team, and not in the program's dialog.
+    #[arg(long, conflicts_with = "unheld")]
+    pub(super) held: bool,
+    /// What the program's own settings allow runs unasked, also where a message asks for it.
+    #[arg(long)]
+    pub(super) unheld: bool,
+}
+
 /// An agent's place in the workspace for one session of its program.
 pub(super) struct Place {
     pub(super) endpoint: Endpoint,
@@ -102,10 +113,19 @@ impl Place {
     }
 
     /// Says under which name the program is known.
-    pub(super) fn greet(&self) {
+    pub(super) fn greet(&self, calls: Calls) {
         eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.endpoint.url());
         eprintln!(
-            "its dialogs are yours to answer, and what its own settings allow runs unasked; `lastword run` holds calls"
+            "{}",
+            match calls {
+                Calls { held: true, .. } =>
+                    "calls that messages ask for wait for a human of the team: `lastword approvals`, `lastword top`, console",
+                Calls { unheld: true, .. } =>
+                    "its dialogs are yours to answer, and what its own settings allow runs unasked",
+                Calls { .. } =>
+                    "it asks you in its dialogs before it acts, whatever its settings allow; `--held` lets any human of the team \
+                     decide on calls that messages ask for, and `--unheld` lets run what the settings allow",
+            }
         );
     }
 

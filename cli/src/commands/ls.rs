@@ -8,7 +8,7 @@ use super::Context;
 use crate::failure::Failure;
 use crate::out::table;
 use crate::session::Authority;
-use crate::top::{spent, standing};
+use crate::top::{spent, state_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -63,7 +63,7 @@ fn row(item: &ConversationSummary, below: usize) -> Vec<String> {
     let folded = if below > 0 { format!("{} +{below}", item.reference) } else { item.reference.clone() };
     vec![
         folded,
-        standing(item.standing()).0,
+        state_of(item).0,
         item.subject.clone(),
         item.counters.messages.to_string(),
         item.counters.open_tasks.to_string(),

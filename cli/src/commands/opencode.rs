@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use lastword_client::plain_http;
 use lastword_client::wire::text::mended;
-use lastword_runner::{PrivateFolder, Requests, opencode_config};
+use lastword_runner::{OPENCODE_AGENTS, PrivateFolder, Requests, opencode_config};
 use lastword_server::edges::mcp::PRIMER;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
 use super::Context;
-use super::attend::{Happened, Order, Session, attend, connection};
+use super::attend::{Asked, Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
-use super::launch::{Place, exit, this_program};
+use super::launch::{Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
 /// Pause between two attempts to reach the interface's server.
@@ -55,12 +55,15 @@ pub(crate) struct Args {
     /// Name of the agent [default: opencode, or opencode-2 and so on while others run].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    calls: Calls,
     /// Arguments for opencode.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let calls = args.calls;
     let place = Place::take("opencode", args.name.as_deref(), cx).await?;
     let (args, resumed) = place.resumed(&args.args, &OPTIONS)?;
     let password = secret()?;
@@ -69,8 +72,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     command.args(["--port", &port.to_string()]).args(&args);
     command.env("OPENCODE_SERVER_PASSWORD", &password).env("OPENCODE_SERVER_USERNAME", USER);
     let before = std::env::var_os(CONFIG).and_then(|text| text.into_string().ok());
-    command.env(CONFIG, with_tools(&opencode_config(before.as_deref(), true), &place)?);
-    place.greet();
+    command.env(CONFIG, with_tools(&opencode_config(before.as_deref(), !calls.unheld), &place)?);
+    place.greet(calls);
     let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let client = place.client()?;
     let (session, attendant) = connection();
@@ -81,8 +84,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let last = place.last.clone();
     let deliver = async {
         tokio::select! {
-            failure = Joined::new(server, opened, last).serve(session) => failure,
-            failure = attend(attendant, &client, folder.path(), &place, Requests::of_opencode()) => failure,
+            failure = Joined::new(server, opened, last, calls).serve(session) => failure,
+            failure = attend(attendant, &client, folder.path(), &place, Requests::of_opencode(), calls) => failure,
         }
     };
     let status = place.beside(command, deliver).await;
@@ -199,6 +202,13 @@ impl Server {
     }
 }
 
+/// Returns a call about which the interface asks, as far as opencode tells of it.
+fn asked(properties: &Value) -> Happened {
+    let text = |name: &str| properties[name].as_str().unwrap_or_default().to_owned();
+    let arguments = json!({ "patterns": properties["patterns"], "metadata": properties["metadata"] });
+    Happened::Asked(Asked { id: text("id"), tool: text("permission"), arguments: Some(arguments) })
+}
+
 /// An earlier session that the interface opens at its start.
 #[derive(Debug)]
 enum Opened {
@@ -214,6 +224,7 @@ struct Joined {
     connected: bool,
     opened: Option<Opened>,
     last: LastSession,
+    calls: Calls,
     session: Option<String>,
     /// How often the session is still shown: this process made it, and the user has typed nothing in it yet.
     shows: u32,
@@ -235,12 +246,13 @@ struct Joined {
 }
 
 impl Joined {
-    fn new(server: Server, opened: Option<Opened>, last: LastSession) -> Self {
+    fn new(server: Server, opened: Option<Opened>, last: LastSession, calls: Calls) -> Self {
         Self {
             server,
             connected: false,
             opened,
             last,
+            calls,
             session: None,
             shows: 0,
             children: BTreeSet::new(),
@@ -289,6 +301,10 @@ impl Joined {
                     self.interrupt().await;
                     None
                 }
+                Order::Decide(id, allowed) => {
+                    self.decide(&id, allowed).await;
+                    None
+                }
             }),
             () = sleep(SHOW_AGAIN), if self.shows > 0 => {
                 self.show().await;
@@ -321,6 +337,14 @@ impl Joined {
         match kind {
             "message.updated" => return self.message(info),
             "message.part.updated" => return self.part(&properties["part"]),
+            "permission.asked" => return Some(asked(properties)),
+            "question.asked" => {
+                let id = properties["id"].as_str().unwrap_or_default().to_owned();
+                return Some(Happened::Asked(Asked { id, tool: "question".to_owned(), arguments: None }));
+            }
+            "permission.replied" | "question.replied" | "question.rejected" => {
+                return Some(Happened::Settled(properties["requestID"].as_str().unwrap_or_default().to_owned()));
+            }
             "session.status" if properties["status"]["type"] == "busy" => self.works = true,
             "session.error" => {
                 let error = &properties["error"];
@@ -350,7 +374,11 @@ impl Joined {
             self.asked = Some(id.to_owned());
             // Without it `--continue` takes the session before.
             let _kept = self.session.as_ref().map(|session| self.last.keep(session));
-            self.mode = json!({ "agent": info["agent"], "model": info["model"] });
+            // An agent of the user's own may have rules that allow, which none of this run's come after.
+            let agent = &info["agent"];
+            let holds = self.calls.unheld || OPENCODE_AGENTS.iter().any(|held| agent == held);
+            let agent = if holds { agent.clone() } else { json!(OPENCODE_AGENTS[0]) };
+            self.mode = json!({ "agent": agent, "model": info["model"] });
         }
         None
     }
@@ -401,6 +429,13 @@ impl Joined {
         }
         self.own.pop_back();
         Some(Happened::BrokeOff(format!("opencode did not take the message: {problem}")))
+    }
+
+    /// Answers a dialog in place of the interface, which closes it.
+    async fn decide(&self, id: &str, allowed: bool) {
+        let answer = json!({ "reply": if allowed { "once" } else { "reject" } });
+        // The session's user may have been first.
+        let _told = self.server.call(Method::POST, &format!("/permission/{id}/reply"), Some(&answer)).await;
     }
 
     async fn interrupt(&self) {

@@ -91,6 +91,7 @@ fn changed(kind: &str) -> &'static [List] {
             &[]
         }
         "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
+        "waits_for_user" => &[List::Conversations, List::Agents, List::Shown],
         "registered" | "amended" | "rekeyed" | "noticed" => &[List::Agents],
         "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
         // The end of a task, a new attempt and the end of an agent also end its questions and held calls.

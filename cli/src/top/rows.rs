@@ -13,6 +13,9 @@ use lastword_proto::state::{ApprovalState, EscalationState, Running};
 use super::model::Lists;
 use crate::out::{Tone, escape_line};
 
+/// The state of an agent whose program has a dialog open for its own user, and of its work.
+pub(crate) const WAITS_FOR_USER: &str = "waits for its user";
+
 /// A row, and the object that it shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item<'a> {
@@ -113,7 +116,7 @@ fn conversation(view: &ConversationSummary, below: usize, now_ms: u64) -> Vec<Ce
     let folded = if below > 0 { format!(" +{below}") } else { String::new() };
     vec![
         (escape_line(&view.reference) + &folded, Tone::Plain),
-        standing(view.standing()),
+        state_of(view),
         (escape_line(&view.subject), Tone::Plain),
         (counters.open_tasks.to_string(), open),
         (spent(view), Tone::Plain),
@@ -188,11 +191,23 @@ pub(super) fn rests(view: &AgentView) -> Option<&str> {
 
 /// Formats whether a human paused or stopped an agent.
 pub(super) fn runs(view: &AgentView) -> Cell {
+    if view.waits_for_user {
+        return (WAITS_FOR_USER.to_owned(), Tone::Warn);
+    }
     standing(ConversationStatus::of(view.state, false, true))
 }
 
-/// Formats a conversation's status as one word.
-pub(crate) fn standing(standing: ConversationStatus) -> Cell {
+/// Formats a conversation's status, or that its work waits for a program's own user.
+pub(crate) fn state_of(summary: &ConversationSummary) -> Cell {
+    let found = summary.standing();
+    if found == ConversationStatus::Active && !summary.waits_for_user.is_empty() {
+        return (WAITS_FOR_USER.to_owned(), Tone::Warn);
+    }
+    standing(found)
+}
+
+/// Formats a status as one word.
+fn standing(standing: ConversationStatus) -> Cell {
     let look = match standing {
         ConversationStatus::Stopped | ConversationStatus::Latched => Tone::Bad,
         ConversationStatus::Paused => Tone::Warn,

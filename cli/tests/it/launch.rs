@@ -137,7 +137,7 @@ fn shell(command: &Command) -> String {
 }
 
 /// Writes a program that notes its arguments and environment, and then waits for a file.
-fn fake_program(dir: &Path, name: &str) -> PathBuf {
+pub(crate) fn fake_program(dir: &Path, name: &str) -> PathBuf {
     let bin = dir.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let script = format!(
@@ -192,7 +192,7 @@ fn types(dir: &Path, agent: &str, session: &str) {
 }
 
 /// Calls the hook of an agent's session of the fake Claude Code, and returns what it prints.
-fn happens(dir: &Path, agent: &str, session: &str, name: &str, more: &Value) -> String {
+pub(crate) fn happens(dir: &Path, agent: &str, session: &str, name: &str, more: &Value) -> String {
     let read = |name: &str| fs::read_to_string(dir.join(format!("{name}.{agent}"))).unwrap();
     let settings = read("args").lines().find_map(|line| line.strip_prefix("--settings=").map(str::to_owned)).unwrap();
     let settings: Value = serde_json::from_str(&settings).unwrap();

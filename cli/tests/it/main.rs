@@ -19,6 +19,8 @@ mod disk;
 #[cfg(test)]
 mod exhaustion;
 #[cfg(test)]
+mod held_sessions;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod identity;

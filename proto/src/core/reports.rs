@@ -48,11 +48,23 @@ impl Step<'_> {
         if progress.new_session && self.state().a_session_counts(task) {
             self.record(Fact::SessionBegan { task });
         }
+        self.waits_for_user(turn, progress.waits_for_user);
         let lease_until = self.renew_turn(turn, progress.eta_ms);
         let spent = self.spent_out(turn);
         let finish = spent.as_ref().map(|(refusal, _)| refusal.code);
         let end = spent.filter(|(_, ends)| *ends).map(|(refusal, _)| refusal.code);
         Ok(Reply::Renewed { lease_until, finish, end })
+    }
+
+    /// Records that a dialog of a turn's program opened or closed. It holds the grant's clock no longer than a question could
+    /// after the turn began (D8, H1).
+    fn waits_for_user(&mut self, id: TurnId, waits: bool) {
+        let state = self.state();
+        let turn = &state.turns[&id];
+        let waits = waits && self.now.since(turn.opened_at) < state.limits.escalation_ms;
+        if turn.waits_for_user != waits {
+            self.record(Fact::WaitsForUser { turn: id, waits });
+        }
     }
 
     /// Charges the grant of a turn that is over with what the agent's program used by itself since, and tells humans (H4).

@@ -77,6 +77,7 @@ impl State {
             }
             Fact::Joined { turn, message, lease_until } => self.joined(at, *turn, *message, *lease_until),
             Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
+            Fact::WaitsForUser { turn, waits } => self.waits_for_user(at, *turn, *waits),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
             // Only a finish can have measured the whole turn.
             Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, (spend.counted(), true)),
@@ -180,6 +181,7 @@ impl State {
             Fact::TurnOpened { turn, .. }
             | Fact::Joined { turn, .. }
             | Fact::Renewed { turn, .. }
+            | Fact::WaitsForUser { turn, .. }
             | Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }

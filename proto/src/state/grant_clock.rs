@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Grant, Opt, Running, State, Timer};
 use crate::fact::{Latched, Place};
-use crate::ids::{GrantId, TaskId, Time};
+use crate::ids::{GrantId, TaskId, Time, TurnId};
 
 /// A step of a grant's clock that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,16 @@ impl State {
         if edge && (grant.human_waits > 0 || grant.slow > 0 || grant.held_since.is_some() || self.held_convs > 0) {
             self.refresh_grant(at, id);
         }
+    }
+
+    /// Counts a turn whose program waits for its own user as a wait for a human, and not as work.
+    pub(super) fn waits_for_user(&mut self, at: Time, id: TurnId, waits: bool) {
+        let Some(turn) = self.turns.get_mut(&id).filter(|turn| turn.waits_for_user != waits) else { return };
+        turn.waits_for_user = waits;
+        let task = turn.task;
+        let Some(grant) = self.tasks.get(&task).map(|task| task.grant) else { return };
+        self.human_wait(at, grant, waits);
+        self.grant_turn(at, task, !waits);
     }
 
     /// Counts a request that starts or stops waiting for an agent with its own time to acknowledge.

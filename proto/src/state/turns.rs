@@ -38,6 +38,8 @@ pub struct Turn {
     pub progress_at: Opt<Time>,
     /// Whether it is open.
     pub open: bool,
+    /// Whether a dialog of its program waits for the program's own user.
+    pub waits_for_user: bool,
     /// How it ended; `None` while it is open.
     pub end: Option<TurnEnd>,
     /// The fingerprint of the finish that ended it, 0 if none did (F6).
@@ -81,6 +83,7 @@ impl State {
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
             progress_at: Opt::none(),
             open: true,
+            waits_for_user: false,
             end: None,
             said: 0,
             late: false,
@@ -178,6 +181,7 @@ impl State {
     }
 
     fn end_turn(&mut self, at: Time, id: TurnId, end: TurnEnd) {
+        self.waits_for_user(at, id, false);
         let Some(turn) = self.turns.get_mut(&id) else { return };
         turn.open = false;
         turn.end = Some(end);

@@ -113,6 +113,9 @@ pub struct AgentView {
     pub turns_max: u64,
     /// The ids of its open turns.
     pub turns: Vec<String>,
+    /// Whether a dialog of its program is open in one of them, which only the program's own user can answer.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub waits_for_user: bool,
     /// The number of deliveries queued for it.
     pub queued: u64,
     /// The number of notices queued for it.

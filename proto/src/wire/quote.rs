@@ -22,8 +22,9 @@ use core::fmt::Write as _;
 use serde_json::json;
 
 use super::{ApprovalView, Arguments, Notice, StoredMessage};
-use crate::fact::Kind;
+use crate::fact::{Decision, Kind};
 use crate::names::SYSTEM_NAME;
+use crate::state::ApprovalState;
 use crate::visible;
 
 /// The step between two numbers that are tried for a boundary; it is odd, so that all numbers are tried.
@@ -86,6 +87,39 @@ pub fn notice(notice: &Notice, seed: u32) -> String {
 pub fn denial(sentence: &str, decider: &str, comment: Option<&str>, seed: u32) -> String {
     let Some(comment) = comment.filter(|comment| !comment.trim().is_empty()) else { return sentence.to_owned() };
     block(&format!("{sentence} The comment of {decider}:"), &[("", comment)], seed)
+}
+
+/// Words a denial for the model: what to do, in the broker's words, and the decider's comment in a boundary. `seed` is a random
+/// number for it.
+#[must_use]
+pub fn denied(view: &ApprovalView, seed: u32) -> String {
+    let by = decider(view);
+    let sentence = match view.decision {
+        Some(Decision::Reject) if view.by_kind.is_none() => {
+            let rule = view.policy.as_deref().unwrap_or_default();
+            format!(
+                "The policy denies {rule}. Do not make this call in another form; continue without it, or ask the user."
+            )
+        }
+        Some(Decision::Respond) => {
+            format!("Not allowed by {by}, with an instruction. You may ask again with another call.")
+        }
+        Some(Decision::Reject) => {
+            format!("Rejected by {by}. Do not make this call in another form; continue without it.")
+        }
+        Some(Decision::Ignore) => format!("Ignored by {by}. Continue without this call."),
+        None if view.state == ApprovalState::Withdrawn => {
+            let why = view.undecided().unwrap_or_default();
+            format!("The call is denied, because {why}. Stop working on it.")
+        }
+        Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
+            format!(
+                "No human decided {} in time, so the call is denied. Continue without it, or ask the user.",
+                view.id
+            )
+        }
+    };
+    denial(&sentence, &by, view.comment.as_deref(), seed)
 }
 
 /// Returns who decided a call: `the human ann`, `the agent boss`, `the policy`, or `the broker` if it expired.

@@ -157,6 +157,10 @@ pub struct Progress {
     /// humans, once an hour (H4).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub outside: bool,
+    /// Whether a dialog of the agent's program is open, which only the program's own user can answer. It lasts until a report
+    /// doesn't say so, or the turn ends; the grant's clock stands still meanwhile, as for a question (D8).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub waits_for_user: bool,
 }
 
 /// The result of a renewed lease.

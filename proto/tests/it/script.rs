@@ -246,6 +246,7 @@ impl World {
                         models: models(rest),
                         new_session: option(rest, "session=") == Some("new"),
                         outside: rest.contains(&"outside"),
+                        waits_for_user: option(rest, "dialog=") == Some("open"),
                     },
                 )
             }
@@ -454,6 +455,8 @@ impl World {
                 let tokens = format!("{context} tokens, {read_again} read again");
                 format!("{level} with {}: {stall}{mode}, {numbers}, {tokens}", self.name(*agent))
             }
+            Fact::WaitsForUser { turn, waits: true } => format!("{turn} waits for its program's user"),
+            Fact::WaitsForUser { turn, .. } => format!("{turn} waits no more"),
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::SpentOn { turn, models, .. } => {

@@ -39,7 +39,8 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
                 && !open.stopped
                 && !session.is_interrupted()
             {
-                let _renewed = client.progress(&open.id, &Progress::default()).await;
+                let report = Progress { waits_for_user: session.waits, ..Progress::default() };
+                let _renewed = client.progress(&open.id, &report).await;
             }
         }
     }

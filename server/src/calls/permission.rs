@@ -7,7 +7,7 @@ use std::time::Duration;
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{ApprovalView, Arguments, HeldCall, Progress, UseApproval, quote};
+use lastword_proto::wire::{Arguments, HeldCall, Progress, UseApproval, quote};
 
 use super::{Caller, Context, approvals, turns};
 use crate::broker::Live;
@@ -63,7 +63,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
         // An edited call is used with the arguments that the human wrote.
         (ApprovalState::Approved, Some(Decision::Edit)) => spend(ctx, caller, id, call.tool, view.arguments).await,
         (ApprovalState::Approved | ApprovalState::Used, _) => spend(ctx, caller, id, call.tool, call.arguments).await,
-        _ => Ok(Permission::Deny(denial(&view))),
+        _ => Ok(Permission::Deny(quote::denied(&view, seed()))),
     }
 }
 
@@ -96,35 +96,4 @@ async fn spend(
 fn seed() -> u32 {
     let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
-}
-
-/// Words a denial for the model: what to do, in the broker's words, and the decider's comment in a boundary.
-fn denial(view: &ApprovalView) -> String {
-    let by = quote::decider(view);
-    let sentence = match view.decision {
-        Some(Decision::Reject) if view.by_kind.is_none() => {
-            let rule = view.policy.as_deref().unwrap_or_default();
-            format!(
-                "The policy denies {rule}. Do not make this call in another form; continue without it, or ask the user."
-            )
-        }
-        Some(Decision::Respond) => {
-            format!("Not allowed by {by}, with an instruction. You may ask again with another call.")
-        }
-        Some(Decision::Reject) => {
-            format!("Rejected by {by}. Do not make this call in another form; continue without it.")
-        }
-        Some(Decision::Ignore) => format!("Ignored by {by}. Continue without this call."),
-        None if view.state == ApprovalState::Withdrawn => {
-            let why = view.undecided().unwrap_or_default();
-            format!("The call is denied, because {why}. Stop working on it.")
-        }
-        Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
-            format!(
-                "No human decided {} in time, so the call is denied. Continue without it, or ask the user.",
-                view.id
-            )
-        }
-    };
-    quote::denial(&sentence, &by, view.comment.as_deref(), seed())
 }

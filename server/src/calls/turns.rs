@@ -509,6 +509,7 @@ pub(crate) async fn progress(
         models: models(report.usage.as_ref())?,
         new_session: report.new_session,
         outside: report.outside,
+        waits_for_user: report.waits_for_user,
     };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {

@@ -27,6 +27,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         unavailable: live.unavailable(id).map(Into::into),
         turns_max: agent.turns_max(&live.state.limits),
         turns: agent.turns.iter().map(ToString::to_string).collect(),
+        waits_for_user: agent.turns.iter().filter_map(|id| live.state.turns.get(id)).any(|turn| turn.waits_for_user),
         queued: agent.queue.len() as u64,
         notices: agent.notices.len() as u64,
         tokens_today: agent.day.on(live.now()).spend.tokens,

@@ -21,6 +21,7 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         opener: state.name_of(conv.opener).to_owned(),
         state: conv.running,
         latched: is_latched(state, conv),
+        waits_for_user: waiting(state, conv),
         counters: Counters {
             messages: conv.messages,
             agent_messages: conv.agent_messages,
@@ -34,6 +35,13 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         tokens: 0,
         cost_microusd: 0,
     }
+}
+
+/// Returns the agents at work in a conversation whose program waits for its own user.
+fn waiting(state: &State, conv: &Conversation) -> Vec<String> {
+    let turns = conv.open_tasks.iter().filter_map(|task| state.turns.get(&state.tasks.get(task)?.turn()?));
+    let waiting = turns.filter(|turn| turn.waits_for_user);
+    waiting.map(|turn| state.name_of(turn.agent).to_owned()).collect()
 }
 
 /// Returns the limit of the conversation or its open grants with the largest share used.

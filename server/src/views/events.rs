@@ -248,6 +248,7 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
         }
         Fact::Collected { task, message } => About::new("collected").task(*task).with("message", message.to_string()),
         Fact::Renewed { turn, .. } => About::new("renewed").turn(state, *turn),
+        Fact::WaitsForUser { turn, waits } => About::new("waits_for_user").turn(state, *turn).with("waits", *waits),
         Fact::TurnFinished { turn, spend, .. } => {
             let about = About::new("turn_closed").turn(state, *turn);
             about.with("end", "finished").with("tokens", spend.tokens)
@@ -548,6 +549,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Joined { .. }
         | Fact::Collected { .. }
         | Fact::Renewed { .. }
+        | Fact::WaitsForUser { .. }
         | Fact::TurnClosed { .. }
         | Fact::TurnFinished { .. }
         | Fact::WriteRefused { .. }

@@ -265,6 +265,7 @@ const fn is_no_history(fact: &Fact) -> bool {
             | Fact::Joined { .. }
             | Fact::Collected { .. }
             | Fact::Renewed { .. }
+            | Fact::WaitsForUser { .. }
             | Fact::Noticed { .. }
             | Fact::ApprovalRuled { .. }
             | Fact::EscalationKeyed { .. }

@@ -374,6 +374,7 @@ impl Witness {
             | Fact::TurnOpened { task, .. } => of_task(task),
             Fact::Joined { turn, .. }
             | Fact::Renewed { turn, .. }
+            | Fact::WaitsForUser { turn, .. }
             | Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }

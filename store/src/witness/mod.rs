@@ -232,6 +232,7 @@ impl Witness {
             | Fact::Spent { .. }
             | Fact::SpentOn { .. }
             | Fact::WorkedOutside { .. }
+            | Fact::WaitsForUser { .. }
             | Fact::Requeued { .. } => self.see_turn(fact),
             Fact::LatchSet { on, .. } => self.latch(*on, true),
             Fact::LatchLifted { on, by } => {

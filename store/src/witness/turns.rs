@@ -38,7 +38,7 @@ impl Witness {
                 }
             }
             Fact::Collected { task, message } => self.deliver(*task, *message, None),
-            Fact::Renewed { turn, .. } => drop(self.open_turn(*turn)),
+            Fact::Renewed { turn, .. } | Fact::WaitsForUser { turn, .. } => drop(self.open_turn(*turn)),
             Fact::TurnClosed { turn, end, spend, .. } => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
                 self.spent_in(task, counted(*spend), closed.charged);

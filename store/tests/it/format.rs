@@ -370,7 +370,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 3] {
+fn prompts() -> [(&'static str, Fact); 4] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -384,6 +384,7 @@ fn prompts() -> [(&'static str, Fact); 3] {
                 spend: Spend { tokens: 900, cost_microusd: 5 },
             },
         ),
+        ("WaitsForUser", Fact::WaitsForUser { turn: TurnId(3), waits: true }),
     ]
 }
 

@@ -136,6 +136,7 @@ fn connected(member: &Member) -> Markup {
         (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => html! {
             span.badge.bad { "can't work" } " " (foreign_line(reason))
         },
+        (_, Kind::Agent) if member.view.waits_for_user => html! { span.badge.warn { "waits for its user" } },
         (true, Kind::Human) => badge("connected"),
         (true, Kind::Agent) => html! {},
         (false, Kind::Agent) if member.activity() == Activity::Away => html! {},

@@ -188,6 +188,9 @@ fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
 /// Shows a conversation's status; one that waits for a human isn't merely active.
 pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
     let status = view.summary.standing();
+    if !view.summary.waits_for_user.is_empty() && status == ConversationStatus::Active {
+        return html! { span.badge.warn title=(view.summary.waits_for_user.join(", ")) { "waits for its user" } };
+    }
     badge(if human_waits && status == ConversationStatus::Active { "waiting for you" } else { standing_word(status) })
 }
 

@@ -1,0 +1,183 @@
+//! Who decides on the calls of a session that a launcher started: its user, or any human of the team.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::launch::{fake_program, happens};
+use crate::program::{Ended, PATH, Server, finish, lastword};
+use crate::running::wait_for;
+
+fn launch(server: &Server, args: &[&str]) -> std::process::Command {
+    let dir = server.path();
+    let bin = fake_program(dir, args[0]);
+    let mut command = lastword(dir);
+    command.args(["--token-file", ".lastword/operator.token"]).args(args);
+    command.env("PATH", format!("{}:{PATH}", bin.display())).env("XDG_STATE_HOME", dir.join("state"));
+    command.env("HOME", dir);
+    command
+}
+
+/// A session of the fake Claude Code as the agent kilo.
+struct Session {
+    server: Server,
+    launcher: Child,
+}
+
+impl Session {
+    fn start(args: &[&str]) -> Self {
+        let server = Server::start();
+        let mut command = launch(&server, &[&["claude", "--as", "kilo"], args].concat());
+        let launcher = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("the program", || server.path().join("env.kilo").exists());
+        Self { server, launcher }
+    }
+
+    fn happens(&self, name: &str, more: &Value) -> String {
+        happens(self.server.path(), "kilo", "s-1", name, more)
+    }
+
+    fn settings(&self) -> Value {
+        let args = fs::read_to_string(self.server.path().join("args.kilo")).unwrap();
+        serde_json::from_str(args.lines().find_map(|line| line.strip_prefix("--settings=")).unwrap()).unwrap()
+    }
+
+    /// Sends a request that the session takes at the end of its turn.
+    fn asked(&self, reference: &str) {
+        self.server.operator(&["send", "kilo", "do it", "--ref", reference]).ok();
+        assert!(self.happens("Stop", &json!({ "last_assistant_message": "ready" })).contains("do it"));
+    }
+
+    fn shows_dialog(&self) -> [bool; 4] {
+        let shows = |args: &[&str], words: &str| self.server.operator(args).ok().contains(words);
+        [
+            shows(&["agent", "show", "kilo"], "waits for its user"),
+            shows(&["agent", "list"], "waits for its user"),
+            shows(&["ls"], "waits for its user"),
+            // The note to who asked is in the tree as well.
+            shows(&["tree", "P-1"], "kilo waits for its user"),
+        ]
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ended = fs::write(self.server.path().join("end"), "").and_then(|()| self.launcher.wait());
+    }
+}
+
+#[test]
+fn a_dialog_is_seen_until_the_next_tool_result_or_the_end_of_its_turn() {
+    let session = Session::start(&[]);
+    let dialog = json!({ "message": "Claude needs your permission to use Bash" });
+    session.happens("Notification", &dialog);
+    session.asked("P-1");
+    assert_eq!(session.shows_dialog(), [false; 4], "a dialog of its user's own work is none of the team's");
+    session.happens("Notification", &dialog);
+    assert_eq!(session.shows_dialog(), [true; 4]);
+    session.happens("PostToolUse", &json!({}));
+    wait_for("the end of the dialog", || {
+        // A report behind another one within a second is refused.
+        session.happens("PostToolUse", &json!({}));
+        session.shows_dialog() == [false; 4]
+    });
+    wait_for("the next dialog", || {
+        session.happens("Notification", &dialog);
+        session.shows_dialog() == [true; 4]
+    });
+    session.happens("Stop", &json!({ "last_assistant_message": "done" }));
+    assert_eq!(session.shows_dialog(), [false; 4]);
+}
+
+#[test]
+fn claude_asks_for_what_its_user_and_the_project_allow() {
+    let server = Server::start();
+    let folder = server.path().join(".claude");
+    fs::create_dir(&folder).unwrap();
+    let rules =
+        json!({ "permissions": { "allow": ["Read", "Bash(npm test:*)", "mcp__github__push", "mcp__lastword"] } });
+    fs::write(folder.join("settings.json"), rules.to_string()).unwrap();
+    let asks = |args: &[&str]| {
+        let _gone = fs::remove_file(server.path().join("env.kilo"));
+        fs::write(server.path().join("end"), "").unwrap();
+        finish(&mut launch(&server, &[&["claude", "--as", "kilo"], args].concat()), "");
+        let args = fs::read_to_string(server.path().join("args.kilo")).unwrap();
+        let settings: Vec<&str> = args.lines().filter_map(|line| line.strip_prefix("--settings=")).collect();
+        let [settings] = settings.as_slice() else { panic!("{args}") };
+        let settings: Value = serde_json::from_str(settings).unwrap();
+        (settings["permissions"]["ask"].clone(), settings["hooks"]["PermissionRequest"].is_array())
+    };
+    let all = json!(["Bash", "Edit", "NotebookEdit", "WebFetch", "Write", "mcp__github__push"]);
+    assert_eq!(asks(&[]), (all.clone(), false));
+    assert_eq!(asks(&["--held"]), (all, true));
+    assert_eq!(asks(&["--unheld"]), (json!([]), false));
+    let own = r#"{"permissions":{"ask":["Read"]}}"#;
+    assert_eq!(asks(&["--unheld", "--settings", own]), (json!(["Read"]), false));
+    let both = finish(&mut launch(&server, &["claude", "--held", "--unheld"]), "");
+    assert_eq!(both.code, 2, "{both:?}");
+}
+
+#[test]
+fn a_held_session_waits_for_a_human_of_the_team_where_a_message_asked() {
+    let session = Session::start(&["--held"]);
+    assert_eq!(session.settings()["hooks"]["PermissionRequest"][0]["hooks"][0]["type"], "command");
+    let call = json!({ "tool_name": "Bash", "tool_input": { "command": "make deploy" } });
+    assert_eq!(session.happens("PermissionRequest", &call), "", "what its user asked for is its user's to decide");
+    session.asked("P-1");
+    let decision = |decide: &[&str]| {
+        std::thread::scope(|scope| {
+            let hook = scope.spawn(|| session.happens("PermissionRequest", &call));
+            let pending = || session.server.operator(&["--json", "approvals"]).json()["items"][0].clone();
+            wait_for("the held call", || pending().is_object());
+            let held = pending();
+            assert_eq!(held["arguments"]["command"], "make deploy");
+            let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
+            let digest = if decide[0] == "approve" { vec!["--digest", digest] } else { vec![] };
+            session.server.operator(&[&[decide[0], id, "--yes"], &digest[..], &decide[1..]].concat()).ok();
+            let said: Value = serde_json::from_str(&hook.join().unwrap()).unwrap();
+            said["hookSpecificOutput"]["decision"].clone()
+        })
+    };
+    let rejected = decision(&["reject", "--comment", "not on a Friday"]);
+    assert_eq!(rejected["behavior"], "deny");
+    assert!(rejected["message"].as_str().unwrap().contains("not on a Friday"), "{rejected}");
+    assert_eq!(decision(&["approve"]), json!({ "behavior": "allow" }));
+    let edited = decision(&["approve", "--edit", r#"{"command":"make test"}"#]);
+    assert_eq!(edited, json!({ "behavior": "allow", "updatedInput": { "command": "make test" } }));
+}
+
+#[test]
+fn what_no_layer_overrides_is_refused_by_name_and_runs_unheld() {
+    let server = Server::start();
+    let dir = server.path();
+    let refused = |args: &[&str], words: &str| {
+        let ended: Ended = finish(&mut launch(&server, args), "");
+        assert!(ended.code == 1 && ended.stderr.contains(words), "{args:?} {ended:?}");
+    };
+    refused(&["gemini", "--held"], "Gemini CLI lets no other program answer its dialogs");
+    for mode in ["--yolo", "-sdanger-full-access", "--ask-for-approval=never"] {
+        refused(&["codex", "--as", "kilo", mode], &format!("{mode} lets Codex decide"));
+    }
+    let rules = dir.join(".codex/rules/mine.rules");
+    fs::create_dir_all(dir.join("work/.codex/rules")).unwrap();
+    fs::create_dir_all(rules.parent().unwrap()).unwrap();
+    let project = dir.join("work/.codex/rules/ours.rules");
+    for file in [&rules, &project] {
+        fs::write(file, r#"prefix_rule(pattern=["touch"], decision="allow")"#).unwrap();
+    }
+    let ended = finish(launch(&server, &["codex", "--as", "kilo"]).current_dir(dir.join("work")), "");
+    assert!(ended.code == 1 && ended.stderr.contains("ours.rules lets Codex run commands unasked"), "{ended:?}");
+    assert_eq!(server.operator(&["agent", "show", "kilo"]).code, 1, "no agent is registered for nothing");
+    fs::write(dir.join("end"), "").unwrap();
+    let home = |args: &[&str]| {
+        finish(
+            launch(&server, &[&["codex", "--as", "kilo"], args].concat()).env("LASTWORD_DATA", dir.join(".lastword")),
+            "",
+        );
+        let environment = fs::read_to_string(dir.join("env.kilo")).unwrap();
+        environment.lines().find_map(|line| line.strip_prefix("CODEX_HOME=").map(str::to_owned))
+    };
+    assert!(home(&[]).is_some_and(|home| home.contains("lastword-")), "a home of its own, without the user's rules");
+    assert_eq!(home(&["--unheld", "--yolo"]), None);
+}
