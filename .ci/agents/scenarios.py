@@ -38,10 +38,18 @@ class Program:
     edited: bool = False
     # Model requests whose tokens are recorded in a turn of two, besides those for titles; None: estimated from the text.
     counted: int | None = 2
+    # Weighted tokens of a model request as the program reports it: the model's cache reads count a tenth, if they are told.
+    weight: int = 870
     # Whether the figures are marked as estimated.
     estimated: bool = False
+    # Whether a call that its user or the project allows is held, too.
+    overrides: bool = False
+    # A budget that its first turn uses up.
+    budget: int = 500
 
 
+# Tools that start turns later, or reach other sessions.
+STRAYS = re.compile("goal|CronCreate|ScheduleWakeup|Monitor|SendMessage|ListAgents|spawn_agent|followup_task|wait_agent")
 ACP = ("--driver", "acp", "--allow", "mcp__lastword__*")
 CODEX_SHELL = 'call: exec_command {"cmd": "touch FILE"}'
 GEMINI_SHELL = 'call: run_shell_command {"command": "touch FILE", "description": "x"}'
@@ -52,7 +60,7 @@ PROGRAMS = {
         ("--claude", "--tools", "core,approve_tool_use"), edited=True),
     "claude-agent-acp": Program(
         "`claude-agent-acp`", "@agentclientprotocol/claude-agent-acp", [MODULES / ".bin/claude-agent-acp"], flags=ACP,
-        estimated=True),
+        estimated=True, overrides=True),
     "codex": Program(
         "`codex exec`", "@openai/codex", [CODEX, "exec", "--skip-git-repo-check", "-"], ("--codex",),
         shell=CODEX_SHELL, held=False),
@@ -60,16 +68,16 @@ PROGRAMS = {
         "`codex-acp`", "@zed-industries/codex-acp",
         # Its sandbox needs bubblewrap, which not every machine has.
         ["node", MODULES / "@zed-industries/codex-acp/bin/codex-acp.js", "-c", 'sandbox_mode="danger-full-access"'],
-        flags=ACP, shell=CODEX_SHELL, policy=OTHER, counted=None, estimated=True),
+        flags=ACP, shell=CODEX_SHELL, policy=OTHER, counted=None, estimated=True, overrides=True, budget=20),
     "opencode": Program("`opencode run`", "opencode-ai", [OPENCODE, "run"], ("--opencode",), held=False),
     # It reports its last model request only; the runner counts another for the round of tool calls.
-    "opencode-acp": Program("`opencode acp`", "opencode-ai", [OPENCODE, "acp"], flags=ACP, estimated=True),
+    "opencode-acp": Program("`opencode acp`", "opencode-ai", [OPENCODE, "acp"], flags=ACP, estimated=True, overrides=True),
     "gemini": Program(
         "`gemini`", "@google/gemini-cli", [MODULES / ".bin/gemini"], ("--gemini",),
         flags=("--input", "prompt", "--env", "GEMINI_CLI_TRUST_WORKSPACE=true"), shell=GEMINI_SHELL, held=False),
     "gemini-acp": Program(
         "`gemini --acp`", "@google/gemini-cli", [MODULES / ".bin/gemini", "--acp"], flags=ACP, shell=GEMINI_SHELL,
-        policy=OTHER),
+        policy=OTHER, overrides=True, weight=1050),
 }
 
 
@@ -82,7 +90,7 @@ class Space(Workspace):
     """A workspace in which the program is set up as its page says."""
 
     def __init__(self, program, config=""):
-        super().__init__(config + program.policy)
+        super().__init__(config.replace("BUDGET", str(program.budget)) + program.policy)
         self.program, self.orphans = program, set()
         try:
             self.configure()
@@ -314,6 +322,76 @@ def six(space):
     return "6 of 6"
 
 
+def strays(space):
+    """No tool that starts turns later, or in another session, is offered."""
+    space.start()
+    space.send("E-1", f"call: {STRAYS.pattern} {{}}")
+    check("no tool matches" in space.answer("E-1")["body"], space.answers("E-1"))
+    offered = {name for request in space.model.requests() for name in request["tools"] if "lastword" not in name}
+    check(not list(filter(STRAYS.search, offered)), f"offered: {sorted(offered)}")
+    return "none offered"
+
+
+def overrides(space, allow):
+    """A call that the user or the project allows is held all the same, or the program isn't started."""
+    allow()
+    try:
+        space.start()
+    except AssertionError as error:
+        check("rules lets Codex run commands unasked" in str(error), error)
+        return "refused at the start, by name"
+    made = space.work / "made"
+    space.send("E-1", space.program.shell.replace("FILE", "made"))
+    until("a held call or the answer", lambda: space.json("approvals")["items"] or space.answers("E-1"))
+    held = next(iter(space.json("approvals")["items"]), None)
+    check(bool(held) == space.program.overrides, f"held: {held}, made: {made.exists()}")
+    if held is None:
+        body = space.answer("E-1")["body"]
+        return "no: " + ("made unasked" if made.exists() else "no shell offered" if "no tool matches" in body
+                         else "not asked, and its sandbox refused it")
+    space.lastword("reject", held["id"], "--yes")
+    space.answer("E-1")
+    check(not made.exists(), "a rejected call was made")
+    return "yes"
+
+
+def overrides_user(space):
+    return overrides(space, space.allow_by_user)
+
+
+def overrides_project(space):
+    return overrides(space, lambda: space.allow_by_project(rules=True))
+
+
+def stops(space):
+    """The model's request is never answered, the program's processes end, and the next request is answered."""
+    working(space, "late")
+    groups = space.groups()
+    stopped = space.lastword("stop", "E-1")
+    check(stopped.returncode == 0, stopped.stderr)
+    check("stopped" in space.answer("E-1")["body"], space.answers("E-1"))
+    if space.program.flags[:2] != ACP[:2]:
+        until("the end of its processes", lambda: not any(os.path.exists(f"/proc/{group}/exe") for group in groups))
+    space.send("E-2", "say: next")
+    space.said("E-2", "next")
+    check(space.model.waiting("gate") == 1, "the stopped prompt was repeated")
+    return "yes"
+
+
+def resumes(space):
+    """The budget of the work is used up in an agent's first turn or behind it; once a human gives more it ends well."""
+    space.start("ann")
+    space.start("bob")
+    space.send("E-1", 'call: lastword.*send_agent_message {"target_agent_id": "ann", "message": "say: at once"}')
+    incident = until("the hold", lambda: space.json("incidents")["items"])[0]
+    check(incident["code"] == "budget" and not space.answers("E-1"), f"{incident}, {space.answers('E-1')}")
+    given = space.lastword("grant", "E-1", "--tokens", "1000000", "--yes")
+    check(given.returncode == 0, given.stderr)
+    answer = space.answer("E-1")
+    check(answer["status"] == "completed", answer)
+    return "yes"
+
+
 def tokens(space):
     """Recorded tokens, for each that the model counted."""
     space.start()
@@ -321,12 +399,12 @@ def tokens(space):
     space.answer("E-1")
     tree = space.json("tree", "E-1")["tree"][0]
     recorded, replies, counted = tree["tokens"], space.model.replies(), space.program.counted
-    ratio = recorded / (replies * 1050)
+    ratio = recorded / (replies * space.program.weight)
     estimated = bool(tree.get("estimated"))
     check(estimated == space.program.estimated, f"estimated: {estimated}")
     if counted is None:
         return f"{ratio:.2f} (estimated)"
-    check(recorded == counted * 1050, f"{recorded} recorded of {replies} replies")
+    check(recorded == counted * space.program.weight, f"{recorded} recorded of {replies} replies")
     return f"{ratio:.2f} ({counted} of {replies}{', estimated' if estimated else ''})"
 
 
@@ -340,7 +418,12 @@ SCENARIOS = {
     "runner killed": (runner_killed, ""),
     "program killed": (program_killed, ""),
     "six at once": (six, ""),
-    "tokens": (tokens, ""),
+    "goals": (strays, ""),
+    "user's allow": (overrides_user, "[limits]\napproval_ms = 30000\n"),
+    "project's allow": (overrides_project, "[limits]\napproval_ms = 30000\n"),
+    "stop": (stops, ""),
+    "budget resumes": (resumes, "[limits]\ngrant_tokens_max = BUDGET\n"),
+    "counted": (tokens, ""),
 }
 
 
