@@ -160,7 +160,7 @@ impl Context {
             Some(named) => named.clone(),
             None => kept_trust(&self.settings.data, &endpoint),
         };
-        Ok(endpoint.trusting(trust))
+        Ok(endpoint.trusting(trust).called_by(variable("LASTWORD_CLIENT").as_deref()))
     }
 
     /// Returns the named address, else that of the server running on the data directory, if there is one.

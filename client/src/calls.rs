@@ -120,6 +120,16 @@ impl Client {
     /// See [`ClientError`].
     pub async fn inbox(&self, wait: Duration) -> Result<Option<Delivery>, ClientError> {
         let request = self.request(Method::GET, "/v1/inbox").query(&[("wait", milliseconds(wait))]);
+        self.json_or_nothing(request.query(&[("turns", "true")])).await
+    }
+
+    /// Takes the next delivery as [`Client::inbox`] does, and leaves: the last answer to a request that no turn sent opens
+    /// no turn (F1).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn inbox_once(&self, wait: Duration) -> Result<Option<Delivery>, ClientError> {
+        let request = self.request(Method::GET, "/v1/inbox").query(&[("wait", milliseconds(wait))]);
         self.json_or_nothing(request).await
     }
 

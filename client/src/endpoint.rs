@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ const SHA256: &str = "sha256:";
 const URL: &str = "LASTWORD_URL";
 const PIN: &str = "LASTWORD_TLS_PIN";
 const CA: &str = "LASTWORD_TLS_CA";
+const CLIENT: &str = "LASTWORD_CLIENT";
 
 /// The SHA-256 of a certificate in DER, as browsers and `openssl x509 -fingerprint -sha256` show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,18 +140,38 @@ pub enum Trust {
     Pinned(Pin),
 }
 
-/// The address of a server, and how its certificate is verified.
+/// The address of a server, how its certificate is verified, and the id under which this process calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     url: Box<str>,
     trust: Trust,
+    client: Option<Box<str>>,
 }
 
 impl Endpoint {
     /// Returns the server at `url` (`http://127.0.0.1:7171`), verified by the system's roots if it is `https://`.
     #[must_use]
     pub fn new(url: &str) -> Self {
-        Self { url: url.trim_end_matches('/').into(), trust: Trust::System }
+        Self { url: url.trim_end_matches('/').into(), trust: Trust::System, client: None }
+    }
+
+    /// Returns the same server, called under this id: the broker gives a delivery to one client of an agent, and again to
+    /// that one alone (F1).
+    #[must_use]
+    pub fn called_by(self, client: Option<&str>) -> Self {
+        Self { client: client.filter(|id| !id.is_empty()).map(Into::into), ..self }
+    }
+
+    /// Returns the same server, called under a new id.
+    #[must_use]
+    pub fn called_by_new(self) -> Self {
+        Self { client: Some(new_id()), ..self }
+    }
+
+    /// Returns the id under which it is called.
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
     }
 
     /// Returns the same server, verified like this.
@@ -170,15 +192,17 @@ impl Endpoint {
         &self.trust
     }
 
-    /// Returns the variables with which a child process finds the same server; `None` is one to remove.
+    /// Returns the variables with which a child process finds the same server, and with which all that it starts calls as
+    /// one client; `None` is one to remove.
     #[must_use]
-    pub fn variables(&self) -> [(&'static str, Option<OsString>); 3] {
+    pub fn variables(&self) -> [(&'static str, Option<OsString>); 4] {
         let (pin, authority) = match &self.trust {
             Trust::System => (None, None),
             Trust::Authority(path) => (None, Some(path.into())),
             Trust::Pinned(pin) => (Some(pin.to_string().into()), None),
         };
-        [(URL, Some((&*self.url).into())), (PIN, pin), (CA, authority)]
+        let client = self.client.clone().unwrap_or_else(new_id);
+        [(URL, Some((&*self.url).into())), (PIN, pin), (CA, authority), (CLIENT, Some((&*client).into()))]
     }
 
     /// Returns the global flags of `lastword` with which it calls the same server.
@@ -234,6 +258,12 @@ impl Endpoint {
         };
         Ok(builder.with_no_client_auth())
     }
+}
+
+/// Returns an id that no other client has.
+fn new_id() -> Box<str> {
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    format!("{}-{random:016x}", std::process::id()).into()
 }
 
 /// Returns an HTTP client for `http://` alone: it trusts no certificate.
@@ -413,9 +443,12 @@ mod tests {
     #[test]
     fn a_child_gets_the_address_and_the_trust_and_nothing_of_another() {
         let endpoint = Endpoint::new("https://h:1/").trusting(Trust::Pinned(Pin::File("/x/tls.pin".into())));
-        let [url, pin, authority] = endpoint.variables();
+        let [url, pin, authority, client] = endpoint.variables();
         assert_eq!(url, (URL, Some("https://h:1".into())));
         assert_eq!((pin, authority), ((PIN, Some("/x/tls.pin".into())), (CA, None)));
+        assert_ne!(client, endpoint.variables()[3], "each program is a client of its own");
+        let named = endpoint.clone().called_by(Some("a"));
+        assert_eq!(named.variables()[3], (CLIENT, Some("a".into())), "unless this process is one");
         assert_eq!(endpoint.flags(), ["--url", "https://h:1", "--tls-pin", "/x/tls.pin"]);
         let endpoint = Endpoint::new("https://h").trusting(Trust::Authority("/x/ca.pem".into()));
         assert_eq!(endpoint.flags()[2..], ["--tls-ca", "/x/ca.pem"]);

@@ -22,6 +22,8 @@ const EXCERPT_CHARS: usize = 200;
 #[derive(Clone)]
 pub struct Token(HeaderValue);
 
+/// The header with the id of the client (F1).
+pub(crate) const CLIENT_HEADER: &str = "lastword-client";
 /// The scheme before a token in the `Authorization` header.
 const BEARER: &str = "Bearer ";
 
@@ -115,6 +117,9 @@ impl Client {
         let mut request = self.http.request(method, format!("{}{path}", self.endpoint.url()));
         if let Some(Token(value)) = &self.token {
             request = request.header(AUTHORIZATION, value.clone());
+        }
+        if let Some(client) = self.endpoint.client() {
+            request = request.header(CLIENT_HEADER, client);
         }
         match &self.turn {
             Some(turn) => request.header("Lastword-Turn", &**turn),

@@ -101,7 +101,7 @@ impl fmt::Debug for RetryingClient {
 }
 
 impl RetryingClient {
-    /// Connects to the server with `token`; `on_change` is called when the connection fails and when it recovers.
+    /// Connects to the server with `token`, as a client of its own; `on_change` is called when the connection fails and when it recovers.
     ///
     /// # Errors
     /// The address or the token is malformed.
@@ -110,7 +110,7 @@ impl RetryingClient {
         token: &str,
         on_change: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
-        let new = Self::without_session(endpoint, token, on_change)?;
+        let new = Self::without_session(&endpoint.clone().called_by_new(), token, on_change)?;
         Ok(Self { client: new.client.over_session(), ..new })
     }
 

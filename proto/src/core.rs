@@ -195,7 +195,8 @@ impl Step<'_> {
                 self.send(by, draft)
             }
             Input::Take(by, turn) => self.take(by, turn),
-            Input::Receive(by) => self.receive(by),
+            Input::Receive(by, consumer) => self.receive(by, consumer),
+            Input::Resume(by, turns) => self.resume(by, &turns),
             Input::Collect(by, request) => self.collect(by, &request),
             Input::Finish(by, turn, mut finish) => {
                 self.reading = finish.reading.take();

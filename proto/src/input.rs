@@ -40,7 +40,9 @@ pub enum Input {
     /// Takes the next delivery; inside a turn, the next answer to its task.
     Take(Principal, Option<TurnId>),
     /// Takes the next delivery that opens a turn; a human's next message. Repeats no delivery of an open turn.
-    Receive(Principal),
+    Receive(Principal, Consumer),
+    /// Continues one of these open turns: takes the next answer to its task, or its last delivery once more.
+    Resume(Principal, Vec<TurnId>),
     /// Takes the answer that a send waited for.
     Collect(Principal, RequestId),
     /// Finishes a turn.
@@ -104,6 +106,15 @@ pub enum Input {
     /// Reports that the broker didn't run for this number of ms, which end now (L6). From the shell; with a principal,
     /// a human accepts the jump.
     Idled(Option<Principal>, u64),
+}
+
+/// How a client takes deliveries (F1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consumer {
+    /// It works in turns.
+    InTurns,
+    /// It takes what is there and leaves: the last answer to a root ends the root, and opens no turn.
+    OneShot,
 }
 
 /// The data of a new agent or human.

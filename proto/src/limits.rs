@@ -83,6 +83,7 @@ limits! {
     "B1" agent_day_cost_microusd_max = 0, "Cost of an agent in a UTC day, in millionths of a dollar; 0 means no limit.";
     "B1" budget_warning_percent = 80, "Share of a token or cost limit at which the agent gets one warning.";
     "F1" lease_ms = 600_000, "Lease of a turn; activity renews it.";
+    "F1" holder_ms = 30_000, "Time without a sign of the client that holds a turn, after which a client without an id gets its delivery.";
     "F1" agent_turns_max = 1, "Open turns of an agent without a per-agent limit.";
     "F5" turn_refusals_max = 5, "Refusals in one turn, after which it can only finish; those with a retry_after are free.";
     "Q2" ack_woken_ms = 30_000, "Time to acknowledge for a recipient with an open connection.";

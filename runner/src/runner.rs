@@ -1,5 +1,6 @@
 //! The runner: takes deliveries and starts a run for each.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -101,6 +102,17 @@ pub(crate) async fn tell(client: &Client, agent: &str, reason: String) {
 /// A pending call for the next delivery.
 type Taking = Pin<Box<dyn Future<Output = Result<Delivery, RunnerError>> + Send>>;
 
+/// The turns that a runner serves.
+#[derive(Default)]
+struct Turns {
+    /// Each ends with the id of its turn.
+    runs: JoinSet<String>,
+    served: HashSet<String>,
+    /// Whether the broker gave one of them again: the agent's other turns are another client's, and nothing new can be
+    /// taken until one ends.
+    repeated: bool,
+}
+
 /// A runner that is connected and ready to take deliveries.
 pub struct Runner {
     shared: Arc<RunnerContext>,
@@ -154,6 +166,9 @@ impl Runner {
         if me.kind == Kind::Human {
             return Err(RunnerError::Human);
         }
+        if me.clients > 0 {
+            report.emit(&Event::Warning { message: other_client(&me.name) });
+        }
         let host = match settings.driver {
             Driver::Command => DriverHost::Command,
             Driver::Acp => {
@@ -184,7 +199,7 @@ impl Runner {
         let shared = Arc::clone(&self.shared);
         let (connected, mut listening) = watch::channel(false);
         let mut watching = pin!(shared.watch.follow(&shared.broker, connected));
-        let mut turns = JoinSet::new();
+        let mut turns = Turns::default();
         let ended = {
             let mut serving = pin!(async {
                 // Listen before the first delivery: a turn whose end goes unseen would keep its run going for nothing.
@@ -196,6 +211,7 @@ impl Runner {
                 refused = &mut watching => Err(refused.into()),
             }
         };
+        let mut turns = turns.runs;
         let still = ended.is_ok() && !turns.is_empty();
         if still {
             shared.report.emit(&Event::Stopping { turns: turns.len() });
@@ -220,22 +236,26 @@ impl Runner {
         ended
     }
 
-    async fn serve_all(&mut self, turns: &mut JoinSet<()>) -> Result<(), RunnerError> {
+    async fn serve_all(&mut self, turns: &mut Turns) -> Result<(), RunnerError> {
         let shared = Arc::clone(&self.shared);
         let (url, driver) = (shared.broker.client().url().to_owned(), shared.settings.driver.word());
         shared.report.emit(&Event::Ready { url, driver });
         let mut phase = shared.phase.clone();
         let mut taking: Option<Taking> = None;
         loop {
-            if taking.is_none() && turns.len() < self.room() {
+            if taking.is_none() && !turns.repeated && turns.runs.len() < self.room() {
                 taking = Some(Box::pin(next(Arc::clone(&shared))));
             }
             tokio::select! {
                 // Dropping a pending call loses nothing: what it may have taken is delivered again.
                 () = reached(&mut phase, Phase::Draining) => return Ok(()),
-                Some(served) = turns.join_next(), if !turns.is_empty() => {
-                    if let Err(error) = served {
-                        shared.report.emit(&Event::Warning { message: format!("a turn was given up: {error}") });
+                Some(served) = turns.runs.join_next(), if !turns.runs.is_empty() => {
+                    turns.repeated = false;
+                    match served {
+                        Ok(turn) => drop(turns.served.remove(&turn)),
+                        Err(error) => {
+                            shared.report.emit(&Event::Warning { message: format!("a turn was given up: {error}") });
+                        }
                     }
                 }
                 taken = taken(&mut taking) => {
@@ -251,12 +271,20 @@ impl Runner {
         self.turns_max.map_or(1, |max| max.min(self.shared.settings.concurrency))
     }
 
-    async fn begin(&mut self, delivery: Delivery, turns: &mut JoinSet<()>) {
+    async fn begin(&mut self, delivery: Delivery, turns: &mut Turns) {
         let Some(turn) = delivery.turn.clone() else { return };
+        if !turns.served.insert(turn.id.clone()) {
+            turns.repeated = true;
+            return;
+        }
         if self.turns_max.is_none() {
             self.learn(&delivery.message.to).await;
         }
-        turns.spawn(serve(Arc::clone(&self.shared), delivery, turn));
+        let (shared, id) = (Arc::clone(&self.shared), turn.id.clone());
+        turns.runs.spawn(async move {
+            serve(shared, delivery, turn).await;
+            id
+        });
     }
 
     /// Reads the broker's limit of open turns for this agent; 1 if the call fails.
@@ -273,6 +301,11 @@ impl Runner {
         }
         self.turns_max = Some(max);
     }
+}
+
+/// Says that another client serves the same agent (F1).
+fn other_client(agent: &str) -> String {
+    format!("{agent} has another live client: each delivery goes to one of the two")
 }
 
 /// Takes the next delivery once the agent is ready to serve it.

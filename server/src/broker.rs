@@ -14,6 +14,7 @@
 mod boot;
 mod faults;
 mod handle;
+mod holders;
 #[cfg(all(test, feature = "interleavings"))]
 mod interleavings;
 mod keeper;
@@ -40,6 +41,7 @@ pub(crate) use self::boot::{Boot, boot_by, replay};
 pub use self::boot::{BootError, Repaired, begin_epoch, boot, repair};
 pub(crate) use self::handle::Parcel;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
+pub(crate) use self::holders::{Claimable, ClientId};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
 pub(crate) use self::reads::{ReadLane, off_thread};

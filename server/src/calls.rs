@@ -44,6 +44,7 @@ pub(crate) mod shown;
 pub(crate) mod sign_in;
 pub(crate) mod spend;
 pub(crate) mod subjects;
+pub(crate) mod taking;
 pub(crate) mod tokens;
 pub(crate) mod tree;
 pub(crate) mod turns;
@@ -66,7 +67,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::archive::Archives;
 use crate::attempts::Attempts;
-use crate::broker::{Handle, Unserved};
+use crate::broker::{ClientId, Handle, Unserved};
 use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
@@ -165,6 +166,8 @@ pub(crate) struct Caller {
     /// The hash of that signed token.
     signed: Option<Credential>,
     pub(crate) turn: Option<TurnId>,
+    /// The client that calls, if it has an id (F1).
+    pub(crate) client: Option<ClientId>,
 }
 
 impl Caller {
@@ -175,7 +178,15 @@ impl Caller {
         let caller = match (proof, if proof == Proof::Unknown { handle.bearer(token) } else { None }) {
             (_, Some(Bearer { principal, credential, until, scopes })) => {
                 in_time(handle, until)?;
-                Self { principal, credential, until: Some(until), scopes, signed: Some(shown), turn: None }
+                Self {
+                    principal,
+                    credential,
+                    until: Some(until),
+                    scopes,
+                    signed: Some(shown),
+                    turn: None,
+                    client: None,
+                }
             }
             (proof, None) => Self {
                 principal: proven(proof)?,
@@ -184,6 +195,7 @@ impl Caller {
                 scopes: Scopes::ALL,
                 signed: None,
                 turn: None,
+                client: None,
             },
         };
         match turn {
@@ -201,6 +213,7 @@ impl Caller {
             scopes: Scopes::ALL,
             signed: None,
             turn: None,
+            client: None,
         }
     }
 
@@ -209,6 +222,11 @@ impl Caller {
         let named = handle.signer().verify(turn, self.principal.agent());
         let turn = named.ok_or_else(|| ApiError::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
         Ok(self.in_turn(turn))
+    }
+
+    /// Returns this caller as a call of the client with this id.
+    pub(crate) fn by(self, client: Option<&str>) -> Self {
+        Self { client: client.filter(|id| !id.is_empty()).map(ClientId::of), ..self }
     }
 
     /// Returns this caller in one of its turns.

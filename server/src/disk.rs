@@ -35,7 +35,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         // A human's controls and the broker's own bookkeeping are never refused.
         Input::Control(..) | Input::ConfigurePolicy(_) | Input::Attach(..) | Input::Tick | Input::Idled(..) => true,
         // A human may still read answers; an agent's delivery would start new work.
-        Input::Take(by, _) | Input::Receive(by) | Input::Collect(by, _) if by.is_human() => {
+        Input::Take(by, _) | Input::Receive(by, _) | Input::Collect(by, _) if by.is_human() => {
             !matches!(space, DiskSpace::Full)
         }
         Input::Finish(..)
@@ -51,7 +51,8 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::Amend(..)
         | Input::Send(..)
         | Input::Take(..)
-        | Input::Receive(_)
+        | Input::Receive(..)
+        | Input::Resume(..)
         | Input::Collect(..)
         | Input::Progress(..)
         | Input::Extend(..)

@@ -5,7 +5,7 @@ use lastword_proto::fact::{
     AgentLimits, ClaimMode, Control, Decision, Extension, ModelSpend, Role, Schedule, Scope, Spend,
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
-use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
+use lastword_proto::input::{ClaimDraft, Consumer, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
@@ -88,7 +88,8 @@ impl Random {
         }
         let input = match self.below(106) {
             0..24 => Input::Take(by, self.turn(world, 10)),
-            24..30 => Input::Receive(by),
+            24..28 => Input::Receive(by, Consumer::InTurns),
+            28..30 => Input::Receive(by, Consumer::OneShot),
             30..52 => Input::Finish(by, self.turn(world, 15), Box::new(self.finish())),
             52..88 => Input::Send(by, Box::new(self.draft(world))),
             88..90 => Input::Escalate(by, self.turn(world, 10), self.question(world)),
@@ -176,7 +177,7 @@ impl Random {
                     }
                     Input::Send(by, Box::new(self.root(world)))
                 }
-                2..12 => Input::Receive(by),
+                2..12 => Input::Receive(by, Consumer::InTurns),
                 _ => Input::Take(by, None),
             }
         } else if self.chance(70) {
@@ -363,7 +364,7 @@ impl Random {
             34 => Input::RunSchedule(by, nightly(), Ref::new(&format!("RUN-{}", world.now().0)).expect("a REF")),
             35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
             36 => Input::Take(by, None),
-            37 => Input::Receive(by),
+            37 => Input::Receive(by, Consumer::InTurns),
             _ => Input::Cancel(by, self.request_id(world)),
         };
         world.give(input)

@@ -210,7 +210,10 @@ fn row(agent: &AgentView) -> Vec<String> {
         agent.name.clone(),
         agent.kind.to_string(),
         if agent.waits_for_user { WAITS_FOR_USER.to_owned() } else { render::word(&agent.state) },
-        if agent.connected { "yes" } else { "no" }.to_owned(),
+        match agent.clients {
+            2.. => format!("{} clients", agent.clients),
+            _ => if agent.connected { "yes" } else { "no" }.to_owned(),
+        },
         agent.turns.len().to_string(),
         agent.queued.to_string(),
         agent.actions.join(" "),

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lastword_client::wire::{ClockView, DiskSpace, Scrub};
+use lastword_client::wire::{AgentView, ClockView, DiskSpace, Scrub};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
 use lastword_server::FILE_CERTIFICATE;
@@ -255,7 +255,14 @@ async fn agents(cx: &Context) -> Vec<Check> {
     let Ok(client) = cx.client(Authority::Read) else { return Vec::new() };
     let Ok(page) = client.agents().await else { return Vec::new() };
     let failed = page.items.iter().filter_map(super::agent::unavailable);
-    failed.map(|finding| check("agent", Grade::Failed, finding)).collect()
+    let failed = failed.map(|finding| check("agent", Grade::Failed, finding));
+    let several = page.items.iter().filter(|agent| agent.clients > 1).map(|agent| {
+        let AgentView { name, clients, .. } = agent;
+        let finding =
+            format!("{name} has {clients} clients: each delivery goes to one of them, so end what isn't meant");
+        check("agent", Grade::Warning, finding)
+    });
+    failed.chain(several).collect()
 }
 
 /// The facts by which the read model of a busy server may be behind.

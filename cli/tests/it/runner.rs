@@ -432,3 +432,36 @@ fn an_acp_agent_that_ends_tells_whoever_asks_why() {
     assert_ne!(server.as_agent("mute", &["run", "--driver", "acp", "--", "false"]).code, 0);
     assert!(server.operator(&["agent", "list"]).ok().contains("mute can't work: "));
 }
+
+#[test]
+fn of_two_runners_of_one_agent_one_runs_each_delivery() {
+    let server = Server::start();
+    let token = server.operator(&["agent", "add", "kilo"]).ok();
+    fs::write(server.path().join("kilo.token"), token).unwrap();
+    let start = || {
+        let mut command = lastword(server.path());
+        let script = "echo run >> log; until [ -e go ]; do sleep 0.01; done; cat";
+        command.args(["--token-file", "kilo.token", "--json", "run", "--grace", "300ms", "--", "sh", "-c", script]);
+        Running::of(&mut command)
+    };
+    let clients = |number: u64| {
+        wait_for("a client", || server.operator(&["--json", "agent", "show", "kilo"]).json()["clients"] == number);
+    };
+    let first = start();
+    clients(1);
+    let mut second = start();
+    assert!(second.until("warning")["message"].as_str().unwrap().contains("another live client"));
+    clients(2);
+    assert!(server.operator(&["agent", "list"]).ok().contains("2 clients"));
+    assert!(server.operator(&["doctor"]).stdout.contains("kilo has 2 clients"));
+    let said = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&server, "kilo", "hello"));
+        wait_for("a run", || server.path().join("log").exists());
+        clients(2);
+        fs::write(server.path().join("go"), "").unwrap();
+        asked.join().unwrap()
+    });
+    assert_eq!((said["body"].as_str(), ask(&server, "kilo", "again")["body"].as_str()), (Some("hello"), Some("again")));
+    assert_eq!(fs::read_to_string(server.path().join("log")).unwrap(), "run\nrun\n", "each ran once");
+    assert_eq!((first.terminate(), second.terminate()), (0, 0));
+}

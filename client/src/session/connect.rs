@@ -22,7 +22,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
-use crate::http::Token;
+use crate::http::{CLIENT_HEADER, Token};
 
 /// The time to connect, with the handshakes.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -65,6 +65,10 @@ async fn opened(endpoint: &Endpoint, token: &Token) -> Result<WebSocketStream<Wi
     let mut request = address.into_client_request().map_err(|error| ClientError::Unusable(error.to_string()))?;
     request.headers_mut().insert(AUTHORIZATION, token.header());
     request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    if let Some(client) = endpoint.client() {
+        let client = HeaderValue::from_str(client).map_err(|error| ClientError::Unusable(error.to_string()))?;
+        request.headers_mut().insert(CLIENT_HEADER, client);
+    }
     let mut config = WebSocketConfig::default().read_buffer_size(READ_BYTES).write_buffer_size(WRITE_BYTES);
     config = config.max_message_size(Some(FRAME_BYTES_MAX)).max_frame_size(Some(FRAME_BYTES_MAX));
     match client_async_with_config(request, wire, Some(config)).await {

@@ -1,13 +1,15 @@
 //! Taking deliveries: one opens a turn, and later answers for the same task join it (F1).
 
+use alloc::vec::Vec;
+
 use super::{Outcome, Step};
 use crate::fact::{Fact, Latched};
 use crate::ids::{AgentId, Seq, TaskId, TurnId};
-use crate::input::{Delivery, OpenTurn, Reply};
+use crate::input::{Consumer, Delivery, OpenTurn, Reply};
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Phase, Principal, Running};
+use crate::state::{Asker, Phase, Principal, Running};
 
 /// Who takes a delivery.
 enum Taker {
@@ -25,7 +27,8 @@ impl Step<'_> {
         };
         // An agent with all its turns open can only continue one of them.
         if turn.is_none() && full && self.state().agents[agent.0 as usize].turns.len() > 1 {
-            return self.again_of_several(agent);
+            let turns = self.state().agents[agent.0 as usize].turns.to_vec();
+            return self.again_of_several(&turns);
         }
         if turn.is_some() || full {
             let open = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
@@ -37,12 +40,48 @@ impl Step<'_> {
 
     /// Takes the next delivery that opens a turn. Unlike [`Step::take`] it never repeats one of an open turn: who receives
     /// has all that was delivered, and several may receive for one agent.
-    pub(super) fn receive(&mut self, by: Principal) -> Outcome {
-        Ok(Reply::Delivery(match self.taker(by)? {
-            Taker::Human(message) => message,
-            Taker::Agent { full: true, .. } => None,
-            Taker::Agent { agent, full: false } => self.open_next(agent)?,
-        }))
+    pub(super) fn receive(&mut self, by: Principal, consumer: Consumer) -> Outcome {
+        let (agent, full) = match self.taker(by)? {
+            Taker::Human(message) => return Ok(Reply::Delivery(message)),
+            Taker::Agent { agent, full } => (agent, full),
+        };
+        if consumer == Consumer::OneShot
+            && let Some(delivery) = self.take_last_answer(agent)
+        {
+            return Ok(Reply::Delivery(Some(delivery)));
+        }
+        Ok(Reply::Delivery(if full { None } else { self.open_next(agent)? }))
+    }
+
+    /// Continues one of these turns, of the agent's open ones (F1).
+    pub(super) fn resume(&mut self, by: Principal, turns: &[TurnId]) -> Outcome {
+        let agent = match self.taker(by)? {
+            Taker::Human(message) => return Ok(Reply::Delivery(message)),
+            Taker::Agent { agent, .. } => agent,
+        };
+        let own = self.state().agents[agent.0 as usize].turns.iter();
+        let open: Vec<TurnId> = own.copied().filter(|turn| turns.contains(turn)).collect();
+        match *open {
+            [] => Ok(Reply::Delivery(None)),
+            [only] => {
+                let joined = self.join(only);
+                Ok(Reply::Delivery(joined.or_else(|| self.again(only))))
+            }
+            _ => self.again_of_several(&open),
+        }
+    }
+
+    /// Takes the answer to a root of an agent that works in no turns, if nothing else of that root is in flight. The root
+    /// ends, so that the next job's request is its own (F1).
+    fn take_last_answer(&mut self, agent: AgentId) -> Option<Delivery> {
+        let state = self.state();
+        let mut queue = state.agents[agent.0 as usize].queue.iter().map(|(_, id)| *id);
+        let id = queue.find(|id| !state.is_parked(&state.tasks[id])).filter(|_| state.may_take(agent))?;
+        let task = &state.tasks[&id];
+        let message = task.ready.first().filter(|_| task.asker == Asker::Nobody && task.in_flight() == 1)?.message;
+        self.record(Fact::Collected { task: id, message });
+        self.end_collected(id);
+        Some(Delivery { turn: None, message, notices: Vec::new() })
     }
 
     /// Returns who takes a delivery. A human has no turns: their inbox is read one message at a time.
@@ -72,7 +111,7 @@ impl Step<'_> {
         let waiting = self.state().agents[agent.0 as usize].notices.iter();
         // Too old to be worth the reader's attention; the turn's end drops them all the same (L3).
         let fresh = waiting.filter(|(_, at)| self.now.since(*at) < age_max || !self.rule(Rule::NoticeAge));
-        let notices: alloc::vec::Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
+        let notices: Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
         let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
         Ok(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices }))
@@ -82,7 +121,7 @@ impl Step<'_> {
     fn take_notice(&mut self, human: AgentId) -> Option<Delivery> {
         let (through, _) = *self.state().agents[human.0 as usize].notices.front()?;
         self.record(Fact::Noticed { agent: human, through });
-        Some(Delivery { turn: None, message: through, notices: alloc::vec::Vec::new() })
+        Some(Delivery { turn: None, message: through, notices: Vec::new() })
     }
 
     /// Inside a turn: renews the lease if a part of it is used up, and returns the next answer of its task.
@@ -103,7 +142,7 @@ impl Step<'_> {
         let lease_until = lease_until.max(turn.lease_until);
         self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
         let turn = Some(self.open_turn_view(id));
-        Some(Delivery { turn, message: ready.message, notices: alloc::vec::Vec::new() })
+        Some(Delivery { turn, message: ready.message, notices: Vec::new() })
     }
 
     /// Returns the turn's last delivery once more. An agent that doesn't name its turn and has nothing to wait for in
@@ -117,10 +156,9 @@ impl Step<'_> {
 
     /// Returns the last delivery of one of several open turns once more. An agent that was restarted gets one after the
     /// other, because the lease of the one that it gets is renewed: next time another one's ends first (L2).
-    fn again_of_several(&mut self, agent: AgentId) -> Outcome {
+    fn again_of_several(&mut self, turns: &[TurnId]) -> Outcome {
         let state = self.state();
-        let turns = state.agents[agent.0 as usize].turns.iter();
-        let lost = turns.filter(|turn| state.tasks[&state.turns[turn].task].in_flight() == 0);
+        let lost = turns.iter().filter(|turn| state.tasks[&state.turns[turn].task].in_flight() == 0);
         let Some(turn) = lost.copied().min_by_key(|turn| (state.turns[turn].lease_until, *turn)) else {
             return Err(Code::TurnRequired.into());
         };
@@ -181,7 +219,7 @@ impl Step<'_> {
         let Some(answer) = child.request.as_ref().and_then(|r| r.answer.get()) else {
             return Ok(Reply::Delivery(None));
         };
-        let crate::state::Asker::Task { task, .. } = child.asker else {
+        let Asker::Task { task, .. } = child.asker else {
             if self.state().agent(by.agent()).is_some_and(|agent| agent.notice(answer).is_some()) {
                 self.record(Fact::NoticeRead { agent: by.agent(), message: answer });
             }
@@ -195,19 +233,24 @@ impl Step<'_> {
                     let lease_until = self.state().turns[&turn].lease_until;
                     self.record(Fact::Joined { turn, message: answer, lease_until });
                 }
-                None if self.asker_of(task) == crate::state::Asker::Nobody => {
+                None if self.asker_of(task) == Asker::Nobody => {
                     self.record(Fact::Collected { task, message: answer });
                 }
                 // The task waits for the answer without a turn: the answer opens the next one.
                 None => return Ok(Reply::Delivery(None)),
             }
-            // What a human typed goes on until it ends, so its next request belongs to the same grant (H8).
-            let agent = self.state().tasks.get(&task).map(|task| task.agent);
-            let word = agent.and_then(|agent| self.state().typed_word(agent, self.now));
-            if word.is_none_or(|word| word.root.get() != Some(task)) {
-                self.end_idle_root(task);
-            }
+            self.end_collected(task);
         }
         Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })))
+    }
+
+    /// Ends a root whose answers were collected. What a human typed goes on until it ends, so its next request belongs to
+    /// the same grant (H8).
+    fn end_collected(&mut self, task: TaskId) {
+        let agent = self.state().tasks.get(&task).map(|task| task.agent);
+        let word = agent.and_then(|agent| self.state().typed_word(agent, self.now));
+        if word.is_none_or(|word| word.root.get() != Some(task)) {
+            self.end_idle_root(task);
+        }
     }
 }

@@ -106,6 +106,10 @@ pub struct AgentView {
     pub state: Running,
     /// Whether it has a connection open, and so is woken instead of polling (Q2).
     pub connected: bool,
+    /// The number of clients that wait for its deliveries or hold one. One works on each delivery, whatever their number
+    /// (F1).
+    #[serde(default)]
+    pub clients: u64,
     /// The reason why its program can't work, as its runner told when it failed; gone once the agent connects anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,

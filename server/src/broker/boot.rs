@@ -10,6 +10,7 @@ use lastword_store::{AppendError, Archive, Log, LogReader, ReadError};
 use tokio::sync::watch;
 
 use super::handle::{BrokerShared, Handle};
+use super::holders::Holders;
 use super::queue::Queue;
 use super::recent::Recent;
 use super::wakes::Wakes;
@@ -102,6 +103,7 @@ pub(crate) fn boot_by(
         directory: Directory::of(core.state()),
         signer,
         wakes: Wakes::default(),
+        holders: Holders::new(core.state().limits.holder_ms),
         saving: Mutex::default(),
         unread: Mutex::default(),
         limits: core.state().limits.clone(),

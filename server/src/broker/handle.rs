@@ -13,6 +13,7 @@ use lastword_store::{AppendError, LogReader, ReadError};
 use tokio::sync::{oneshot, watch};
 
 use super::faults::{Fault, injected};
+use super::holders::{ClientId, Holders};
 use super::queue::{Full, Lane, Queue};
 use super::reads::off_thread;
 use super::recent::{Recent, weight};
@@ -42,6 +43,7 @@ pub(super) struct BrokerShared {
     pub(super) directory: Directory,
     pub(super) signer: TurnSigner,
     pub(super) wakes: Wakes,
+    pub(super) holders: Holders,
     /// Held while a snapshot is written: the keeper and the end of the broker both write one.
     pub(super) saving: Mutex<()>,
     /// Deliveries whose reader disconnected before it received them; the agent's next call gets them again (L2).
@@ -115,9 +117,16 @@ pub(crate) struct Parcel {
     shared: Arc<BrokerShared>,
     agent: AgentId,
     delivery: Option<Delivery>,
+    /// Whether its client has it, although it isn't acknowledged yet.
+    pushed: bool,
 }
 
 impl Parcel {
+    /// Notes that its client has it. If it isn't acknowledged, it is kept for that client.
+    pub(crate) const fn push(&mut self) {
+        self.pushed = true;
+    }
+
     pub(crate) const fn delivery(&self) -> Option<&Delivery> {
         self.delivery.as_ref()
     }
@@ -133,6 +142,9 @@ impl Drop for Parcel {
         // A message that isn't durable was lost with its delivery: the disk had no room for them.
         let durable = *self.shared.committed.borrow();
         if let Some(delivery) = self.delivery.take().filter(|delivery| delivery.message <= durable) {
+            if let Some(open) = delivery.turn.filter(|_| !self.pushed) {
+                self.shared.holders.release(open.turn);
+            }
             self.shared.keep(self.agent, delivery);
             // Another connection of the same agent may be waiting: it gets the delivery now.
             self.shared.wakes.wake(self.agent);
@@ -439,14 +451,14 @@ impl Handle {
 
     /// Wraps a delivery for `agent`, so that its next call gets the delivery again if this one can't hand it over.
     pub(crate) fn parcel(&self, agent: AgentId, delivery: Delivery) -> Parcel {
-        Parcel { shared: Arc::clone(&self.0), agent, delivery: Some(delivery) }
+        Parcel { shared: Arc::clone(&self.0), agent, delivery: Some(delivery), pushed: false }
     }
 
-    /// Takes the oldest delivery that was not handed over. If a turn is named, skips deliveries of other turns.
-    pub(crate) fn unread(&self, agent: AgentId, named: Option<TurnId>) -> Option<Parcel> {
+    /// Takes the oldest delivery that was not handed over and whose turn, if it has one, is among those that `may` allows.
+    pub(crate) fn unread(&self, agent: AgentId, may: impl Fn(TurnId) -> bool) -> Option<Parcel> {
         let mut unread = self.0.unread();
         let kept = unread.get_mut(&agent)?;
-        let fits = |delivery: &Delivery| named.is_none_or(|named| delivery.turn.is_none_or(|open| open.turn == named));
+        let fits = |delivery: &Delivery| delivery.turn.is_none_or(|open| may(open.turn));
         let at = kept.iter().position(fits)?;
         let delivery = kept.remove(at)?;
         if kept.is_empty() {
@@ -482,6 +494,24 @@ impl Handle {
 
     pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.0.saving()
+    }
+
+    /// Ends a session of a client that takes deliveries; whether the client may come back under its id.
+    pub(crate) fn end_session(&self, agent: AgentId, client: ClientId, named: bool) {
+        self.0.holders.end(agent, client, named, self.now());
+        // Another client of the agent may wait for what this one held.
+        self.0.wakes.wake(agent);
+    }
+
+    /// Lets go of what a client held that has ended.
+    pub(crate) fn gone(&self, agent: AgentId, client: ClientId) {
+        self.0.holders.gone(agent, client);
+        self.0.wakes.wake(agent);
+    }
+
+    /// Returns the holders of open turns.
+    pub(crate) fn holders(&self) -> &Holders {
+        &self.0.holders
     }
 
     pub(super) fn wakes(&self) -> &Wakes {

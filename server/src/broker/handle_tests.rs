@@ -25,10 +25,10 @@ fn a_delivery_that_was_not_handed_over_is_kept_once() {
     let (handle, thread) = crate::broker::boot(log_of(9), signer, Limits::default()).unwrap();
     let (agent, delivery) = (AgentId(1), Delivery { turn: None, message: Seq(7), notices: Vec::new() });
     drop(handle.parcel(agent, delivery.clone()));
-    let again = handle.unread(agent, None).unwrap();
+    let again = handle.unread(agent, |_| true).unwrap();
     assert_eq!(again.delivery(), Some(&delivery));
     again.accept();
-    assert!(handle.unread(agent, None).is_none());
+    assert!(handle.unread(agent, |_| true).is_none());
     handle.close();
     thread.join().unwrap();
 }
@@ -96,11 +96,11 @@ fn several_that_were_not_handed_over_are_given_in_their_order_and_an_agents_are_
     for (whose, expected) in [(agent, &[7, 8, 9][..]), (human, &[5, 7, 8, 9])] {
         assert_eq!(handle.kept(whose).iter().map(|seq| seq.0).collect::<Vec<_>>(), expected);
         for seq in expected {
-            let parcel = handle.unread(whose, None).unwrap();
+            let parcel = handle.unread(whose, |_| true).unwrap();
             assert_eq!(parcel.delivery().map(|delivery| delivery.message), Some(Seq(*seq)));
             parcel.accept();
         }
-        assert!(handle.unread(whose, None).is_none());
+        assert!(handle.unread(whose, |_| true).is_none());
     }
     handle.close();
     thread.join().unwrap();

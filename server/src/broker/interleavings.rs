@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::future::select;
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::input::{Finish, Registration};
+use lastword_proto::input::{Consumer, Finish, Registration};
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Entry, Fact, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
@@ -254,10 +254,10 @@ fn a_delivery_that_the_judge_takes_reaches_its_caller(leaves: bool) {
             let mut ring = pin!(bell.notified());
             ring.as_mut().enable();
             let there = receiving.as_mut().and_then(Receiving::next);
-            if let Some(parcel) = there.or_else(|| handle.unread(agent.agent(), None)) {
+            if let Some(parcel) = there.or_else(|| handle.unread(agent.agent(), |_| true)) {
                 break parcel;
             }
-            match block_on(handle.submit(Input::Receive(agent))).unwrap() {
+            match block_on(handle.submit(Input::Receive(agent, Consumer::InTurns))).unwrap() {
                 Reply::Delivery(Some(delivery)) => break handle.parcel(agent.agent(), delivery),
                 Reply::Delivery(None) => match &receiving {
                     Some(receiving) => drop(block_on(select(ring, pin!(receiving.arrived())))),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use lastword_proto::ids::AgentId;
+use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::{Entry, Seq, State, Time};
 
 use super::handle::BrokerShared;
+use super::holders::{Claimable, ClientId};
 use super::writer::Batch;
 use crate::identity::TurnSigner;
 
@@ -34,6 +35,23 @@ impl<'a> Live<'a> {
     #[must_use]
     pub fn is_attached(&self, agent: AgentId) -> bool {
         self.shared.wakes.is_attached(agent)
+    }
+
+    /// Makes a client the holder of a turn; `false` if another one holds it (F1).
+    pub(crate) fn hold(&self, agent: AgentId, turn: TurnId, client: Option<ClientId>) -> bool {
+        self.shared.holders.hold(self.state, (agent, turn), client, self.now())
+    }
+
+    /// Returns what a client that names no turn may do with the open turns of its agent (F1).
+    pub(crate) fn claimable(&self, agent: AgentId, client: Option<ClientId>) -> Claimable {
+        self.shared.holders.claimable(self.state, agent, client, self.now())
+    }
+
+    /// Returns the number of clients that wait for the agent's deliveries or hold one.
+    #[must_use]
+    pub fn clients(&self, agent: AgentId) -> usize {
+        let (holding, nameless) = self.shared.holders.of(self.state, agent);
+        self.shared.wakes.clients(agent, holding, nameless)
     }
 
     /// Returns the reason why an agent's program can't work.

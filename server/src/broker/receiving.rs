@@ -159,6 +159,8 @@ impl<T> Drop for Receiving<T> {
 pub(super) mod testing {
     use lastword_proto::Principal;
 
+    use lastword_proto::input::Consumer;
+
     use super::{Delivery, Handle, Input, Live, Receiver};
     use crate::broker::Parcel;
 
@@ -167,7 +169,7 @@ pub(super) mod testing {
 
     impl Receiver<Parcel> for Reader {
         fn input(&self) -> Option<Input> {
-            Some(Input::Receive(self.1))
+            Some(Input::Receive(self.1, Consumer::InTurns))
         }
 
         fn put(&self, delivery: Delivery, _: &Live<'_>) -> Parcel {

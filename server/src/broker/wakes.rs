@@ -1,6 +1,6 @@
 //! What waiting callers wait for: deliveries, answers, and hints that something changed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -10,6 +10,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use super::handle::release;
+use super::holders::ClientId;
 use super::receiving::Takes;
 use super::{Handle, Live, OnReply};
 use crate::sync::{Mutex, MutexGuard};
@@ -47,6 +48,8 @@ struct Slot {
     bell: Arc<Bell>,
     waiting: usize,
     attached: usize,
+    /// The attached clients that take deliveries; `None` is one without an id.
+    clients: Vec<Option<ClientId>>,
     /// The callers for which the judge takes deliveries, with their numbers.
     takers: VecDeque<(u64, Box<dyn Takes>)>,
 }
@@ -123,6 +126,15 @@ impl Wakes {
         slot.waiting == 1
     }
 
+    /// Returns the number of clients that wait for deliveries, or are among those that hold a turn.
+    pub(super) fn clients(&self, agent: AgentId, holding: Vec<ClientId>, nameless: usize) -> usize {
+        let slots = self.lock();
+        let waiting = slots.get(&agent).map_or(&[][..], |slot| &*slot.clients);
+        let known: BTreeSet<ClientId> = waiting.iter().copied().flatten().chain(holding).collect();
+        let unknown = waiting.iter().filter(|client| client.is_none()).count();
+        known.len() + unknown.max(nameless.min(1))
+    }
+
     pub(crate) fn is_attached(&self, agent: AgentId) -> bool {
         self.lock().get(&agent).is_some_and(|slot| slot.attached > 0)
     }
@@ -150,22 +162,26 @@ impl Wakes {
 
     /// Counts a connection. The core gets the input under the lock, so that it sees beginnings and ends in the order in
     /// which they were counted.
-    fn attach(&self, agent: AgentId, tell: impl FnOnce()) {
+    fn attach(&self, agent: AgentId, client: Option<Option<ClientId>>, tell: impl FnOnce()) {
         self.failed().remove(&agent);
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.attached += 1;
+        slot.clients.extend(client);
         // Only the first connection changes anything for the core.
         if slot.attached == 1 {
             tell();
         }
     }
 
-    fn leave(&self, agent: AgentId, attached: bool, tell: impl FnOnce()) {
+    fn leave(&self, agent: AgentId, (attached, client): (bool, Option<Option<ClientId>>), tell: impl FnOnce()) {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(&agent) else { return };
         slot.waiting -= 1;
         slot.attached -= usize::from(attached);
+        if attached && let Some(at) = slot.clients.iter().position(|known| client == Some(*known)) {
+            slot.clients.swap_remove(at);
+        }
         if attached && slot.attached == 0 {
             tell();
         }
@@ -207,20 +223,28 @@ pub(crate) struct Subscription {
     pub(super) agent: AgentId,
     bell: Arc<Bell>,
     attached: bool,
+    /// The client that takes the deliveries; `None` if it only watches.
+    client: Option<Option<ClientId>>,
 }
 
 impl Subscription {
     /// Waits for wakes of `agent` without counting as its connection.
     pub(crate) fn new(handle: &Handle, agent: AgentId) -> Self {
         let bell = handle.wakes().enter(agent);
-        Self { handle: handle.clone(), agent, bell, attached: false }
+        Self { handle: handle.clone(), agent, bell, attached: false, client: None }
+    }
+
+    /// Counts as a connection of this client, which takes deliveries, from when it is attached.
+    pub(crate) const fn of(mut self, client: Option<ClientId>) -> Self {
+        self.client = Some(client);
+        self
     }
 
     /// Counts as a connection of the agent from now on (Q2).
     pub(crate) fn attach(&mut self) {
         if !self.attached {
             self.attached = true;
-            self.handle.wakes().attach(self.agent, || self.handle.cast(Input::Attach(self.agent, true)));
+            self.handle.wakes().attach(self.agent, self.client, || self.handle.cast(Input::Attach(self.agent, true)));
         }
     }
 
@@ -233,7 +257,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let tell = || self.handle.cast(Input::Attach(self.agent, false));
-        self.handle.wakes().leave(self.agent, self.attached, tell);
+        self.handle.wakes().leave(self.agent, (self.attached, self.client), tell);
     }
 }
 
@@ -437,7 +461,7 @@ mod tests {
         world.log.fail_next(InjectedFault::Full);
         assert!(world.finish().await.is_err());
         // The answer isn't in the log, and another fact may get its position.
-        assert!(world.handle.unread(world.human.agent(), None).is_none());
+        assert!(world.handle.unread(world.human.agent(), |_| true).is_none());
     }
 
     #[tokio::test]
@@ -465,7 +489,7 @@ mod tests {
         let Ok(Reply::Sent(sent)) = world.handle.submit(world.ask("T-2")).await else { panic!("refused") };
         receiving.arrived().await;
         drop(receiving);
-        let kept = world.handle.unread(world.agent.agent(), None).unwrap();
+        let kept = world.handle.unread(world.agent.agent(), |_| true).unwrap();
         assert_eq!(kept.delivery().map(|delivery| delivery.message), Some(sent[0]));
         kept.accept();
         // And from here on, nobody takes anything for it.

@@ -235,6 +235,9 @@ pub(crate) async fn unavailable(ctx: &Context, caller: Caller, name: &str, told:
     if ctx.handle.query(move |live| live.state.agent(agent).is_some_and(Agent::is_human)).await? {
         return Err(FieldError::new("name", "is a human, whom no runner serves").into());
     }
+    if let Some(client) = caller.client.filter(|_| !reason.is_empty()) {
+        ctx.handle.gone(agent, client);
+    }
     ctx.handle.fail(agent, reason.into());
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lastword_proto::fact::{ModelSpend, Recipient};
 use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::input;
+use lastword_proto::input::{self, Consumer};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::progress::Reading;
 use lastword_proto::wire::quote::quoted;
@@ -16,37 +16,52 @@ use lastword_proto::wire::{
 };
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
+use super::taking::{Found, Taking, may_continue, only, taken};
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
-use crate::broker::{Handle, Live, Parcel, Receiver, Receiving, Subscription};
+use crate::broker::{Claimable, Handle, Live, Parcel, Receiver, Receiving, Subscription};
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
 /// Takes the next delivery. Waits for one up to `wait`, during which the agent counts as connected.
-pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, ApiError> {
+pub(crate) async fn take(
+    ctx: &Context,
+    caller: Caller,
+    consumer: Consumer,
+    wait: Duration,
+) -> Result<Taking, ApiError> {
     let stopwatch = Stopwatch::start();
-    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent()).of(caller.client);
     let bell = subscription.bell();
     loop {
         let mut ring = std::pin::pin!(bell.notified());
         // Listen before looking: a message that arrives between the two still rings.
         ring.as_mut().enable();
         // Boxed, so that each of ten thousand waiting callers doesn't reserve the space of this future.
-        if caller.principal.is_human() {
+        let claimable = if caller.principal.is_human() {
             if let Some(delivery) = Box::pin(read(ctx, caller)).await? {
-                return Ok(Some(delivery));
+                return Ok(Taking::Delivery(Box::new(delivery)));
             }
-        } else if let Some((parcel, delivery)) = Box::pin(take_now(ctx, caller)).await? {
-            parcel.accept();
-            return Ok(Some(delivery));
-        }
+            Claimable::default()
+        } else {
+            match Box::pin(take_now(ctx, caller, consumer)).await? {
+                Ok((parcel, delivery)) => {
+                    parcel.accept();
+                    return Ok(Taking::Delivery(Box::new(delivery)));
+                }
+                Err(claimable) => claimable,
+            }
+        };
         let left = wait.saturating_sub(stopwatch.elapsed());
         if left.is_zero() {
-            return Ok(None);
+            return Ok(Taking::Nothing { held: claimable.held });
         }
         // Only a caller that really waits counts as connected (Q2).
         subscription.attach();
-        let take = Input::Take(caller.principal, caller.turn);
+        let take = match caller.turn.or_else(|| only(&claimable)) {
+            Some(turn) => Input::Take(caller.principal, Some(turn)),
+            None => Input::Receive(caller.principal, consumer),
+        };
         let mut receiving = (!caller.principal.is_human()).then(|| receiving(ctx, caller, &subscription, take));
         receiving.iter().for_each(|receiving| receiving.allow(1));
         let woken = async {
@@ -55,15 +70,17 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
                 () = arrived(receiving.as_ref()) => {}
             }
         };
-        let woken = wait_for(ctx, woken, left).await;
+        // A turn whose holder shows no sign becomes free during the wait.
+        let free_in = claimable.free_at.map(|at| Duration::from_millis(at.since(ctx.handle.now())));
+        let woken = wait_for(ctx, woken, free_in.map_or(left, |free_in| left.min(free_in))).await;
         if let Some((parcel, shown)) = receiving.as_mut().and_then(Receiving::next)
             && let Some((parcel, delivery)) = Box::pin(packed(ctx, caller, parcel, shown)).await?
         {
             parcel.accept();
-            return Ok(Some(delivery));
+            return Ok(Taking::Delivery(Box::new(delivery)));
         }
-        if woken.is_none() {
-            return Ok(None);
+        if woken.is_none() && (stopwatch.elapsed() >= wait || *ctx.stopping.borrow()) {
+            return Ok(Taking::Nothing { held: claimable.held });
         }
         caller.reauthenticate(&ctx.handle)?;
     }
@@ -87,6 +104,9 @@ impl Receiver<Taken> for Reader {
     }
 
     fn put(&self, delivery: input::Delivery, live: &Live<'_>) -> Taken {
+        if let Some(open) = delivery.turn {
+            live.hold(self.caller.principal.agent(), open.turn, self.caller.client);
+        }
         let shown = views::shown(live, &[delivery.message]);
         (self.handle.parcel(self.caller.principal.agent(), delivery), shown)
     }
@@ -94,7 +114,7 @@ impl Receiver<Taken> for Reader {
     fn looks(&self, live: &Live<'_>) -> bool {
         let own = live.state.agent(self.caller.principal.agent());
         // A take continues turns itself; who receives asks for the answers that join one.
-        let receives = matches!(self.input, Input::Receive(_));
+        let receives = matches!(self.input, Input::Receive(..));
         receives && own.is_some_and(|own| own.turns.iter().any(|turn| joins(live, *turn)))
     }
 }
@@ -131,7 +151,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     }
     // The parcels of earlier messages are kept until then: if the caller disconnects, its next call gets them again.
     let (mut before, mut parcels) = (Vec::new(), Vec::new());
-    while let Some((parcel, mut delivery)) = take_now(ctx, caller).await? {
+    while let Ok((parcel, mut delivery)) = take_now(ctx, caller, Consumer::InTurns).await? {
         parcels.push(parcel);
         let seq = Seq(delivery.message.seq);
         if calls(seq) {
@@ -179,24 +199,25 @@ fn calls_for_attention(fact: &Fact) -> bool {
 }
 
 /// Takes the next delivery without waiting. If the caller disconnects before it has it, its next call gets it again.
-async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Delivery)>, ApiError> {
+async fn take_now(ctx: &Context, caller: Caller, consumer: Consumer) -> Result<Found<(Parcel, Delivery)>, ApiError> {
     let (parcel, shown) = match unread(ctx, caller).await? {
         Some(parcel) => (parcel, None),
-        None => match taken(ctx, caller).await? {
-            Some(taken) => taken,
-            None => return Ok(None),
+        None => match taken(ctx, caller, consumer).await? {
+            Ok(taken) => taken,
+            Err(claimable) => return Ok(Err(claimable)),
         },
     };
     if let Some(delivery) = parcel.delivery() {
         // An earlier call of the agent may have left it behind while the broker was giving it.
         ctx.handle.forget_kept(caller.principal.agent(), delivery);
     }
-    packed(ctx, caller, parcel, shown).await
+    Ok(packed(ctx, caller, parcel, shown).await?.ok_or_else(Claimable::default))
 }
 
 /// Returns a delivery that was not handed over, unless its turn has ended meanwhile.
 async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiError> {
-    while let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) {
+    let agent = caller.principal.agent();
+    while let Some(parcel) = ctx.handle.unread(agent, |turn| may_continue(ctx, caller, turn)) {
         let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
         let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
         if open {
@@ -210,26 +231,6 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiErro
 
 /// A delivery, with its message if that is still in memory.
 pub(crate) type Taken = (Parcel, Option<Vec<Shown>>);
-
-async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, ApiError> {
-    let handle = ctx.handle.clone();
-    let agent = caller.principal.agent();
-    // Wrapped on the broker's thread: from here on the delivery can't be lost, whatever happens to the caller.
-    let then = move |reply: Reply, live: &Live<'_>| match reply {
-        Reply::Delivery(Some(delivery)) => {
-            let shown = views::shown(live, &[delivery.message]);
-            Ok((handle.parcel(agent, delivery), shown))
-        }
-        other => Err(other),
-    };
-    match ctx.handle.submit_then(Input::Take(caller.principal, caller.turn), then).await? {
-        Ok(taken) => Ok(Some(taken)),
-        Err(other) => match admitted(Ok(other))? {
-            Reply::Delivery(None) => Ok(None),
-            other => Err(ApiError::unexpected(&other)),
-        },
-    }
-}
 
 async fn worded(
     ctx: &Context,
@@ -353,16 +354,19 @@ async fn received_one(
     caller: Caller,
     turns: Vec<TurnId>,
 ) -> Result<(Option<Taken>, (Vec<TurnId>, Vec<TurnId>)), ApiError> {
-    let (handle, agent) = (ctx.handle.clone(), caller.principal.agent());
+    let (handle, agent, client) = (ctx.handle.clone(), caller.principal.agent(), caller.client);
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(delivery) => {
+            if let Some(open) = delivery.as_ref().and_then(|delivery| delivery.turn) {
+                live.hold(agent, open.turn, client);
+            }
             let shown = delivery.as_ref().and_then(|delivery| views::shown(live, &[delivery.message]));
             let taken = delivery.map(|delivery| (handle.parcel(agent, delivery), shown));
             Ok((taken, sorted(live, turns)))
         }
         other => Err(other),
     };
-    match ctx.handle.submit_then(Input::Receive(caller.principal), then).await? {
+    match ctx.handle.submit_then(Input::Receive(caller.principal, Consumer::InTurns), then).await? {
         Ok(received) => Ok(received),
         Err(other) => match admitted(Ok(other)) {
             Ok(other) => Err(ApiError::unexpected(&other)),
@@ -393,7 +397,7 @@ fn joins(live: &Live<'_>, turn: TurnId) -> bool {
 /// Takes the next answer that joins this turn.
 pub(crate) async fn join(ctx: &Context, caller: Caller, turn: TurnId) -> Result<Option<(Parcel, Delivery)>, ApiError> {
     let caller = caller.in_turn(turn);
-    let Some((parcel, shown)) = taken(ctx, caller).await? else { return Ok(None) };
+    let Ok((parcel, shown)) = taken(ctx, caller, Consumer::InTurns).await? else { return Ok(None) };
     packed(ctx, caller, parcel, shown).await
 }
 
@@ -403,10 +407,12 @@ pub(crate) async fn again_all(
     caller: Caller,
     working: Vec<TurnId>,
 ) -> Result<Vec<(Parcel, Delivery)>, ApiError> {
-    let agent = caller.principal.agent();
+    let (agent, client) = (caller.principal.agent(), caller.client);
     let open = move |live: &Live<'_>| -> Vec<input::Delivery> {
         let turns = live.state.agent(agent).into_iter().flat_map(|own| own.turns.iter());
-        let lost = turns.filter(|turn| !working.contains(turn)).filter_map(|&turn| {
+        // Those that it works on are its own again, too.
+        let own: Vec<TurnId> = turns.copied().filter(|turn| live.hold(agent, *turn, client)).collect();
+        let lost = own.iter().filter(|turn| !working.contains(turn)).filter_map(|&turn| {
             let open = live.state.turns.get(&turn)?;
             let (task, attempt, lease_until) = (open.task, open.attempt, open.lease_until);
             let view = input::OpenTurn { turn, task, attempt, lease_until };
@@ -419,7 +425,7 @@ pub(crate) async fn again_all(
     for delivery in ctx.handle.query(open).await? {
         // What an earlier session was not handed is kept with its notices.
         let turn = delivery.turn.map(|turn| turn.turn);
-        kept.extend(std::iter::from_fn(|| ctx.handle.unread(agent, turn)));
+        kept.extend(std::iter::from_fn(|| ctx.handle.unread(agent, |of| turn == Some(of))));
         let same = |parcel: &Parcel| parcel.delivery().is_some_and(|kept| kept.message == delivery.message);
         let parcel = match kept.iter().position(same) {
             Some(at) => kept.swap_remove(at),
@@ -511,6 +517,7 @@ pub(crate) async fn progress(
         outside: report.outside,
         waits_for_user: report.waits_for_user,
     };
+    turn.or(caller.turn).iter().for_each(|turn| ctx.handle.holders().sign(*turn, ctx.handle.now()));
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
         Reply::Renewed { lease_until, finish, end } => Ok(Renewed { deadline: rfc3339(lease_until), finish, end }),
@@ -524,6 +531,8 @@ mod tests {
     use crate::{Config, Server};
     use lastword_proto::Principal;
     use lastword_proto::names::Ref;
+
+    const IN_TURNS: Consumer = Consumer::InTurns;
 
     fn question(of: Principal, body: &str) -> Input {
         let question =
@@ -541,14 +550,14 @@ mod tests {
         for body in ["first", "second"] {
             ctx.handle.submit(question(human.principal, body)).await.unwrap();
         }
-        let (one, two) = (taken(ctx, human).await.unwrap(), taken(ctx, human).await.unwrap());
-        assert!(one.is_some() && two.is_some() && taken(ctx, human).await.unwrap().is_none());
+        let (one, two) = (taken(ctx, human, IN_TURNS).await.unwrap(), taken(ctx, human, IN_TURNS).await.unwrap());
+        assert!(one.is_ok() && two.is_ok() && taken(ctx, human, IN_TURNS).await.unwrap().is_err());
         drop((two, one));
         for body in ["first", "second"] {
-            let again = take(ctx, human, Duration::ZERO).await.unwrap().unwrap();
+            let again = take(ctx, human, IN_TURNS, Duration::ZERO).await.unwrap().delivery().unwrap();
             assert!(again.message.body.ends_with(body), "{}", again.message.body);
         }
-        assert!(take(ctx, human, Duration::ZERO).await.unwrap().is_none());
+        assert!(take(ctx, human, IN_TURNS, Duration::ZERO).await.unwrap().delivery().is_none());
         server.shutdown().await;
     }
 }

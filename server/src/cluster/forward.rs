@@ -21,7 +21,7 @@ pub(crate) const NODE: HeaderName = HeaderName::from_static("lastword-node");
 /// The header with the workspace of a call that a node passes on.
 pub(crate) const WORKSPACE: HeaderName = HeaderName::from_static("lastword-workspace");
 /// The header with the address that the call came from.
-pub(crate) const CLIENT: HeaderName = HeaderName::from_static("lastword-client");
+pub(crate) const FROM: HeaderName = HeaderName::from_static("lastword-from");
 /// The header of the answer to a node: whose token the call had.
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("lastword-proof");
 /// The headers that are of one connection.
@@ -86,7 +86,7 @@ impl Forwarder {
         add(NODE, secret);
         add(WORKSPACE, workspace);
         if let Some(from) = from {
-            add(CLIENT, &from.to_string());
+            add(FROM, &from.to_string());
         }
         if session {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -143,7 +143,7 @@ pub(crate) fn asks_for_session(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Removes what only nodes may send.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    [NODE, WORKSPACE, CLIENT].iter().for_each(|name| drop(headers.remove(name)));
+    [NODE, WORKSPACE, FROM].iter().for_each(|name| drop(headers.remove(name)));
 }
 
 /// Returns the host name of a call, without its port.

@@ -20,7 +20,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::Code;
 
-use super::forward::{CLIENT, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
+use super::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
 use super::holder::{InProgress, Open};
 use super::members::Leader;
 use super::{Shared, WORKSPACE_MAIN};
@@ -85,7 +85,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
         }
         let call = Call {
             workspace: text(&WORKSPACE).unwrap_or(WORKSPACE_MAIN).to_owned(),
-            from: text(&CLIENT).and_then(|from| from.parse().ok()),
+            from: text(&FROM).and_then(|from| from.parse().ok()),
             by_node: true,
         };
         strip(request.headers_mut());

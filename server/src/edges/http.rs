@@ -55,8 +55,8 @@ pub(crate) use self::call_table::scope;
 pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
-    Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, parse, parse_answer, parse_wait,
-    prove, read, succeeded, too_large,
+    CLIENT_HEADER, Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, client_id, parse,
+    parse_answer, parse_wait, prove, read, succeeded, too_large,
 };
 pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
 pub(crate) use self::problem::PROBLEM;

@@ -38,14 +38,14 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use self::dispatch::{Desk, Said, WaitingBytes};
+use self::dispatch::{Desk, Said, SessionClient, WaitingBytes};
 use self::mcp::Running;
 use self::socket::Socket;
 use crate::broker::Parcel;
 use crate::calls::places::AllPlaces;
 use crate::calls::{Caller, Context, ended};
 use crate::edges::http::connections::{Peer, SessionPermit};
-use crate::edges::http::{authenticate_bearer, bearer_header};
+use crate::edges::http::{authenticate_bearer, bearer_header, client_id};
 use crate::error::ApiError;
 
 /// The most calls of a session that wait for their replies. The session reads no further ones.
@@ -119,6 +119,7 @@ pub(crate) fn route(ctx: &Context, calls: impl Fn(Context) -> Router) -> MethodR
 fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Result<Response, ApiError> {
     let response = upgrade::accept(&request)?;
     let Some(Extension(peer)) = peer else { return Err(upgrade::needed("The connection can't be upgraded")) };
+    let client = client_id(request.headers());
     let caller = match bearer_header(request.headers()) {
         Some(authorization) => {
             let caller = authenticate_bearer(&edge.humans.0, &authorization, &peer)?;
@@ -130,7 +131,7 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     let owner = peer.clone();
     owner.own(async move {
         // Boxed, so that a session that waits doesn't hold what only its start needs.
-        let begun = Box::pin(begin(edge, peer, upgrade, caller)).await;
+        let begun = Box::pin(begin(edge, peer, upgrade, (caller, client))).await;
         if let Some(session) = begun {
             live(session).await;
         }
@@ -157,7 +158,12 @@ impl Drop for Serving {
 type Proven = (Caller, HeaderValue, SessionPermit);
 
 /// Opens a session and authenticates it, or tells the client why there is none.
-async fn begin(edge: Edge, peer: Peer, upgrade: OnUpgrade, proven: Option<Proven>) -> Option<Box<Session>> {
+async fn begin(
+    edge: Edge,
+    peer: Peer,
+    upgrade: OnUpgrade,
+    (proven, client): (Option<Proven>, Option<HeaderValue>),
+) -> Option<Box<Session>> {
     let mut socket = match upgrade.await {
         Ok(upgraded) => Socket::open(upgraded).await,
         Err(error) => {
@@ -173,7 +179,9 @@ async fn begin(edge: Edge, peer: Peer, upgrade: OnUpgrade, proven: Option<Proven
     match proven {
         Ok((caller, authorization, permit)) => {
             let (ctx, routes) = edge.of(&caller);
-            let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default() });
+            let client = SessionClient::begin(&ctx.handle, caller.principal.agent(), client);
+            let caller = client.calls(caller);
+            let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default(), client });
             Some(Box::new(Session::new(desk, socket, permit)))
         }
         Err(end) => {

@@ -24,6 +24,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         incarnation: agent.incarnation,
         state: agent.running,
         connected: live.is_attached(id),
+        clients: live.clients(id) as u64,
         unavailable: live.unavailable(id).map(Into::into),
         turns_max: agent.turns_max(&live.state.limits),
         turns: agent.turns.iter().map(ToString::to_string).collect(),

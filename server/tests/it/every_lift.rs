@@ -147,7 +147,7 @@ impl Play {
                 return None;
             }
             [who, "takes"] => {
-                let taken = world.get(who, "/v1/inbox?wait=5s").await;
+                let taken = world.get(who, "/v1/inbox?wait=5s&turns=true").await;
                 if taken.status.as_u16() == 200 {
                     self.taken.insert(who.to_owned(), taken.body.clone());
                 }

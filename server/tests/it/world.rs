@@ -97,7 +97,7 @@ impl World {
 
     /// Takes the next delivery, which has to arrive within 20 s.
     pub(crate) async fn take(&self, who: &str) -> Value {
-        self.get(who, "/v1/inbox?wait=20s").await.is(200)
+        self.get(who, "/v1/inbox?wait=20s&turns=true").await.is(200)
     }
 
     pub(crate) async fn finish(&self, who: &str, delivery: &Value, answer: &str) -> Answer {

@@ -138,6 +138,9 @@ fn connected(member: &Member) -> Markup {
         },
         (_, Kind::Agent) if member.view.waits_for_user => html! { span.badge.warn { "waits for its user" } },
         (true, Kind::Human) => badge("connected"),
+        (_, Kind::Agent) if member.view.clients > 1 => html! {
+            span.badge.plain { (plural(member.view.clients, "client", "clients")) }
+        },
         (true, Kind::Agent) => html! {},
         (false, Kind::Agent) if member.activity() == Activity::Away => html! {},
         (false, _) => html! { span.badge.plain { "not connected" } },

@@ -8,6 +8,7 @@ use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use lastword_proto::Code;
 use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
+use lastword_proto::input::Consumer;
 use lastword_proto::state::EscalationState;
 use lastword_proto::wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
@@ -273,7 +274,7 @@ pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Resu
 pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let mut read = 0;
-    while turns::take(&ctx, viewer.caller, Duration::ZERO).await?.is_some() {
+    while turns::take(&ctx, viewer.caller, Consumer::InTurns, Duration::ZERO).await?.delivery().is_some() {
         read += 1;
     }
     let words = html! { (plural(read, "message", "messages")) " marked as read." };

@@ -82,7 +82,7 @@ pub(crate) const CALLS: &[Row] = &[
         "Page_StoredMessage",
     ),
     ("get", "/messages/{id}", "Get a message", "", "", 200, "StoredMessage"),
-    ("get", "/inbox", "Take the next delivery; 204 if there is none", "wait", "", 200, "Delivery"),
+    ("get", "/inbox", "Take the next delivery; 204 if there is none", "wait turns", "", 200, "Delivery"),
     ("post", "/turns/{id}/finish", "End a turn with its answer", "", "Finish", 200, "Finished"),
     ("post", "/turns/{id}/progress", "Report progress, which renews the lease", "", "Progress", 200, "Renewed"),
     (

@@ -24,6 +24,10 @@ use crate::error::ApiError;
 const JSON_DEPTH_MAX: u64 = 120;
 /// The time limit for sending a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// The header with the id that a client gives itself (F1).
+pub(crate) const CLIENT_HEADER: &str = "lastword-client";
+/// The header with the session of a client of MCP.
+pub(crate) const MCP_SESSION_HEADER: &str = "mcp-session-id";
 /// The header with a turn's token.
 pub(super) const TURN_HEADER: &str = "lastword-turn";
 
@@ -77,6 +81,11 @@ pub(crate) fn bearer_header(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(AUTHORIZATION).cloned()
 }
 
+/// Returns the id that the client of a request gives itself.
+pub(crate) fn client_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(CLIENT_HEADER).filter(|id| id.to_str().is_ok_and(|id| !id.is_empty() && !id.contains(' '))).cloned()
+}
+
 /// Counts a failed authentication, or an attempt that costs something, against the address of the request; refuses it if
 /// there were too many.
 pub(crate) fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiError> {
@@ -106,7 +115,10 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiEr
         ctx.handle.metrics().refuse(Code::Unauthenticated);
         return Err(Refusal::new(Code::Unauthenticated).into());
     };
-    Caller::prove(&ctx.handle, token, text(TURN_HEADER)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))
+    let proven = Caller::prove(&ctx.handle, token, text(TURN_HEADER));
+    let caller = proven.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
+    // A session of MCP is a client of its own, unless its client says which one it is.
+    Ok(caller.by(text(CLIENT_HEADER).or_else(|| text(MCP_SESSION_HEADER))))
 }
 
 /// Returns the bearer token among the headers.
@@ -159,6 +171,27 @@ pub(super) struct WaitParams {
 impl WaitParams {
     pub(super) fn wait(&self) -> Result<Option<Duration>, FieldError> {
         self.wait.as_deref().map(parse_wait).transpose()
+    }
+}
+
+/// The parameters of the inbox.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InboxParams {
+    wait: Option<String>,
+    /// Whether the client works in turns, also with the answer to a root.
+    #[serde(default)]
+    turns: bool,
+}
+
+impl InboxParams {
+    pub(super) fn wait(&self) -> Result<Option<Duration>, FieldError> {
+        self.wait.as_deref().map(parse_wait).transpose()
+    }
+
+    /// Returns how this caller takes deliveries. One that has an id works in turns.
+    pub(super) const fn consumer(&self, caller: &Caller) -> Consumer {
+        if self.turns || caller.client.is_some() { Consumer::InTurns } else { Consumer::OneShot }
     }
 }
 

@@ -2,24 +2,34 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lastword_proto::ids::TurnId;
 use lastword_proto::wire::{Finish, Finished, Progress, Renewed};
 
-use super::extract::{AnswerJson, Json, Params, WaitParams, id};
+use super::extract::{AnswerJson, InboxParams, Json, Params, id};
+use crate::calls::taking::Taking;
 use crate::calls::{Caller, Context, turns};
 use crate::error::ApiError;
+
+/// The header of an empty answer if another client holds what the agent has.
+const HELD_HEADER: HeaderName = HeaderName::from_static("lastword-held-by");
 
 pub(super) async fn take(
     State(ctx): State<Context>,
     caller: Caller,
-    Params(params): Params<WaitParams>,
+    Params(params): Params<InboxParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.unwrap_or_default();
-    Ok(match turns::take(&ctx, caller, wait).await? {
-        Some(delivery) => Out(delivery).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
+    Ok(match turns::take(&ctx, caller, params.consumer(&caller), wait).await? {
+        Taking::Delivery(delivery) => Out(delivery).into_response(),
+        Taking::Nothing { held } => {
+            let mut response = StatusCode::NO_CONTENT.into_response();
+            if held {
+                response.headers_mut().insert(HELD_HEADER, HeaderValue::from_static("other-client"));
+            }
+            response
+        }
     })
 }
 

@@ -115,6 +115,9 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     if takes_turn(path, method) {
         parameters.push(parameter(path, "Lastword-Turn", "header"));
     }
+    if path == "/inbox" {
+        parameters.push(parameter(path, "Lastword-Client", "header"));
+    }
     let id = operation_id(method, path);
     let mut responses = Map::new();
     responses.insert(status.to_string(), done(&id, path, summary, response));

@@ -81,7 +81,7 @@ impl Door {
     fn new(ctx: Context, anonymous: Option<AnonymousMcp>) -> Self {
         let stopping = ctx.stopping.clone();
         let [agents, humans] = [Offer::Agent, Offer::Human].map(|offer| {
-            let sessions = Arc::new(Sessions::default());
+            let sessions = Arc::new(Sessions::of(&ctx.handle));
             let local = (ctx.clone(), Arc::clone(&sessions));
             Wire::new(sessions, Within::Changes, stopping.clone(), move || {
                 Surface::local(local.0.clone(), local.1.clone(), offer)

@@ -7,6 +7,8 @@ use lastword_proto::ids::AgentId;
 use rmcp::model::RequestId;
 use tokio::sync::{Notify, watch};
 
+use crate::broker::{ClientId, Handle};
+
 /// The most open sessions per agent. A further one ends the session that was used least recently.
 const SESSIONS_MAX: usize = 16;
 /// The most ended sessions that are remembered, so that clients that still use one get the right error.
@@ -27,11 +29,13 @@ pub(super) enum SessionState {
 }
 
 /// The sessions of one surface.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sessions(Mutex<Table>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Table {
+    /// The broker, which forgets the client when its session ends.
+    handle: Option<Handle>,
     open: BTreeMap<String, Session>,
     ended: VecDeque<String>,
     uses: u64,
@@ -46,6 +50,11 @@ struct Session {
 }
 
 impl Sessions {
+    /// Returns the sessions of this broker's agents.
+    pub(super) fn of(handle: &Handle) -> Self {
+        Self(Mutex::new(Table { handle: Some(handle.clone()), ..Table::default() }))
+    }
+
     /// Adds a session; returns the one that has to be closed for it, if any.
     pub(super) fn open(&self, id: &str, owner: Owner) -> Option<String> {
         let mut table = self.lock();
@@ -62,7 +71,7 @@ impl Sessions {
     /// Returns the state of session `id` for `caller`, and counts as a use of it.
     pub(super) fn standing(&self, id: &str, caller: Owner) -> SessionState {
         let mut table = self.lock();
-        let Table { open, ended, uses } = &mut *table;
+        let Table { open, ended, uses, .. } = &mut *table;
         *uses += 1;
         match open.get_mut(id) {
             Some(session) if session.owner == caller => {
@@ -116,7 +125,10 @@ impl Sessions {
 
 impl Table {
     fn end(&mut self, id: &str) {
-        if self.open.remove(id).is_some() {
+        if let Some(session) = self.open.remove(id) {
+            if let (Some(handle), Some(agent)) = (&self.handle, session.owner) {
+                handle.gone(agent, ClientId::of(id));
+            }
             self.ended.push_back(id.to_owned());
         }
         while self.ended.len() > ENDED_MAX {
@@ -126,7 +138,6 @@ impl Table {
 }
 
 /// An open stream of a session.
-#[derive(Debug)]
 pub(super) struct Stream {
     sessions: Arc<Sessions>,
     id: String,
@@ -142,7 +153,6 @@ impl Drop for Stream {
 }
 
 /// A call in progress.
-#[derive(Debug)]
 pub(super) struct Call {
     sessions: Arc<Sessions>,
     id: String,

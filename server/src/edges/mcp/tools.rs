@@ -31,6 +31,10 @@ const LISTED_MAX: usize = 16;
 /// The most bytes of arguments and reason with which a call is listed in full.
 const CALL_BYTES_MAX: usize = 2_048;
 
+/// What the model is told while another client works.
+const OTHER_CLIENT: &str =
+    "Another live client of this agent works on what there is: you get the work that comes next.";
+
 /// Calls a tool.
 pub(super) async fn call(
     ctx: &Context,
@@ -184,13 +188,14 @@ async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<V
 async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Output, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = Duration::from_millis(args.wait_ms.unwrap_or(NEXT_WAIT_MS)).min(WAIT_MAX);
-    match turns::take(ctx, caller, wait).await? {
-        Some(delivery) => {
+    match turns::take(ctx, caller, Consumer::InTurns, wait).await? {
+        Taking::Delivery(delivery) => {
             let agent = caller.principal.agent();
             let names_turn = ctx.handle.query(move |live| listing::has_several_turns(live, agent)).await?;
-            Ok(brief::delivery(delivery, names_turn))
+            Ok(brief::delivery(*delivery, names_turn))
         }
-        None => Ok(json!({ "message": null }).into()),
+        Taking::Nothing { held: false } => Ok(json!({ "message": null }).into()),
+        Taking::Nothing { held: true } => Ok(json!({ "message": null, "note": OTHER_CLIENT }).into()),
     }
 }
 

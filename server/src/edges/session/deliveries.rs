@@ -80,7 +80,12 @@ impl Window {
     }
 
     /// Enters a delivery that is about to be pushed; returns its text.
-    pub(super) fn enter(&self, parcel: Parcel, delivery: Delivery, text: impl Fn(u64, Delivery) -> String) -> String {
+    pub(super) fn enter(
+        &self,
+        mut parcel: Parcel,
+        delivery: Delivery,
+        text: impl Fn(u64, Delivery) -> String,
+    ) -> String {
         let turn = turn_of(&parcel);
         let message = parcel.delivery().map(|delivery| delivery.message);
         let mut state = self.lock();
@@ -88,6 +93,7 @@ impl Window {
         let text = text(state.cursor, delivery);
         let (cursor, bytes) = (state.cursor, text.len());
         state.bytes += bytes;
+        parcel.push();
         state.waiting.push_back(Waiting { cursor, bytes, turn, parcel });
         if let Some(turn) = turn {
             state.turns.entry(turn).or_default().extend(message);
@@ -219,7 +225,7 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
         }
     }
     let (ctx, caller) = (desk.ctx.clone(), desk.caller);
-    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent()).of(caller.client);
     subscription.attach();
     let inbox = Inbox {
         desk: Arc::downgrade(desk),
@@ -326,7 +332,7 @@ impl Inbox {
     /// Lets the broker take deliveries as they come, as many as there is room for.
     fn listen(&mut self, window: &Window) {
         if !self.receives() {
-            let input = Input::Receive(self.caller.principal);
+            let input = Input::Receive(self.caller.principal, input::Consumer::InTurns);
             self.receiving = Some(turns::receiving(&self.ctx, self.caller, &self.subscription, input));
         }
         if let Some(receiving) = &self.receiving {

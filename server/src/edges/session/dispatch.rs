@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,7 +14,8 @@ use futures_util::future::BoxFuture;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::envelope::nesting_above;
-use lastword_proto::ids::TurnId;
+use lastword_proto::ids::{AgentId, TurnId};
+use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, MCP, NamedCall, SessionCall, WATCH, Watch, named};
 use lastword_proto::wire::{FieldError, Finish, Progress, Receipt, StoredMessage, text as wire_text};
@@ -25,13 +26,14 @@ use serde_json::Value;
 
 use super::deliveries::Window;
 use super::mcp::{self, Carried};
-use crate::broker::ReadLane;
+use crate::broker::{ClientId, Handle, ReadLane};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
 use crate::edges::http::answers::{AnswerPermit, Slot};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::{
-    PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, scope, sent, text_draft,
+    CLIENT_HEADER, PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, scope, sent,
+    text_draft,
 };
 use crate::error::ApiError;
 
@@ -52,6 +54,50 @@ pub(super) struct Desk {
     pub(super) authorization: HeaderValue,
     pub(super) peer: Peer,
     pub(super) window: Arc<Window>,
+    pub(super) client: SessionClient,
+}
+
+/// A session as a client that takes deliveries (F1). It ends with the session.
+pub(super) struct SessionClient {
+    handle: Handle,
+    agent: AgentId,
+    /// The id that the client gave itself, or one of the session's own.
+    pub(super) id: HeaderValue,
+    /// Whether the client may come back under it.
+    named: bool,
+}
+
+impl SessionClient {
+    /// Counts a session of the client that the request for it names.
+    pub(super) fn begin(handle: &Handle, agent: AgentId, given: Option<HeaderValue>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let named = given.is_some();
+        // No client can give itself one with a space.
+        let own = || HeaderValue::from_str(&format!("session {}", LAST.fetch_add(1, Ordering::Relaxed)));
+        let id = given.or_else(|| own().ok()).unwrap_or_else(|| HeaderValue::from_static("session"));
+        let client = Self { handle: handle.clone(), agent, id, named };
+        handle.holders().begin(agent, client.client());
+        client
+    }
+
+    fn text(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    fn client(&self) -> ClientId {
+        ClientId::of(self.text())
+    }
+
+    /// Returns the session's principal as this client.
+    pub(super) fn calls(&self, caller: Caller) -> Caller {
+        caller.by(Some(self.text()))
+    }
+}
+
+impl Drop for SessionClient {
+    fn drop(&mut self) {
+        self.handle.end_session(self.agent, self.client(), self.named);
+    }
 }
 
 /// A fault, and the number of the call that it belongs to.
@@ -216,8 +262,8 @@ async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Wait
             messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<Receipt>(&desk, id, done))
         }
         Prepared::Next(caller, wait) => {
-            let taken = Box::pin(turns::take(ctx, caller, wait)).await;
-            taken.map(|taken| taken.map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
+            let taken = Box::pin(turns::take(ctx, caller, Consumer::InTurns, wait)).await;
+            taken.map(|taken| taken.delivery().map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
         }
         Prepared::Finish(caller, turn, body) => match turns::finish(ctx, caller, Some(turn), body).await {
             Ok(finished) => {
@@ -335,6 +381,8 @@ fn parameters(call: &SessionCall<'_>, known: &[&str]) -> Result<(Option<Duration
         match (name.as_str(), value) {
             ("wait", Value::String(text)) => wait = Some(parse_wait(text)?),
             ("wait", _) => return Err(FieldError::new("query.wait", "is a text such as 30s, 500ms or 2m").into()),
+            // Who has a session works in turns.
+            ("turns", Value::String(_)) if known.contains(&"turns") => {}
             ("return", value) if known.contains(&"return") => {
                 let problem = |_| FieldError::new("query.return", "is `minimal` or `representation`");
                 representation = Some(Representation::deserialize(value).map_err(problem)?);
@@ -349,7 +397,7 @@ fn parameters(call: &SessionCall<'_>, known: &[&str]) -> Result<(Option<Duration
 }
 
 fn next(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
-    Ok(Prepared::Next(caller(desk, call)?, parameters(call, &["wait"])?.0.unwrap_or_default()))
+    Ok(Prepared::Next(caller(desk, call)?, parameters(call, &["wait", "turns"])?.0.unwrap_or_default()))
 }
 
 fn turn_of(call: &SessionCall<'_>) -> Result<TurnId, ApiError> {
@@ -434,6 +482,7 @@ pub(super) fn request_at(
     call: &SessionCall<'_>,
 ) -> Result<Request<Body>, ApiError> {
     let mut request = Request::builder().method(method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
+    request = request.header(CLIENT_HEADER, desk.client.id.clone());
     for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
         if let Some(value) = value {
             request = request.header(name, &**value);
