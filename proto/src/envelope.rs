@@ -234,6 +234,8 @@ pub struct Draft {
     pub status: Option<FinishStatus>,
     /// Whether `request_id` came in the header `Idempotency-Key`; if so, it does not name a work item (Q1).
     pub key_only: bool,
+    /// What the sender is warned of, whatever comes of the message: members that mean nothing to Lastword.
+    pub note: Option<Box<str>>,
     /// What body and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to the
     /// fold.
     pub reading: Option<Box<Reading>>,
@@ -265,6 +267,7 @@ impl Draft {
             eta_ms: None,
             status: None,
             key_only: false,
+            note: None,
             reading: None,
         }
     }

@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
     fn field<T>(&mut self, key: &'static str, parse: impl Fn(&str) -> Result<T, NameError>) -> Result<T, FieldProblem> {
         let (value, at) = self.value(key)?;
         parse(value).map_err(|error| {
-            let offset = if let NameError::Character { offset } = error { at + offset } else { at };
+            let offset = if let NameError::Character { offset, .. } = error { at + offset } else { at };
             (key, offset, Problem::Value(error))
         })
     }
@@ -187,7 +187,7 @@ impl Address {
     /// Returns the problem with the name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let shifted = |error| match error {
-            NameError::Character { offset } => NameError::Character { offset: offset + 1 },
+            NameError::Character { offset, form } => NameError::Character { offset: offset + 1, form },
             NameError::Empty
             | NameError::TooLong { .. }
             | NameError::TooManyCharacters { .. }

@@ -1,5 +1,6 @@
 //! Validated names: a value of these types can only be made by passing the check of its grammar.
 
+use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::{SmolStr, format_smolstr};
@@ -16,6 +17,17 @@ pub const OWN_NAME: &str = "me";
 pub const SYSTEM_NAME: &str = "system";
 /// Names with a meaning of their own, which can't be registered.
 pub const RESERVED: [&str; 6] = ["all", "user", "human", SYSTEM_NAME, OWN_NAME, "policy"];
+
+/// What an agent's name, an action or a group may hold.
+const FORM_NAME: &str = "use a-z, 0-9 and, inside, `_` `.` `-`";
+/// What a REF may hold.
+const FORM_REF: &str = "use A-Z, a-z, 0-9 and, after the first, `.` `_` `/` `#` `:` `-`";
+/// What a request id may hold.
+const FORM_REQUEST_ID: &str = "use visible ASCII without spaces, `[` and `]`";
+/// What the name of a resource may hold.
+const FORM_RESOURCE: &str = "use visible ASCII without spaces, and `*` only at the end";
+/// What the name of a model may hold.
+const FORM_MODEL: &str = "use one line without spaces at its ends";
 
 /// The reason why a text isn't a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +48,8 @@ pub enum NameError {
     Character {
         /// The place of the byte, from the start of the value.
         offset: usize,
+        /// What the grammar allows.
+        form: &'static str,
     },
     /// The text is one of [`RESERVED`].
     Reserved,
@@ -47,7 +61,9 @@ impl fmt::Display for NameError {
             Self::Empty => f.write_str("is empty"),
             Self::TooLong { max } => write!(f, "is longer than {max} bytes"),
             Self::TooManyCharacters { max } => write!(f, "is longer than {max} characters"),
-            Self::Character { offset } => write!(f, "has a character that is not allowed at byte {offset}"),
+            Self::Character { offset, form } => {
+                write!(f, "has a character that is not allowed at byte {offset}: {form}")
+            }
             Self::Reserved => f.write_str("is a reserved name"),
         }
     }
@@ -166,24 +182,26 @@ fn check_agent(text: &str) -> Result<(), NameError> {
 }
 
 fn check_label(text: &str) -> Result<(), NameError> {
-    check_bytes(text, NAME_BYTES_MAX, |offset, byte| {
+    check_bytes(text, (NAME_BYTES_MAX, FORM_NAME), |offset, byte| {
         let edge = offset == 0 || offset + 1 == text.len();
         matches!(byte, b'a'..=b'z' | b'0'..=b'9') || (!edge && matches!(byte, b'_' | b'.' | b'-'))
     })
 }
 
 fn check_ref(text: &str) -> Result<(), NameError> {
-    check_bytes(text, REF_BYTES_MAX, |offset, byte| {
+    check_bytes(text, (REF_BYTES_MAX, FORM_REF), |offset, byte| {
         byte.is_ascii_alphanumeric() || (offset > 0 && matches!(byte, b'.' | b'_' | b'/' | b'#' | b':' | b'-'))
     })
 }
 
 fn check_request_id(text: &str) -> Result<(), NameError> {
-    check_bytes(text, REF_BYTES_MAX, |_, byte| byte.is_ascii_graphic() && byte != b'[' && byte != b']')
+    check_bytes(text, (REF_BYTES_MAX, FORM_REQUEST_ID), |_, byte| {
+        byte.is_ascii_graphic() && byte != b'[' && byte != b']'
+    })
 }
 
 fn check_resource(text: &str) -> Result<(), NameError> {
-    check_bytes(text, REF_BYTES_MAX, |offset, byte| {
+    check_bytes(text, (REF_BYTES_MAX, FORM_RESOURCE), |offset, byte| {
         byte.is_ascii_graphic() && (byte != b'*' || offset + 1 == text.len())
     })
 }
@@ -198,12 +216,16 @@ fn check_model(text: &str) -> Result<(), NameError> {
     let (first, last) = (text.len() - text.trim_start().len(), text.trim_end().len());
     let edge = |offset: usize| offset < first || offset >= last;
     match text.char_indices().find(|&(offset, c)| c.is_control() || edge(offset)) {
-        Some((offset, _)) => Err(NameError::Character { offset }),
+        Some((offset, _)) => Err(NameError::Character { offset, form: FORM_MODEL }),
         None => Ok(()),
     }
 }
 
-fn check_bytes(text: &str, max: usize, allowed: impl Fn(usize, u8) -> bool) -> Result<(), NameError> {
+fn check_bytes(
+    text: &str,
+    (max, form): (usize, &'static str),
+    allowed: impl Fn(usize, u8) -> bool,
+) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
@@ -211,9 +233,19 @@ fn check_bytes(text: &str, max: usize, allowed: impl Fn(usize, u8) -> bool) -> R
         return Err(NameError::TooLong { max });
     }
     match text.bytes().enumerate().find(|&(offset, byte)| !allowed(offset, byte)) {
-        Some((offset, _)) => Err(NameError::Character { offset }),
+        Some((offset, _)) => Err(NameError::Character { offset, form }),
         None => Ok(()),
     }
+}
+
+/// Returns names that may have been meant by a text that isn't one: other characters replaced by `-`, and the same in lower
+/// case.
+#[must_use]
+pub fn corrected(text: &str) -> [String; 2] {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || "._/#:-".contains(c) { c } else { '-' };
+    let kept: String = text.chars().map(keep).collect();
+    let cut = kept.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    [cut.into(), cut.to_ascii_lowercase()]
 }
 
 #[cfg(test)]
@@ -227,9 +259,9 @@ mod tests {
         }
         for (bad, error) in [
             ("", NameError::Empty),
-            ("Kilo", NameError::Character { offset: 0 }),
-            ("a-", NameError::Character { offset: 1 }),
-            ("раул", NameError::Character { offset: 0 }),
+            ("Kilo", NameError::Character { offset: 0, form: FORM_NAME }),
+            ("a-", NameError::Character { offset: 1, form: FORM_NAME }),
+            ("раул", NameError::Character { offset: 0, form: FORM_NAME }),
             ("system", NameError::Reserved),
         ] {
             assert_eq!(AgentName::new(bad), Err(error), "{bad}");
@@ -256,11 +288,11 @@ mod tests {
         }
         for (bad, error) in [
             ("", NameError::Empty),
-            (" gpt-5", NameError::Character { offset: 0 }),
-            ("gpt-5 ", NameError::Character { offset: 5 }),
-            ("gpt\n5", NameError::Character { offset: 3 }),
-            ("gpt\u{85}5", NameError::Character { offset: 3 }),
-            ("  ", NameError::Character { offset: 0 }),
+            (" gpt-5", NameError::Character { offset: 0, form: FORM_MODEL }),
+            ("gpt-5 ", NameError::Character { offset: 5, form: FORM_MODEL }),
+            ("gpt\n5", NameError::Character { offset: 3, form: FORM_MODEL }),
+            ("gpt\u{85}5", NameError::Character { offset: 3, form: FORM_MODEL }),
+            ("  ", NameError::Character { offset: 0, form: FORM_MODEL }),
         ] {
             assert_eq!(ModelName::new(bad), Err(error), "{bad:?}");
         }

@@ -60,7 +60,7 @@ use lastword_proto::envelope::nesting_above;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::NameError;
-use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, Scope, rfc3339};
+use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, Scope, misnamed, rfc3339};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
@@ -350,7 +350,7 @@ pub(crate) fn checked<T>(
     text: &str,
     check: impl Fn(&str) -> Result<T, NameError>,
 ) -> Result<T, FieldError> {
-    check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
+    check(text).map_err(|error| FieldError::new(field, misnamed(text, &error, |text| check(text).is_ok())))
 }
 
 /// Adds up the bytes of all texts in a list.

@@ -38,16 +38,19 @@ impl Origins {
     }
 
     /// Admits a request with these headers, or returns why not.
-    pub(crate) fn admits(&self, headers: &HeaderMap) -> Result<(), &'static str> {
+    pub(crate) fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
         let host = only(headers, &HOST)?.ok_or("there is no Host header")?;
         if !self.knows(host) {
-            return Err("the Host header names none of this server's hosts");
+            let name = without_port(host);
+            return Err(format!(
+                "the Host header names {name:?}, which this server isn't called: start it with `lastword serve --host {name}`"
+            ));
         }
         // Only browsers send an Origin; a program has none to check.
         match only(headers, &ORIGIN)? {
             None => Ok(()),
             Some(origin) if self.same_host(origin, host) => Ok(()),
-            Some(_) => Err("the Origin header names another site"),
+            Some(_) => Err("the Origin header names another site".to_owned()),
         }
     }
 

@@ -7,12 +7,38 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::near::nearest;
 use crate::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Priority};
 use crate::ids::Seq;
-use crate::names::{AgentName, Label, NameError, Ref, RequestId};
+use crate::names::{AgentName, Label, NameError, Ref, RequestId, corrected};
 
 /// Members that only the broker sets; a message that has one is refused (E3).
 const MINTED: [&str; 4] = ["hops", "cause", "grant", "conversation"];
+/// The members of an envelope that mean something.
+const MEMBERS: [&str; 18] = [
+    "type",
+    "from",
+    "to",
+    "ref",
+    "depth",
+    "request_id",
+    "action",
+    "payload",
+    "body",
+    "priority",
+    "timeout_ms",
+    "deadline_ms",
+    "metadata",
+    "in_reply_to",
+    "caused_by",
+    "status",
+    "acknowledged",
+    "eta_ms",
+];
+/// The members of its metadata that do.
+const OPTIONS: [&str; 3] = ["priority", "timeout_ms", "deadline_ms"];
+/// The most members that a warning names.
+const NAMED_MAX: usize = 5;
 
 /// A message as its sender submits it; `POST /v1/messages`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -183,6 +209,7 @@ impl Envelope {
         }
         let to = self.address()?;
         let mut draft = Draft::new(self.kind, to, &self.body);
+        draft.note = self.note();
         draft.from = name("from", self.from.as_deref(), AgentName::new)?;
         draft.reference = name("ref", self.reference.as_deref(), Ref::new)?;
         draft.depth = self.depth;
@@ -201,15 +228,36 @@ impl Envelope {
         Ok(draft)
     }
 
+    /// Returns a warning that names the members that mean nothing to Lastword, each with the one that was probably meant.
+    /// Metadata is for members of the sender's own, so of those only near misses are named.
+    fn note(&self) -> Option<Box<str>> {
+        let quote = |member: &String| match nearest(member, MEMBERS) {
+            Some(near) => alloc::format!("`{member}` (did you mean `{near}`?)"),
+            None => alloc::format!("`{member}`"),
+        };
+        let missed = self.metadata.unknown.keys().filter(|member| nearest(member, OPTIONS).is_some());
+        let mut named: Vec<String> = self.unknown.keys().chain(missed).map(quote).collect();
+        if named.is_empty() {
+            return None;
+        }
+        let more = named.len().saturating_sub(NAMED_MAX);
+        named.truncate(NAMED_MAX);
+        let more = if more > 0 { alloc::format!(" and {more} more") } else { String::new() };
+        Some(alloc::format!("Passed on, but without a meaning to Lastword: {}{more}.", named.join(", ")).into())
+    }
+
     fn address(&self) -> Result<Address, FieldError> {
-        let one = |text: &str| Address::parse(text).map_err(|e| FieldError::new("to", alloc::format!("{text:?} {e}")));
+        let one = |text: &str| {
+            let wrong = |e| FieldError::new("to", misnamed(text, &e, |text| Address::parse(text).is_ok()));
+            Address::parse(text).map_err(wrong)
+        };
         match &self.to {
-            Some(To::One(text)) => one(text),
+            Some(To::One(text)) if !text.is_empty() => one(text),
             Some(To::Many(list)) if list.is_empty() => Err(FieldError::new("to", "is an empty list")),
             Some(To::Many(list)) => list.iter().map(|text| one(text)).collect::<Result<_, _>>().map(Address::List),
-            None if matches!(self.kind, MessageType::Broadcast) => Ok(Address::All),
-            None if matches!(self.kind, MessageType::Response | MessageType::Status) => Ok(Address::User),
-            None => Err(FieldError::new("to", "is missing")),
+            _ if matches!(self.kind, MessageType::Broadcast) => Ok(Address::All),
+            _ if matches!(self.kind, MessageType::Response | MessageType::Status) => Ok(Address::User),
+            _ => Err(FieldError::new("to", "is missing")),
         }
     }
 }
@@ -219,7 +267,18 @@ fn name<T>(
     text: Option<&str>,
     check: impl Fn(&str) -> Result<T, NameError>,
 ) -> Result<Option<T>, FieldError> {
-    text.map(check).transpose().map_err(|error| FieldError::new(field, error))
+    let wrong = |text, error| FieldError::new(field, misnamed(text, &error, |text| check(text).is_ok()));
+    let one = |text| check(text).map_err(|error| wrong(text, error));
+    text.filter(|text| !text.is_empty()).map(one).transpose()
+}
+
+/// Words an error about a name: the name, what is wrong, and one that is right, if it can be told.
+#[must_use]
+pub fn misnamed(text: &str, error: &NameError, is_right: impl Fn(&str) -> bool) -> String {
+    match corrected(text).into_iter().find(|text| is_right(text)) {
+        Some(right) => alloc::format!("{text:?} {error}; for example `{right}`"),
+        None => alloc::format!("{text:?} {error}"),
+    }
 }
 
 /// Refuses a time that would be over at once, with a human called and nothing done.
@@ -229,7 +288,7 @@ fn time(field: &'static str, ms: Option<u64>) -> Result<Option<u64>, FieldError>
 
 fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
     let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "isn't a message id such as msg-12"));
-    text.map(parse).transpose()
+    text.filter(|text| !text.is_empty()).map(parse).transpose()
 }
 
 fn passed_on(mut kept: Map<String, Value>, mut unknown: Map<String, Value>) -> Option<Box<str>> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lastword_proto::names::RequestId;
+use lastword_proto::names::{AgentName, RequestId};
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
+use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, nearest, text};
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
@@ -70,6 +70,11 @@ pub(crate) async fn send<M: SentView>(
         // On this thread, because the judge's is the one that every send waits for.
         draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }
+    let note = draft.note.take();
+    let to = match &draft.to {
+        Address::Name(name) => Some(name.clone()),
+        Address::Group(_) | Address::Action(_) | Address::List(_) | Address::All | Address::User => None,
+    };
     let replaced = Some(&draft).filter(|draft| draft.kind == MessageType::Response);
     let replaced =
         replaced.and_then(|draft| text::warning([&*draft.body, draft.payload.as_deref().unwrap_or_default()]));
@@ -95,11 +100,17 @@ pub(crate) async fn send<M: SentView>(
         Ok((Err(seqs), waits, fresh, warning)) => {
             (Box::pin(views::show(&ctx.handle, seqs)).await?, waits, fresh, warning)
         }
-        Err(other) => return Box::pin(without_message(ctx, other, replaced)).await,
+        Err(other) => {
+            return match Box::pin(without_message(ctx, other, replaced)).await {
+                Err(fault) if fault.0.code == Code::UnknownRecipient => Err(Box::pin(known(ctx, fault, to)).await),
+                other => other,
+            };
+        }
     };
     let view = |shown: Shown| {
-        let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
-        M::of(shown, warned)
+        let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| &**text);
+        let all: Vec<&str> = note.as_deref().into_iter().chain(warned).collect();
+        M::of(shown, (!all.is_empty()).then(|| all.join(" ")))
     };
     if many {
         return Ok(Sent::Many(shown.into_iter().filter_map(view).collect()));
@@ -114,6 +125,21 @@ pub(crate) async fn send<M: SentView>(
     };
     let sent = view(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
     Ok(Sent::One(Box::new(sent), response.map(Box::new)))
+}
+
+/// Names the recipient that was probably meant.
+async fn known(ctx: &Context, mut fault: ApiError, to: Option<AgentName>) -> ApiError {
+    let Some(to) = to else { return fault };
+    let names = |live: &Live<'_>| -> Vec<String> {
+        let live_ones = live.state.agents.iter().filter(|agent| live.state.live(agent.name()).is_some());
+        live_ones.map(|agent| agent.name().to_owned()).collect()
+    };
+    if let Ok(names) = ctx.handle.query(names).await
+        && let Some(near) = nearest(to.as_str(), names.iter().map(String::as_str))
+    {
+        fault.0.hint = format!("Did you mean {near}? {}", fault.0.hint);
+    }
+    fault
 }
 
 /// Returns the warning that the reply to the request at `seq` carries (R5).

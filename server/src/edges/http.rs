@@ -1,5 +1,6 @@
 //! The HTTP API: `/v1`, and the routes beside it.
 
+pub(crate) mod absent;
 mod agents;
 pub(crate) mod answers;
 mod approvals;

@@ -8,14 +8,15 @@ use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
 use lastword_proto::envelope::nesting_above;
+use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{FieldError, text};
+use lastword_proto::wire::{FieldError, text, with_nearest};
 use lastword_proto::{Code, Refusal};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::Peer;
-use super::{REQUEST_BYTES_MAX, answers, call_table};
+use super::{REQUEST_BYTES_MAX, absent, answers, call_table};
 use crate::broker::ReadLane;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
@@ -302,6 +303,11 @@ pub(crate) fn too_large() -> Refusal {
 
 /// Parses JSON; an error names the wrong member.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    if nesting_above(bytes, JSON_DEPTH_MAX).is_none()
+        && let Some(parsed) = absent::parse(bytes)
+    {
+        return Ok(parsed);
+    }
     parse_within(bytes)
 }
 
@@ -334,7 +340,7 @@ fn located<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<ApiError> {
 
 fn malformed(bytes: &[u8], error: &serde_json::Error) -> ApiError {
     let flaw = text::flaw(bytes).filter(|_| error.is_syntax());
-    ApiError::new(Code::Malformed, flaw.map_or_else(|| error.to_string(), |flaw| flaw.to_string()))
+    ApiError::new(Code::Malformed, flaw.map_or_else(|| with_nearest(error.to_string()), |flaw| flaw.to_string()))
 }
 
 /// Parses an id in the path; an invalid one is reported as unknown.

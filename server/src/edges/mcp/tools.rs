@@ -5,9 +5,10 @@ use std::time::Duration;
 use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
+use lastword_proto::input::Consumer;
 use lastword_proto::wire::{
     ApprovalView, DecideApproval, Envelope, EscalationView, Finish, HeldCall, Inexact, Metadata, NewClaim,
-    NewEscalation, Progress, StoredMessage, To, UseApproval,
+    NewEscalation, Progress, StoredMessage, To, UseApproval, with_nearest,
 };
 use rmcp::model::JsonObject;
 use serde::Serialize;
@@ -18,7 +19,9 @@ use super::brief::{self, Output};
 use super::trace::Trace;
 use super::{args, human, listing};
 use crate::calls::messages::{self, Sent};
+use crate::calls::taking::Taking;
 use crate::calls::{Caller, Context, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
+use crate::edges::http::absent;
 use crate::error::ApiError;
 
 /// The default wait of `next_message`, in ms. Shorter than the time limit of clients for a call.
@@ -97,8 +100,14 @@ pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiE
     if let Some(reason) = Inexact::marked(&arguments) {
         return Err(ApiError::new(lastword_proto::Code::Malformed, format!("the arguments: {reason}")));
     }
+    if let Some(read) = arguments.as_object().and_then(absent::arguments) {
+        return Ok(read);
+    }
     serde_path_to_error::deserialize(arguments).map_err(|error| {
-        ApiError::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner()))
+        ApiError::new(
+            lastword_proto::Code::Malformed,
+            format!("`{}`: {}", error.path(), with_nearest(error.inner().to_string())),
+        )
     })
 }
 
