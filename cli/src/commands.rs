@@ -40,6 +40,7 @@ mod init_check;
 mod init_clients;
 mod init_denials;
 mod init_files;
+mod init_write;
 mod last_session;
 mod launch;
 mod limits;
@@ -88,7 +89,7 @@ use crate::out::Out;
 #[derive(Debug, Parser)]
 #[command(name = "lastword", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "`lastword help COMMAND` shows the options and examples of a command.\n\nExit codes: 0 done · 1 refused · 2 wrong usage · 3 no server or no data · 70 a bug"
+    after_help = "`lastword help COMMAND` shows the options and examples of a command.\n\nExit codes: 0 done · 1 refused · 2 wrong usage · 3 no server or no data · 4 answered, not completed · 5 no answer yet · 70 a bug"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

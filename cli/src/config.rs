@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,15 @@ use lastword_server::{ArchivePolicy, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule,
 use serde::Deserialize;
 use toml::Spanned;
 
+use lastword_client::wire::nearest;
+
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
 use crate::policy;
 use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
+use crate::text_file;
 
 /// The configuration file in the team's folder, read if `--config` names no other.
 pub(crate) const CONFIG_FILE: &str = "lastword.toml";
@@ -402,7 +404,7 @@ fn trust(pin: Option<String>, authority: Option<PathBuf>) -> Result<Option<Trust
 
 /// Reads the configuration file; only the default one may be missing.
 fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
+    match text_file::read(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if !named && error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::usage(format!("{}: {error}", path.display()))),
@@ -447,7 +449,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
         }
         if !limits.set(name, *value.get_ref()) {
             let failure = Failure::usage(format!("unknown limit {name:?}"));
-            return Err(match nearest(name) {
+            return Err(match nearest(name, LIMITS.iter().map(|row| row.name)) {
                 Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
                 None => failure.hint("`lastword limits` lists them"),
             });
@@ -475,14 +477,10 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-/// Returns the limit with the longest common prefix, if that is at least 3 bytes.
-fn nearest(name: &str) -> Option<&'static str> {
-    let common = |known: &str| known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
-    LIMITS.iter().map(|row| row.name).max_by_key(|known| common(known)).filter(|known| common(known) >= 3)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn written(text: &str) -> (tempfile::TempDir, Global) {

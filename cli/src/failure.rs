@@ -23,6 +23,10 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A server or data is missing.
     Unavailable = 3,
+    /// The request was answered, but not completed: rejected, failed, timed out, cancelled, or in part.
+    NotCompleted = 4,
+    /// There is no answer yet, or nothing came.
+    NoAnswer = 5,
     /// A state that should be impossible.
     Bug = 70,
 }
@@ -64,6 +68,16 @@ impl Failure {
     /// Returns a failure for a missing server, file or program.
     pub(crate) fn unavailable(message: impl Display) -> Self {
         Self::new(Exit::Unavailable, message)
+    }
+
+    /// Returns the end of a wait that brought an answer other than `completed`.
+    pub(crate) fn not_completed(message: impl Display) -> Self {
+        Self::new(Exit::NotCompleted, message)
+    }
+
+    /// Returns the end of a wait that brought no answer.
+    pub(crate) fn no_answer(message: impl Display) -> Self {
+        Self::new(Exit::NoAnswer, message)
     }
 
     /// Returns a failure for a state that should be impossible.

@@ -21,6 +21,7 @@ mod rule_book;
 mod session;
 mod story;
 mod team;
+mod text_file;
 mod top;
 mod tree;
 

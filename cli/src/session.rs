@@ -12,9 +12,10 @@ use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;
 
 use crate::commands::Context;
-use crate::config::{LISTEN, TokenSource};
+use crate::config::{LISTEN, TokenSource, variable};
 use crate::failure::Failure;
 use crate::out::Out;
+use crate::text_file;
 
 /// The file in the data directory with the running server's address and process id.
 pub(crate) const FILE_SERVER: &str = "server.json";
@@ -221,7 +222,7 @@ pub(crate) fn running(data: &Path) -> Option<Running> {
 }
 
 pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::refused(format!("no token: {}: {error}", path.display())))
+    text_file::read(path).map_err(|error| Failure::refused(format!("no token: {}: {error}", path.display())))
 }
 
 /// Refuses the operator's token unless a human is at a terminal and the server is on this machine. An agent's shell

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::out::{Out, complain, escape};
 use crate::quantity::duration;
+use crate::text_file;
 
 /// The folder in the data directory with the tokens of the agents that the server runs.
 const FOLDER_TOKENS: &str = "agents";
@@ -372,7 +373,7 @@ impl Team {
 /// Registers an agent whose token is kept in the data directory; returns the token.
 pub(crate) async fn kept_token(data: &Path, member: &Member, human: &Client) -> Result<String, Failure> {
     let file = token_file(data, &member.name)?;
-    let at_hand = fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
+    let at_hand = text_file::read(&file).ok().map(|text| text.trim().to_owned());
     let token = member.enrol(human, at_hand).await?;
     keep(&file, token.trim())?;
     Ok(token)

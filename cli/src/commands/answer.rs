@@ -17,6 +17,7 @@ pub(crate) struct Args {
     /// Escalation to answer: esc-1.
     id: String,
     /// Text of the answer [default, or with `-`: standard input]. Optional with --lift.
+    #[arg(allow_hyphen_values = true)]
     answer: Option<OsString>,
     /// Choose a lift that the broker offers for a question caused by a limit: extends and resumes in one act.
     #[arg(long, value_name = "LIFT")]

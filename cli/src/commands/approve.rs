@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "JSON", value_parser = json)]
     edit: Option<Arguments>,
     /// Comment for the agent.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     comment: Option<String>,
     /// Confirm without a terminal, in a script.
     #[arg(long)]

@@ -27,6 +27,7 @@ pub(crate) struct Args {
     /// Recipient: a name, `@group` or `#action`.
     to: String,
     /// Text of the request [default, or with `-`: standard input].
+    #[arg(allow_hyphen_values = true)]
     body: Option<OsString>,
     /// REF of the work item [default: a new one].
     #[arg(long = "ref", value_name = "REF")]
@@ -36,33 +37,54 @@ pub(crate) struct Args {
     wait: Duration,
 }
 
+/// How long a send waits for the answer.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    /// How long its first call waits. Without, what holds the request is reported from the start.
+    pub(super) first: Option<Duration>,
+    /// How long it waits at most.
+    pub(super) most: Duration,
+}
+
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let mut client = cx.acting().await?;
+    let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
-    // Under its own idempotency key the same send can be repeated to wait on. A request_id would name the work item.
-    let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: None };
     envelope.reference = args.reference;
+    wait_for_answer((client, None), &envelope, Waiting { first: None, most: args.wait }, cx).await
+}
+
+/// Sends a request, and waits for its answer.
+pub(super) async fn wait_for_answer(
+    (mut client, turn): (Client, Option<String>),
+    envelope: &Envelope,
+    wait: Waiting,
+    cx: &Context,
+) -> Result<(), Failure> {
+    // Under its own idempotency key the same send can be repeated to wait on. A request_id would name the work item.
+    let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: wait.first };
     let waiting = Stopwatch::start();
     // One listener for the whole wait: a later one doesn't see an earlier signal.
     let mut interrupts = signal(SignalKind::interrupt())?;
-    // The first send doesn't wait, so that holds can be reported while the later ones do.
-    let mut sent = client.send(&envelope, &terms).await?;
+    let mut sent = client.send(envelope, &terms).await?;
     let mut reported = BTreeSet::new();
     loop {
         let Sent::One { message, response: None, .. } = &sent else { return send::show(&sent, cx) };
-        let left = args.wait.saturating_sub(waiting.elapsed());
-        if args.wait.is_zero() {
+        let left = wait.most.saturating_sub(waiting.elapsed());
+        if wait.most.is_zero() {
             return send::show(&sent, cx);
         }
         if left.is_zero() {
-            return Err(unanswered(&client, message, args.wait).await);
+            return unanswered(&client, &sent, message, wait.most, cx).await;
         }
         let request = message.request_id.clone().unwrap_or_default();
+        if reported.insert(request.clone()) && !cx.out.is_json() {
+            tell(&client, message, left).await;
+        }
         let terms = SendTerms { wait: Some(left), ..terms.clone() };
         let again = tokio::select! {
-            sent = client.send(&envelope, &terms) => sent,
+            sent = client.send(envelope, &terms) => sent,
             failed = report_holds(&client, &request, &mut reported) => failed,
-            _ = interrupts.recv() => return Err(unanswered(&client, message, waiting.elapsed()).await),
+            _ = interrupts.recv() => return unanswered(&client, &sent, message, waiting.elapsed(), cx).await,
         };
         match again {
             Ok(again) => sent = again,
@@ -72,14 +94,30 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 }
                 tokio::select! {
                     () = tokio::time::sleep(LOOK_AGAIN.min(left)) => {}
-                    _ = interrupts.recv() => return Err(unanswered(&client, message, waiting.elapsed()).await),
+                    _ = interrupts.recv() => {
+                        return unanswered(&client, &sent, message, waiting.elapsed(), cx).await;
+                    }
                 }
                 // A restarted broker may listen on another port.
-                client = cx.client(Authority::Act).unwrap_or(client);
+                let again = cx.client(Authority::Act).map(|client| send::in_turn(client, turn.as_deref()));
+                client = again.unwrap_or(client);
             }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Tells a person what the wait is for, and how to leave it.
+async fn tell(client: &Client, message: &StoredMessage, left: Duration) {
+    let why = why_unanswered(client, message.request_id.as_deref().unwrap_or_default()).await;
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    // A closed standard error doesn't undo the request.
+    let _closed = writeln!(
+        std::io::stderr().lock(),
+        "waiting up to {} s for the answer to {}{why}\n  Ctrl-C leaves; the answer will be in `lastword inbox`",
+        left.as_secs_f64().ceil(),
+        message.id
+    );
 }
 
 /// Reports on standard error what holds the request, each hold once, with the step that lifts it (R3). Returns only an
@@ -105,13 +143,23 @@ async fn report_holds(client: &Client, request: &str, reported: &mut BTreeSet<St
     }
 }
 
-/// Returns the reason why there is no answer yet, and where it will arrive.
-async fn unanswered(client: &Client, message: &StoredMessage, waited: Duration) -> Failure {
+/// Tells why there is no answer yet, and where it will arrive.
+async fn unanswered(
+    client: &Client,
+    sent: &Sent,
+    message: &StoredMessage,
+    waited: Duration,
+    cx: &Context,
+) -> Result<(), Failure> {
+    if cx.out.is_json() {
+        cx.out.json(sent.raw())?;
+    }
     let (id, reference) = (&message.id, &message.reference);
-    let failure = Failure::unavailable(format!("no answer to {id} within {} ms", milliseconds(waited)));
+    let failure = Failure::no_answer(format!("no answer to {id} within {} ms", milliseconds(waited)));
     let why = why_unanswered(client, message.request_id.as_deref().unwrap_or_default()).await;
     let why = why.unwrap_or_else(|_| "the broker is away, and the request is recorded".to_owned());
-    failure.hint(format!("{why}\nthe answer will be in `lastword inbox`; `lastword tree {reference}` shows the work"))
+    Err(failure
+        .hint(format!("{why}\nthe answer will be in `lastword inbox`; `lastword tree {reference}` shows the work")))
 }
 
 async fn why_unanswered(client: &Client, request: &str) -> Result<String, ClientError> {
@@ -132,15 +180,15 @@ async fn why_unanswered(client: &Client, request: &str) -> Result<String, Client
     })
 }
 
-struct Stopwatch(Instant);
+pub(super) struct Stopwatch(Instant);
 
 #[expect(clippy::disallowed_methods, reason = "it limits how long a human waits; no rule depends on it")]
 impl Stopwatch {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self(Instant::now())
     }
 
-    fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 }

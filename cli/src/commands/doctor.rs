@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line};
 use crate::session::{Authority, FILE_OPERATOR, confirmed};
+use crate::text_file;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -368,7 +369,7 @@ async fn client(program: Program, cx: &Context) -> Check {
         (None, Err(none)) => return check(name, Grade::Warning, format!("set up, but {}", none.message)),
     };
     let endpoint = configured(named("--url"), named("--tls-pin"), named("--tls-ca"), server);
-    let client = fs::read_to_string(token).map_err(|error| error.to_string()).and_then(|text| {
+    let client = text_file::read(Path::new(token)).map_err(|error| error.to_string()).and_then(|text| {
         let token = Token::new(text.trim()).map_err(|error| error.to_string())?;
         Client::new(&endpoint?, Some(token)).map_err(|error| error.to_string())
     });

@@ -18,18 +18,19 @@ pub(crate) struct Args {
     /// Turn to end, as `lastword inbox` printed it: turn-3.
     turn: String,
     /// Final answer [default, or with `-`: standard input].
+    #[arg(allow_hyphen_values = true)]
     answer: Option<OsString>,
     /// Outcome: completed, partial, rejected, failed or waiting [default: waiting while requests are in flight, else completed].
     #[arg(long, value_parser = status)]
     status: Option<FinishStatus>,
     /// Reason for the outcome.
-    #[arg(long, value_parser = lossy())]
+    #[arg(long, value_parser = lossy(), allow_hyphen_values = true)]
     reason: Option<String>,
     /// Part that is done; repeatable.
-    #[arg(long, value_name = "PART", value_parser = lossy())]
+    #[arg(long, value_name = "PART", value_parser = lossy(), allow_hyphen_values = true)]
     completed: Vec<String>,
     /// Part that failed; repeatable.
-    #[arg(long, value_name = "PART", value_parser = lossy())]
+    #[arg(long, value_name = "PART", value_parser = lossy(), allow_hyphen_values = true)]
     failed: Vec<String>,
     /// Structured content of the answer.
     #[arg(long, value_name = "JSON", value_parser = lossy().try_map(|text| json(&mended(text.as_bytes()))))]

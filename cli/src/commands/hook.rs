@@ -57,7 +57,7 @@ enum Action {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     answer(args, cx).await.map_err(|failure| match failure.exit {
         Exit::Usage => Failure { exit: Exit::Refused, ..failure },
-        Exit::Done | Exit::Refused | Exit::Unavailable | Exit::Bug => failure,
+        Exit::Done | Exit::Refused | Exit::Unavailable | Exit::NotCompleted | Exit::NoAnswer | Exit::Bug => failure,
     })
 }
 

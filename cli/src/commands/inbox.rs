@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use lastword_client::Client;
+use lastword_proto::MessageType;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::ConversationSummary;
+use lastword_proto::wire::{ConversationSummary, Delivery};
 use serde_json::Value;
 
 use super::Context;
-use super::send::in_turn;
+use super::ask::Stopwatch;
+use super::send::{completed, in_turn};
 use crate::failure::Failure;
 use crate::out::StyledLine;
-use crate::quantity::duration;
+use crate::quantity::{duration, milliseconds};
 use crate::render;
 use crate::session::Authority;
 use crate::tree::{self, plain};
@@ -29,19 +31,44 @@ pub(crate) struct Args {
     /// Token of the turn whose answers to wait for.
     #[arg(long, value_name = "TOKEN", env = "LASTWORD_TURN", hide_env_values = true)]
     turn_token: Option<String>,
+    /// Open a turn also for the answer to a request that no turn sent.
+    #[arg(long)]
+    turns: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = in_turn(cx.client(Authority::Act)?, args.turn_token.as_deref());
-    match client.inbox(args.wait).await? {
-        Some(delivery) => cx.out.show(&delivery, render::delivery),
+    match taken(&client, &args).await? {
+        Some(delivery) => {
+            cx.out.show(&delivery, render::delivery)?;
+            let answer = Some(&delivery.message).filter(|message| message.kind == MessageType::Response);
+            completed(answer)
+        }
         None => {
             // The inbox is empty, whether or not the requests can be listed.
             let open = if cx.out.is_json() { Vec::new() } else { open(&client).await.unwrap_or_default() };
             cx.out.show(&Value::Null, |_, out| {
                 let empty = vec![plain(if open.is_empty() { "inbox empty" } else { "inbox empty; no answer yet to:" })];
                 out.lines([vec![empty], open].concat())
-            })
+            })?;
+            // Who only looks gets what is there, and nothing is an answer.
+            if args.wait.is_zero() {
+                return Ok(());
+            }
+            Err(Failure::no_answer(format!("nothing came within {} ms", milliseconds(args.wait))))
+        }
+    }
+}
+
+/// Takes the next delivery. The broker ends a long wait early, and it is begun again.
+async fn taken(client: &Client, args: &Args) -> Result<Option<Delivery>, Failure> {
+    let waiting = Stopwatch::start();
+    loop {
+        let left = args.wait.saturating_sub(waiting.elapsed());
+        let taken = if args.turns { client.inbox(left).await } else { client.inbox_once(left).await };
+        match taken? {
+            None if waiting.elapsed() < args.wait => {}
+            taken => return Ok(taken),
         }
     }
 }

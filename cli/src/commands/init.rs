@@ -11,7 +11,8 @@ use serde_json::json;
 use super::Context;
 use super::init_check::check;
 use super::init_clients::{Call, Identity, Program};
-use super::init_files::{Change, Step, change, hooks};
+use super::init_files::{Change, Step, hooks, plan};
+use super::init_write::{Edit, put, write};
 use super::limits::Profile;
 use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
 use crate::failure::Failure;
@@ -101,9 +102,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let mut reports = Vec::new();
     if args.remove {
-        for program in programs {
-            reports.push(removed(program, args.dry_run)?);
-        }
+        reports = removed(&programs, args.dry_run)?;
     } else if args.check && only_check(&args, &programs, cx)? {
         for program in programs {
             reports.push(Report { checks: check(program, cx).await?, ..empty(program) });
@@ -150,8 +149,7 @@ async fn added(args: &Args, programs: Vec<Program>, cx: &Context) -> Result<Vec<
     }
     let step = if args.replace { Step::Replace(&call) } else { Step::Add(&call) };
     let mut reports = Vec::new();
-    for program in programs {
-        let changes = change(program, step, args.dry_run)?;
+    for (program, changes) in changed(&programs, step, args.dry_run)? {
         let checks = if args.check && !args.dry_run { check(program, cx).await? } else { Vec::new() };
         let next =
             if args.dry_run { "nothing was written (--dry-run)".to_owned() } else { next(program, &call, &owner) };
@@ -209,25 +207,38 @@ async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Resul
     Ok(())
 }
 
-fn removed(program: Program, dry: bool) -> Result<Report, Failure> {
-    let (name, ..) = program.names();
-    let known = program.configured_here().map_err(Failure::refused)?;
-    if known.is_some_and(|words| !words.iter().any(|word| word == "mcp")) {
-        return Err(Failure::refused(format!(
-            "the server `lastword` in {} isn't what init wrote",
-            program.file().display()
-        ))
-        .hint("remove it by hand"));
+/// Changes the files of all programs, or none; with `dry`, only reports the changes.
+fn changed(programs: &[Program], step: Step<'_>, dry: bool) -> Result<Vec<(Program, Vec<Change>)>, Failure> {
+    let plans = programs.iter().map(|program| Ok((*program, plan(*program, step)?)));
+    let plans = plans.collect::<Result<Vec<(Program, Vec<Edit>)>, Failure>>()?;
+    if !dry {
+        write(&plans.iter().flat_map(|(_, edits)| edits).collect::<Vec<_>>(), put)?;
     }
-    let changes = change(program, Step::Remove, dry)?;
-    let next = if changes.iter().all(|change| change.diff.is_empty()) {
-        format!("{name} isn't set up for Lastword in this folder")
-    } else if dry {
-        "nothing was removed (--dry-run)".to_owned()
-    } else {
-        format!("{name} no longer starts Lastword in this folder; running sessions keep it until they end")
+    let changes = |edits: Vec<Edit>| edits.into_iter().map(|edit| edit.change).collect();
+    Ok(plans.into_iter().map(|(program, edits)| (program, changes(edits))).collect())
+}
+
+fn removed(programs: &[Program], dry: bool) -> Result<Vec<Report>, Failure> {
+    for program in programs {
+        let known = program.configured_here().map_err(Failure::refused)?;
+        if known.is_some_and(|words| !words.iter().any(|word| word == "mcp")) {
+            let file = program.file().display();
+            return Err(Failure::refused(format!("the server `lastword` in {file} isn't what init wrote"))
+                .hint("remove it by hand"));
+        }
+    }
+    let report = |(program, changes): (Program, Vec<Change>)| {
+        let (name, ..) = program.names();
+        let next = if changes.iter().all(|change| change.diff.is_empty()) {
+            format!("{name} isn't set up for Lastword in this folder")
+        } else if dry {
+            "nothing was removed (--dry-run)".to_owned()
+        } else {
+            format!("{name} no longer starts Lastword in this folder; running sessions keep it until they end")
+        };
+        Report { changes, next, ..empty(program) }
     };
-    Ok(Report { changes, next, ..empty(program) })
+    Ok(changed(programs, Step::Remove, dry)?.into_iter().map(report).collect())
 }
 
 fn configuration(profile: Profile, cx: &Context) -> Result<(), Failure> {
@@ -238,7 +249,10 @@ fn configuration(profile: Profile, cx: &Context) -> Result<(), Failure> {
             Failure::unavailable(format!("{CONFIG_FILE}: {error}"))
         }
     })?;
-    file.write_all(template(profile.into()).as_bytes())?;
+    file.write_all(template(profile.into()).as_bytes()).inspect_err(|_| {
+        // Half of it would be taken for all of it.
+        let _removed = std::fs::remove_file(CONFIG_FILE);
+    })?;
     cx.out.show(&json!({ "written": CONFIG_FILE }), |_, _| {
         format!(
             "wrote {CONFIG_FILE}\nnext: `lastword serve`, and in another terminal `lastword agent add NAME`\n\

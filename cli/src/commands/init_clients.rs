@@ -16,6 +16,7 @@ use super::Context;
 use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::session::{no_human_for_a_model, read_token};
+use crate::text_file;
 
 /// An agent program that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Program {
 
     fn configured_in(self, file: &Path) -> Result<Option<Vec<String>>, String> {
         let failed = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
-        let text = match fs::read_to_string(file) {
+        let text = match text_file::read(file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(&error)),

@@ -14,7 +14,9 @@ use super::init_clients::{Call, Identity, Program};
 use super::init_denials::{
     add_claude_denials, add_denials, remove_claude_denials, remove_denials, with_denial, without_denial,
 };
+use super::init_write::Edit;
 use crate::failure::Failure;
+use crate::text_file;
 
 /// The settings of Claude Code for one user in this folder.
 const SETTINGS: &str = ".claude/settings.local.json";
@@ -68,7 +70,7 @@ impl<'a> Step<'a> {
 
 /// Returns the words of each hook of Lastword in Claude Code's settings of this folder.
 pub(super) fn hooks() -> Result<Vec<Vec<String>>, String> {
-    let text = match fs::read_to_string(SETTINGS) {
+    let text = match text_file::read(Path::new(SETTINGS)) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("{SETTINGS}: {error}")),
@@ -97,49 +99,35 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Changes the files of a program; with `dry`, only reports the changes.
-pub(super) fn change(program: Program, step: Step<'_>, dry: bool) -> Result<Vec<Change>, Failure> {
+/// Plans the changes of a program's files.
+pub(super) fn plan(program: Program, step: Step<'_>) -> Result<Vec<Edit>, Failure> {
     let file = program.file();
     let first = match program {
-        Program::Codex => edit(file, dry, |text| codex(text, step))?,
+        Program::Codex => edit(file, |text| codex(text, step))?,
         Program::Claude | Program::Opencode | Program::Gemini => {
-            edit(file, dry, |text| json(text, |root| server(root, program, step)))?
+            edit(file, |text| json(text, |root| server(root, program, step)))?
         }
     };
-    let mut changes = vec![first];
+    let mut edits = vec![first];
     if program == Program::Claude {
-        changes.push(edit(Path::new(SETTINGS), dry, |text| json(text, |root| claude_settings(root, step)))?);
+        edits.push(edit(Path::new(SETTINGS), |text| json(text, |root| claude_settings(root, step)))?);
     }
-    Ok(changes)
+    Ok(edits)
 }
 
-/// Applies `change` to the text of a file, and writes the file if the text differs. A file that is left without content
-/// is removed.
-fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, String>) -> Result<Change, Failure> {
+/// Applies `change` to the text of a file. One that is left without content is to be removed.
+fn edit(file: &Path, change: impl FnOnce(&str) -> Result<String, String>) -> Result<Edit, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::refused(format!("{}: {error}", file.display()));
-    let old = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+    let bytes = match fs::read(file) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(failed(&error)),
     };
+    let old = text_file::decoded(bytes.clone().unwrap_or_default()).map_err(|problem| failed(&problem))?;
     let new = change(&old).map_err(|problem| failed(&problem).hint("fix the file, or edit Lastword's part by hand"))?;
     let name = file.display().to_string();
     let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(2).header(&name, &name).to_string();
-    if old != new && !dry {
-        if new.is_empty() {
-            fs::remove_file(file).map_err(|error| failed(&error))?;
-            if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                // A folder that holds anything else stays.
-                let _kept = fs::remove_dir(folder);
-            }
-        } else {
-            if let Some(folder) = file.parent() {
-                fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-            }
-            fs::write(file, new).map_err(|error| failed(&error))?;
-        }
-    }
-    Ok(Change { file: file.to_owned(), diff })
+    Ok(Edit { change: Change { file: file.to_owned(), diff }, old: bytes, new: new.into_bytes() })
 }
 
 /// Changes a JSON text and keeps its comments. An empty text is an empty object, and the other way round.

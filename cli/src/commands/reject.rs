@@ -12,10 +12,10 @@ pub(crate) struct Args {
     /// Approval to decide: apr-1.
     id: String,
     /// Reason for the agent.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     comment: Option<String>,
     /// Reject this call with instructions for the agent, which may ask again.
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["comment", "ignore"])]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["comment", "ignore"])]
     respond: Option<String>,
     /// Reject without a decision on the merits.
     #[arg(long)]

@@ -51,6 +51,7 @@ struct Add {
     #[arg(long = "ref", value_name = "TEMPLATE")]
     reference: Option<String>,
     /// Text of each request.
+    #[arg(allow_hyphen_values = true)]
     text: String,
 }
 

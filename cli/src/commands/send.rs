@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lastword_client::wire::{Envelope, EscalationView, Finished, To};
+use lastword_client::wire::{Envelope, EscalationView, Finished, StoredMessage, To};
 use lastword_client::{Client, SendTerms, Sent};
 use lastword_proto::{MessageType, Priority};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::ask::{self, Waiting};
 use super::{Context, answer_or_stdin, text_or_stdin};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, escape};
@@ -21,6 +22,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "text")]
     to: Option<String>,
     /// Text of the message [default, or with `-`: standard input].
+    #[arg(allow_hyphen_values = true)]
     body: Option<OsString>,
     /// Read the text form from standard input: `[FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] …`.
     #[arg(long, conflicts_with_all = ["to", "body"])]
@@ -61,14 +63,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = in_turn(cx.acting().await?, args.turn_token.as_deref());
-    let sent = if args.text {
-        client.send_text(text_or_stdin(None)?).await?
-    } else {
-        let terms = SendTerms { idempotency_key: None, wait: args.wait };
-        client.send(&envelope(args)?, &terms).await?
-    };
-    show(&sent, cx)
+    let turn = args.turn_token.clone();
+    let client = in_turn(cx.acting().await?, turn.as_deref());
+    if args.text {
+        return show(&client.send_text(text_or_stdin(None)?).await?, cx);
+    }
+    let wait = args.wait.filter(|wait| !wait.is_zero());
+    let envelope = envelope(args)?;
+    match wait.filter(|_| envelope.kind == MessageType::Request) {
+        // The broker knows from the first call on that it waits (Q8).
+        Some(wait) => {
+            ask::wait_for_answer((client, turn), &envelope, Waiting { first: Some(wait), most: wait }, cx).await
+        }
+        None => show(&client.send(&envelope, &SendTerms { idempotency_key: None, wait: None }).await?, cx),
+    }
 }
 
 /// Returns the client, acting in the turn if one is named.
@@ -76,9 +84,23 @@ pub(super) fn in_turn(client: Client, token: Option<&str>) -> Client {
     token.map(|token| client.in_turn(token)).unwrap_or(client)
 }
 
-/// Prints the result of a send.
+/// Prints the result of a send. Fails if its answer says that the work wasn't completed.
 pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
-    cx.out.show(sent.raw(), |_, out| words(sent, out))
+    cx.out.show(sent.raw(), |_, out| words(sent, out))?;
+    match sent {
+        Sent::One { response, .. } => completed(response.as_deref()),
+        Sent::Many { .. } | Sent::Other(_) => Ok(()),
+    }
+}
+
+/// Fails if an answer says that the work wasn't completed.
+pub(super) fn completed(answer: Option<&StoredMessage>) -> Result<(), Failure> {
+    match answer.and_then(|answer| answer.status) {
+        Some(status) if status.word() != "completed" => {
+            Err(Failure::not_completed(format!("the request was answered, and its status is {}", status.word())))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn words(sent: &Sent, out: &Out) -> String {

@@ -1,13 +1,14 @@
 //! The format of recorded conversations: one JSON object per line (`docs/replay.md`).
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::text_file::BOM;
 
 /// Names of speakers who are human wherever they speak.
 const HUMAN_NAMES: [&str; 2] = ["human", "user"];
@@ -152,12 +153,18 @@ pub(crate) fn read(path: &Path, mut each: impl FnMut(Trace, u64) -> Result<(), F
     let (mut line, mut number, mut bytes) = (String::new(), 0, 0);
     loop {
         line.clear();
-        let length = lines.read_line(&mut line).map_err(Failure::unavailable)?;
+        let length = lines.read_line(&mut line).map_err(|error| {
+            let failure = Failure::usage(format!("{}, line {}: {error}", path.display(), number + 1));
+            if error.kind() == ErrorKind::InvalidData { failure.hint("save it as UTF-8") } else { failure }
+        })?;
         if length == 0 {
             return Ok(());
         }
         number += 1;
         bytes += length as u64;
+        if number == 1 && line.starts_with(BOM) {
+            line.drain(..BOM.len_utf8());
+        }
         if line.trim().is_empty() {
             continue;
         }
