@@ -261,7 +261,7 @@ codes! {
     IdempotencyConflict "idempotency_conflict" 409 "Q1" "That request_id was used for another message"
         "Use a new request_id for a new message.";
     NameTaken "name_taken" 409 "E2" "A live agent has that name"
-        "Choose another name. If it is yours and its token is lost, `lastword agent token NAME` makes a new one.";
+        "Choose another name; for a new token of an agent that is yours, call `lastword agent token NAME`.";
     ApprovalUsed "approval_used" 409 "H2" "The approval was already used"
         "Request a new approval for each call.";
     ApprovalExpired "approval_expired" 409 "H2" "The call was not decided in time, or it was approved too long ago"

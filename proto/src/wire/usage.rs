@@ -248,7 +248,9 @@ mod tests {
     fn a_model_is_named_once_and_properly() {
         assert_eq!(refused(&[("a", 1, None), ("a", 2, None)]), "`usage.models` has a twice: add its figures up");
         assert_eq!(refused(&[("", 1, None)]), "`usage.models` has a model \"\" whose name is empty");
-        assert!(refused(&[("a\nb", 1, None)]).ends_with("whose name has a character that is not allowed at byte 1"));
+        assert!(
+            refused(&[("a\nb", 1, None)]).contains("whose name has a character that is not allowed at byte 1: use")
+        );
         let many: Vec<String> = (0..9).map(|n| n.to_string()).collect();
         let many: Vec<_> = many.iter().map(|model| (model.as_str(), 1, None)).collect();
         assert!(usage(&many[..MODELS_MAX]).by_model().is_ok());
