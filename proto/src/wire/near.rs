@@ -7,14 +7,22 @@ use alloc::vec::Vec;
 /// The longest word that is compared, in bytes.
 const WORD_BYTES_MAX: usize = 64;
 
-/// Returns the known word that is nearest, if at most a third of its letters differ.
+/// The shortest beginning of a word that names it, in bytes.
+const BEGINNING_BYTES_MIN: usize = 3;
+
+/// Returns the known word that is nearest, if at most a third of its letters differ or the word begins it.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_BYTES_MAX {
         return None;
     }
     let plain = |word: &str| word.to_ascii_lowercase().replace(['-', ' '], "_");
     let wanted = plain(word);
-    let all = known.into_iter().map(|known| (distance(wanted.as_bytes(), plain(known).as_bytes()), known));
+    let away = |known: &str| {
+        let known = plain(known);
+        let begins = wanted.len() >= BEGINNING_BYTES_MIN && known.starts_with(&wanted);
+        if begins { usize::from(known != wanted) } else { distance(wanted.as_bytes(), known.as_bytes()) }
+    };
+    let all = known.into_iter().map(|known| (away(known), known));
     all.min_by_key(|(distance, _)| *distance)
         .filter(|(distance, near)| distance * 3 <= near.len())
         .map(|(_, near)| near)
@@ -61,6 +69,7 @@ mod tests {
             ("timeout-ms", Some("timeout_ms")),
             ("Ref", Some("ref")),
             ("priroity", Some("priority")),
+            ("deadline", Some("deadline_ms")),
             ("cc", None),
             ("thread", None),
         ] {

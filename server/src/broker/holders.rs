@@ -210,3 +210,51 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KILO: AgentId = AgentId(1);
+    const TURN: TurnId = TurnId(7);
+
+    /// Returns whether the turn is the client's at this time, and whether answers join it before.
+    fn access(table: &mut Table, client: Option<&str>, now: u64) -> (bool, bool) {
+        match table.access(KILO, TURN, client.map(ClientId::of), (Time(now), 100)) {
+            Access::Own => (true, true),
+            Access::Later(at, joins) => {
+                assert_eq!(at, Time(150));
+                (false, joins)
+            }
+            Access::Never => (false, false),
+        }
+    }
+
+    fn held_by(client: Option<&str>, closed: bool) -> Table {
+        let client = client.map(ClientId::of);
+        let turns = [(TURN, Holder { agent: KILO, client, seen: Time(50), closed })].into();
+        Table { turns, sessions: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_turn_of_a_silent_client_is_free_at_just_the_limit() {
+        for client in [None, Some("b")] {
+            let mut table = held_by(None, false);
+            assert_eq!(
+                (access(&mut table, client, 149), access(&mut table, client, 150)),
+                ((false, true), (true, true))
+            );
+            let mut closed = held_by(Some("a"), true);
+            assert_eq!(
+                (access(&mut closed, client, 149), access(&mut closed, client, 150)),
+                ((false, false), (true, true))
+            );
+        }
+        let mut table = held_by(Some("a"), false);
+        assert_eq!((access(&mut table, None, 149), access(&mut table, None, 150)), ((false, false), (true, true)));
+        assert_eq!(access(&mut table, Some("b"), 150), (false, false), "it has a name under which it comes back");
+        assert_eq!(access(&mut table, Some("a"), 51), (true, true));
+        table.sessions.insert((KILO, ClientId::of("a")), 1);
+        assert_eq!(access(&mut table, None, 1_000), (false, false), "its session is open");
+    }
+}
