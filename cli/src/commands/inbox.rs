@@ -46,10 +46,11 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         }
         None => {
             // The inbox is empty, whether or not the requests can be listed.
-            let open = if cx.out.is_json() { Vec::new() } else { open(&client).await.unwrap_or_default() };
+            let [open, held] =
+                if cx.out.is_json() { Default::default() } else { open(&client).await.unwrap_or_default() };
             cx.out.show(&Value::Null, |_, out| {
                 let empty = vec![plain(if open.is_empty() { "inbox empty" } else { "inbox empty; no answer yet to:" })];
-                out.lines([vec![empty], open].concat())
+                out.lines([vec![empty], open, held].concat())
             })?;
             // Who only looks gets what is there, and nothing is an answer.
             if args.wait.is_zero() {
@@ -73,12 +74,18 @@ async fn taken(client: &Client, args: &Args) -> Result<Option<Delivery>, Failure
     }
 }
 
-/// Lists the caller's conversations with open requests, each with what holds it (H6).
-async fn open(client: &Client) -> Result<Vec<StyledLine>, Failure> {
-    let me = client.agent(OWN_NAME).await?.name;
+/// Lists the caller's conversations with open requests, each with what holds it (H6), and its open turns.
+async fn open(client: &Client) -> Result<[Vec<StyledLine>; 2], Failure> {
+    let me = client.agent(OWN_NAME).await?;
     let page = client.newest_conversations(READ_MAX, true).await?;
-    let mine = page.items.into_iter().filter(|one| one.opener == me);
+    let mine = page.items.into_iter().filter(|one| one.opener == me.name);
     let mine: Vec<ConversationSummary> = mine.collect();
+    let held = |turn: &String| {
+        vec![plain(format!(
+            "{turn} is open: its delivery is the client's that took it, until nothing is heard of that one"
+        ))]
+    };
+    let held = me.turns.iter().map(held).collect();
     let mut lines = Vec::new();
     for one in mine.iter().take(OPEN_MAX) {
         // One that was forgotten in the meantime is not open any more.
@@ -90,5 +97,5 @@ async fn open(client: &Client) -> Result<Vec<StyledLine>, Failure> {
     if mine.len() > OPEN_MAX || page.next.is_some() {
         lines.push(vec![plain("there may be older ones: `lastword top`")]);
     }
-    Ok(lines)
+    Ok([lines, held])
 }

@@ -167,7 +167,9 @@ impl Shared {
         let mut stream = TcpStream::connect(url.strip_prefix("http://")?).ok()?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             Lastword-Client: the-one-of-{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            // Under its id it gets a delivery again that it keeps back.
+            &token[token.len() - 4..],
             body.len()
         );
         stream.write_all(head.as_bytes()).ok()?;

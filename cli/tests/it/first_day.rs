@@ -1,6 +1,7 @@
 //! What goes wrong on the first day: scripts, files of other systems, text that looks like a flag.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -65,7 +66,7 @@ fn the_commands_of_the_jobs_work_job_after_job() {
     for job in ["1", "2"] {
         for command in &commands {
             let mut shell = std::process::Command::new("sh");
-            shell.current_dir(server.path()).env_clear();
+            shell.current_dir(server.path()).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
             shell.env("PATH", format!("{}:{}", program.display(), crate::program::PATH));
             shell.env("LASTWORD_TOKEN_FILE", "ci.token");
             for variable in ["GITHUB_SHA", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT", "CI_COMMIT_SHA", "CI_JOB_ID"] {

@@ -85,7 +85,8 @@ fn who_asks_and_waits_is_told_what_holds_it_and_the_one_step_that_lets_it_go_on(
     let mut ask = lastword(server.path());
     ask.args(["--token-file", ".lastword/operator.token", "ask", "hive", "are you there?"]);
     let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // Behind what it waits for, and how to leave.
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap).skip(2);
     assert_eq!(lines.next().as_deref(), Some("held: agent hive is paused"));
     assert_eq!(lines.next().as_deref(), Some("  lastword resume --agent hive"));
     server.operator(&["resume", "--agent", "hive", "--yes"]).ok();
@@ -112,7 +113,8 @@ fn who_asks_and_waits_is_told_the_lift_and_gets_the_answer_once_it_is_chosen() {
     let mut ask = lastword(server.path());
     ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "write it", "--ref", "T-1"]);
     let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // Behind what it waits for, and how to leave.
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap).skip(2);
     let taken = server.as_agent("kilo", &["inbox", "--wait", "20s", "--json"]).json();
     server.as_agent("kilo", &["send", "hive", "help"]).ok();
     assert!(server.as_agent("kilo", &["send", "mike", "help"]).stderr.contains("(task_requests)"));
@@ -369,7 +371,8 @@ fn who_asks_and_waits_gets_the_answer_over_a_restart_of_the_broker() {
     let mut ask = lastword(server.path());
     ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "write it", "--ref", "T-1"]);
     let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // Behind what it waits for, and how to leave.
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap).skip(2);
     server.as_agent("kilo", &["inbox", "--wait", "20s"]).ok();
     // The recipient may have the request before the sender has its reply.
     server.as_agent("kilo", &["ls"]).ok();

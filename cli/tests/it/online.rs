@@ -99,7 +99,7 @@ fn a_human_asks_and_gets_the_answer_in_one_command() {
     assert_eq!(answer["response"]["body"], "42", "{answer}");
     assert!(server.operator(&["inbox"]).ok().contains("inbox empty"), "it does not wait in the inbox as well");
     let nobody = server.operator(&["ask", "hive", "still there?", "--wait", "200ms"]);
-    assert_eq!(nobody.code, 3, "{nobody:?}");
+    assert_eq!(nobody.code, 5, "{nobody:?}");
     assert!(nobody.stderr.contains("lastword tree"), "{nobody:?}");
 }
 

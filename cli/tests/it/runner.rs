@@ -389,6 +389,8 @@ fn a_runner_that_cant_start_tells_whoever_asks_why() {
     ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "hello", "--wait", "60s"]);
     let mut ask = ask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let waits = [told.next().unwrap(), told.next().unwrap()];
+    assert!(waits[0].contains("kilo is not connected") && waits[1].contains("Ctrl-C leaves"), "{waits:?}");
     let refused = server.as_agent("kilo", &["run", "--", "no-such-program"]);
     let reason = "kilo can't work: program not found: no-such-program";
     assert!(refused.code != 0 && refused.stderr.contains("program not found: no-such-program"), "{refused:?}");

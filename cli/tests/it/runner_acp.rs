@@ -279,7 +279,7 @@ fn the_broker_is_told_of_a_session_without_the_memory_of_the_one_before() {
     server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
     let asked = |text: &str| {
         server.as_agent("kilo", &["send", "fake", text]).ok();
-        server.as_agent("kilo", &["inbox", "--wait", "30s"]).ok()
+        server.as_agent("kilo", &["inbox", "--wait", "30s"]).stdout
     };
     assert!(asked("say half\ncrash").contains("half"));
     agent.until("agent_started");

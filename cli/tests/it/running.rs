@@ -132,8 +132,9 @@ pub(crate) fn fake_acp() -> PathBuf {
 /// Sends the operator's request and waits for the answer.
 pub(crate) fn ask(server: &Server, name: &str, body: &str) -> Value {
     let answer = server.operator(&["--json", "ask", name, body, "--wait", "30s"]);
-    assert_eq!(answer.code, 0, "{answer:?}");
-    answer.json()["response"].clone()
+    let response = answer.json()["response"].clone();
+    assert_eq!(answer.code == 0, response["status"] == "completed", "{answer:?}");
+    response
 }
 
 /// Sends the operator's request without waiting.
