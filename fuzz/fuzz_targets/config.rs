@@ -20,5 +20,7 @@ mod policy;
 mod quantity;
 #[path = "../../cli/src/team.rs"]
 mod team;
+#[path = "../../cli/src/text_file.rs"]
+mod text_file;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| config_property::check(data));
