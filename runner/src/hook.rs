@@ -58,9 +58,6 @@ pub struct Occasion {
     pub tool_input: Arguments,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
-    /// The launcher of the session, if there is one: sessions of several launchers keep their state in one folder.
-    #[serde(skip)]
-    pub launcher: Option<String>,
     /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
     #[serde(skip)]
     pub typed: Option<bool>,
@@ -122,9 +119,6 @@ struct Session {
     /// The session's transcript, as its last hook named it.
     #[serde(default)]
     transcript: Option<PathBuf>,
-    /// The launcher that the session is below.
-    #[serde(default)]
-    launcher: Option<String>,
     /// The turn that ended last, for as long as the user has typed nothing since: what the program does by itself is due
     /// to it (H4).
     #[serde(default)]
@@ -233,7 +227,6 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         return Err(HookError::Human);
     }
     session.transcript.clone_from(&occasion.transcript_path);
-    session.launcher.clone_from(&occasion.launcher);
     // The turn was finished with a tool, or its lease has expired.
     if session.turn.as_ref().is_some_and(|open| !me.turns.contains(&open.id)) {
         session.close();

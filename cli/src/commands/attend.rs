@@ -103,7 +103,7 @@ pub(super) async fn attend(
     let gone = || false;
     let mut message = Box::pin(take(client, folder, &waited_for, &gone));
     let (stopped, mut stops) = channel(1);
-    let mut follow = pin!(follow_ends(client, &place.name, (folder, None), &stopped));
+    let mut follow = pin!(follow_ends(client, &place.name, folder, &stopped));
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = Attended {

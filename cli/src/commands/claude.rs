@@ -1,16 +1,16 @@
 //! `lastword claude`: Claude Code as an agent of the workspace, in this terminal and for this run alone.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lastword_runner::{CLAUDE_CHANNELS, claude_asks};
+use lastword_runner::{CLAUDE_CHANNELS, PrivateFolder, claude_asks};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 
 use super::Context;
 use super::last_session::{LastSession, Options};
-use super::launch::{Calls, Place, this_program};
+use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
@@ -40,7 +40,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut command = Command::new("claude");
     command.arg(format!("--append-system-prompt={PRIMER}"));
     command.arg(format!("--mcp-config={}", servers(&place)?));
-    command.arg(format!("--settings={}", merged(own, settings(&hook_command(&place.last)?, calls)?)));
+    let state = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
+    command.arg(format!("--settings={}", merged(own, settings(&hook_command(state.path(), &place.last)?, calls)?)));
     let chooses_mode = |arg: &String| arg.starts_with("--permission-mode") || arg == "--dangerously-skip-permissions";
     if !args.iter().any(chooses_mode) {
         // Its own default lets the model decide on calls that other agents' messages ask for.
@@ -48,14 +49,17 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     command.args(&args);
     place.greet(calls);
-    place.run(command).await
+    let status = place.beside(command, place.look_after(state.path(), true)).await;
+    // `exit` runs no destructors.
+    drop(state);
+    exit(status?)
 }
 
 /// Returns Lastword's tools, of which Claude Code defers none. It takes the token from the environment of this run.
 fn servers(place: &Place) -> Result<Value, Failure> {
     let server = match place.mcp_url() {
         Some(url) => {
-            let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}" });
+            let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}", "Lastword-Client": CLIENT });
             json!({ "type": "http", "url": url, "headers": headers, "alwaysLoad": true })
         }
         None => json!({ "type": "stdio", "command": this_program()?, "args": ["mcp"], "alwaysLoad": true }),
@@ -133,10 +137,11 @@ fn merged(mut below: Value, above: Value) -> Value {
 }
 
 /// Returns the call of this program's hook, for a shell.
-fn hook_command(last: &LastSession) -> Result<String, Failure> {
+fn hook_command(state: &Path, last: &LastSession) -> Result<String, Failure> {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
-    let [file, folder] = [last.file.to_string_lossy(), last.folder.as_str().into()].map(|word| quoted(&word));
-    Ok(format!("{} hook --keep {file} {folder}", quoted(&this_program()?)))
+    let [state, file, folder] =
+        [state.to_string_lossy(), last.file.to_string_lossy(), last.folder.as_str().into()].map(|word| quoted(&word));
+    Ok(format!("{} hook --state {state} --keep {file} {folder}", quoted(&this_program()?)))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::Context;
 use super::attend::{Asked, Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
-use super::launch::{Calls, Place, exit, not_started, this_program};
+use super::launch::{CLIENT, Calls, Place, exit, not_started, this_program};
 use super::own_terminal::apart;
 use crate::failure::Failure;
 
@@ -183,12 +183,17 @@ fn app_server(
     command.envs(home.map(|home| (CODEX_HOME, home)));
     command.args(codex_denials()).args(["-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
     let server = match place.mcp_url() {
-        Some(url) => format!("url={},bearer_token_env_var=\"LASTWORD_TOKEN\"", toml::Value::from(url)),
+        Some(url) => format!(
+            "url={},bearer_token_env_var=\"LASTWORD_TOKEN\",http_headers={{Lastword-Client={CLIENT:?}}}",
+            toml::Value::from(url)
+        ),
         None => {
             let args: Vec<String> = place.endpoint.flags().into_iter().chain(["mcp".to_owned()]).collect();
             let (program, args) = (toml::Value::from(this_program()?), toml::Value::from(args));
             // Codex passes no other variables to an MCP server.
-            format!("command={program},args={args},env_vars=[\"LASTWORD_AGENT\",\"LASTWORD_TOKEN\"]")
+            format!(
+                "command={program},args={args},env_vars=[\"LASTWORD_AGENT\",\"LASTWORD_CLIENT\",\"LASTWORD_TOKEN\"]"
+            )
         }
     };
     command.arg("-c").arg(format!(

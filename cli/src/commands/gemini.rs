@@ -16,7 +16,7 @@ use super::Context;
 use super::channels::GEMINI_CHANNEL;
 use super::hook::state_folder;
 use super::last_session::Options;
-use super::launch::{Calls, Place, exit, this_program};
+use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
 /// The variable that names the file of system settings, and the file if it is unset.
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
              `lastword run --driver acp --as NAME -- gemini --acp` serves messages unattended"
         );
     }
-    let status = place.beside(command, place.look_after(Some(folder.path().to_owned()), false)).await;
+    let status = place.beside(command, place.look_after(folder.path(), false)).await;
     drop(folder);
     exit(status?)
 }
@@ -119,7 +119,7 @@ fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> 
     if !settings.is_object() {
         settings = json!({});
     }
-    let headers = json!({ "Authorization": format!("Bearer {}", place.token()) });
+    let headers = json!({ "Authorization": format!("Bearer {}", place.token()), "Lastword-Client": CLIENT });
     let server = match place.mcp_url() {
         Some(url) => json!({ "httpUrl": url, "headers": headers, "trust": true, "timeout": TOOL_MS }),
         None => {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::last_session::LastSession;
 use super::{Context, own_terminal};
-use crate::config::{TokenSource, variable};
+use crate::config::TokenSource;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 use crate::session::Authority;
@@ -23,8 +23,6 @@ use crate::session::Authority;
 /// The names of events in Gemini CLI, which has the same hooks, each with that in Claude Code.
 const GEMINI_EVENTS: [(&str, &str); 3] =
     [("BeforeAgent", "UserPromptSubmit"), ("AfterTool", "PostToolUse"), ("AfterAgent", "Stop")];
-/// The variable that names the launcher of a session to its hooks.
-pub(super) const LAUNCHER_ID: &str = "LASTWORD_SESSION_OF";
 /// What Gemini CLI reports as the model's text if there is none.
 const GEMINI_NOTHING: &str = "[no response text]";
 /// Pause before a wait asks again whether it may replace another one.
@@ -69,7 +67,6 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
     };
     let mut occasion: Occasion = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
-    occasion.launcher = variable(LAUNCHER_ID);
     let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
     // A session in which nothing was said yet can't be resumed.
     let says = gemini.map_or(occasion.hook_event_name.as_str(), |(_, ours)| ours);

@@ -19,7 +19,6 @@ use tokio::sync::mpsc::channel;
 use super::Context;
 use super::attend::PATIENCE;
 use super::guard::{Guard, Modes, end_tree};
-use super::hook::{LAUNCHER_ID, state_folder};
 use super::last_session::{LastSession, Options};
 use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::{newer, on_path};
@@ -47,6 +46,9 @@ pub(super) struct Calls {
     #[arg(long)]
     pub(super) unheld: bool,
 }
+
+/// The id under which everything of a session calls the broker. One session at a time sits in an agent's place.
+pub(super) const CLIENT: &str = "session";
 
 /// An agent's place in the workspace for one session of its program.
 pub(super) struct Place {
@@ -78,6 +80,8 @@ impl Place {
             start_broker(cx).await?;
         }
         let (endpoint, token) = cx.access(Authority::Act)?;
+        // The program, its hooks and its tools are one, and so is the next session in this place (F1).
+        let endpoint = endpoint.called_by(Some(CLIENT));
         let human = Client::new(&endpoint, Some(Token::new(&token)?))?;
         let folder = cx.settings.data.join(FOLDER_SESSIONS);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -154,39 +158,32 @@ impl Place {
             }
         }
         command.env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
-        command.env(LAUNCHER_ID, launcher_id());
     }
 
-    /// Runs the program in the foreground with the agent's token, and exits with its code.
-    pub(super) async fn run(self, command: Command) -> Result<(), Failure> {
-        exit(self.beside(command, self.look_after(state_folder(), true)).await?)
-    }
-
-    /// Renews the leases of what its sessions work at, for a program whose hooks keep its state. What is stopped is
-    /// interrupted, or ended where the program takes no more messages after an interrupt. Ends only if that is impossible.
-    pub(super) async fn look_after(&self, folder: Option<PathBuf>, interrupts: bool) -> Failure {
-        let (client, folder) = match (self.client(), folder) {
-            (Ok(client), Some(folder)) => (client, folder),
-            (Ok(_), None) => return Failure::usage("no directory for session state"),
-            (Err(failure), _) => return failure,
+    /// Renews the leases of what its sessions work at, for a program whose hooks keep their state in `folder`. What is
+    /// stopped is interrupted, or ended where the program takes no more messages after an interrupt. Ends only if that is
+    /// impossible.
+    pub(super) async fn look_after(&self, folder: &Path, interrupts: bool) -> Failure {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(failure) => return failure,
         };
         let (stopped, mut stops) = channel(1);
         let heed = async {
             while stops.recv().await.is_some() {
                 if interrupts {
-                    self.interrupt_work(&folder).await;
-                } else if is_at_work(&folder, Some(&launcher_id())) {
+                    self.interrupt_work(folder).await;
+                } else if is_at_work(folder) {
                     self.end.notify_one();
                 }
                 // One stop is told as the end of a turn, and as that of its agent.
                 while stops.try_recv().is_ok() {}
             }
         };
-        let id = launcher_id();
         tokio::select! {
-            never = keep_leases(&client, &folder) => match never {},
-            never = end_interrupted(&client, &folder, Some(&id)) => match never {},
-            () = follow_ends(&client, &self.name, (&folder, Some(&id)), &stopped) => {}
+            never = keep_leases(&client, folder) => match never {},
+            never = end_interrupted(&client, folder) => match never {},
+            () = follow_ends(&client, &self.name, folder, &stopped) => {}
             () = heed => {}
         }
         Failure::unavailable("stops are no longer followed")
@@ -194,7 +191,7 @@ impl Place {
 
     /// Interrupts the program if its model works, and ends it if that doesn't stop it.
     async fn interrupt_work(&self, folder: &Path) {
-        let works = || is_at_work(folder, Some(&launcher_id()));
+        let works = || is_at_work(folder);
         if !works() {
             return;
         }
@@ -286,11 +283,6 @@ impl Place {
         }
         Ok(status)
     }
-}
-
-/// Returns what tells this launcher from others of the same user.
-fn launcher_id() -> String {
-    std::process::id().to_string()
 }
 
 /// Serves the terminal of the program, if it has one of its own. Never ends.

@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::Context;
 use super::attend::{Asked, Happened, Order, Session, attend, connection};
 use super::last_session::{LastSession, Options};
-use super::launch::{Calls, Place, exit, this_program};
+use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
 /// Pause between two attempts to reach the interface's server.
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 fn with_tools(config: &str, place: &Place) -> Result<String, Failure> {
     let mut config: Value = serde_json::from_str(config).map_err(Failure::usage)?;
     // Substitution of variables is for files; opencode has the token in its environment either way.
-    let headers = json!({ "Authorization": format!("Bearer {}", place.token()) });
+    let headers = json!({ "Authorization": format!("Bearer {}", place.token()), "Lastword-Client": CLIENT });
     let server = match place.mcp_url() {
         Some(url) => json!({ "type": "remote", "url": url, "headers": headers, "oauth": false }),
         None => json!({ "type": "local", "command": [this_program()?, "mcp".to_owned()], "enabled": true }),

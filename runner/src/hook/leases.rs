@@ -34,7 +34,7 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
         if me.turns.is_empty() {
             continue;
         }
-        for (_, session) in all_sessions(folder) {
+        for (_, session) in sessions(folder) {
             if let Some(open) = session.turn.as_ref().filter(|open| me.turns.contains(&open.id))
                 && !open.stopped
                 && !session.is_interrupted()
@@ -47,25 +47,23 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
 }
 
 /// Ends the turns that the user of a session interrupted, of which no hook tells. Never returns.
-pub async fn end_interrupted(client: &Client, folder: &Path, launcher: Option<&str>) -> Infallible {
+pub async fn end_interrupted(client: &Client, folder: &Path) -> Infallible {
     loop {
         sleep(RETRY).await;
-        for (id, session) in sessions(folder, launcher) {
+        for (id, session) in sessions(folder) {
             if session.works && session.is_interrupted() {
                 let failure = "the user of the session interrupted the turn".to_owned();
-                let event = "StopFailure".to_owned();
-                let (launcher, transcript_path) = (session.launcher, session.transcript);
-                let over = Occasion { launcher, transcript_path, ..Occasion::default() };
-                let over = Occasion { hook_event_name: event, session_id: id, failure, ..over };
+                let over = Occasion { transcript_path: session.transcript, failure, ..Occasion::default() };
+                let over = Occasion { hook_event_name: "StopFailure".to_owned(), session_id: id, ..over };
                 let _ended = super::claude(client, folder, &over).await;
             }
         }
     }
 }
 
-/// Sends a sign each time the broker ends what a session of this launcher works at: its turn by a stop, a cancellation or a
+/// Sends a sign each time the broker ends what a session with its state in `folder` works at: its turn by a stop, a cancellation or a
 /// deadline; everything by a stop of the agent or the workspace. Returns once nobody receives the signs.
-pub async fn follow_ends(client: &Client, agent: &str, (folder, launcher): (&Path, Option<&str>), ended: &Sender<()>) {
+pub async fn follow_ends(client: &Client, agent: &str, folder: &Path, ended: &Sender<()>) {
     let mut after = None;
     while !ended.is_closed() {
         let mut events = match client.events(after).await {
@@ -84,7 +82,7 @@ pub async fn follow_ends(client: &Client, agent: &str, (folder, launcher): (&Pat
             // A hook may have noticed the end first, and the model works on.
             let at =
                 |session: &Session| session.turn.as_ref().map(|open| open.id.clone()).or_else(|| session.after.clone());
-            let mut known = sessions(folder, launcher).into_iter();
+            let mut known = sessions(folder).into_iter();
             let worked = turn.is_some() && known.any(|(_, session)| at(&session).as_deref() == turn);
             if (stopped || worked) && ended.send(()).await.is_err() {
                 return;
@@ -100,20 +98,14 @@ fn stops(event: &Event, agent: &str) -> bool {
     event.kind == "controlled" && says("control", "stop") && all
 }
 
-/// Whether the model of a launcher's session works, as far as its hooks and its transcript tell.
+/// Whether the model of a session with its state in `folder` works, as far as its hooks and its transcript tell.
 #[must_use]
-pub fn is_at_work(folder: &Path, launcher: Option<&str>) -> bool {
-    sessions(folder, launcher).iter().any(|(_, session)| session.works && !session.is_interrupted())
+pub fn is_at_work(folder: &Path) -> bool {
+    sessions(folder).iter().any(|(_, session)| session.works && !session.is_interrupted())
 }
 
-/// Returns the sessions of a launcher whose state is in a folder, each with its id.
-fn sessions(folder: &Path, launcher: Option<&str>) -> Vec<(String, Session)> {
-    let mut known = all_sessions(folder);
-    known.retain(|(_, session)| session.launcher.as_deref() == launcher);
-    known
-}
-
-fn all_sessions(folder: &Path) -> Vec<(String, Session)> {
+/// Returns the sessions whose state is in a folder, each with its id.
+fn sessions(folder: &Path) -> Vec<(String, Session)> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let states = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let named = |path: &Path| {
