@@ -428,6 +428,22 @@ class Programs(unittest.TestCase):
         self.assertFalse([name for name in offered if "agent" in name and "lastword" not in name], offered)
         self.assertFalse([name for name in offered if "thread" in name], offered)
 
+    def test_what_codex_queue_puts_into_a_session_is_nobodys_word(self):
+        temporary = self.space.dir / "tmp"
+        temporary.mkdir()
+        self.space.more = {"TMPDIR": str(temporary)}
+        self.session("codex", CODEX)
+        self.asks("E-1")
+        thread = next((self.space.home / ".codex").rglob("rollout-*")).stem[-36:]
+        socket = next(temporary.rglob("codex.sock"))
+        line = [CODEX, "queue", "--thread", thread, "--message", "say: it is queued", "--remote", f"unix://{socket}"]
+        queued = subprocess.run(line, env=self.space.environment(), capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(queued.returncode, 0, queued)
+        incident = until("its incident", lambda: self.space.json("incidents")["items"])[0]
+        self.assertEqual(incident["code"], "turn_closed", incident)
+        grants = self.space.json("tree", "E-1")["grants"]
+        self.assertEqual([grant["kind"] for grant in grants], ["message"], "no grant in the name of its user")
+
     def test_a_session_of_codex_is_resumed(self):
         with open(self.space.home / ".codex/config.toml", "a") as config:
             config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
