@@ -12,6 +12,8 @@ use crate::text_file::BOM;
 
 /// Names of speakers who are human wherever they speak.
 const HUMAN_NAMES: [&str; 2] = ["human", "user"];
+/// The kind of a message that asks for nothing.
+const NOTICE: &str = "notice";
 /// The word by which a message ends a conversation and asks nobody for anything.
 const END_WORD: &str = "TERMINATE";
 
@@ -73,6 +75,8 @@ pub(crate) struct Said {
     pub(crate) session: Option<String>,
     /// Whether it ends the conversation.
     pub(crate) ends: bool,
+    /// Whether it asks for nothing, as the notice of an idle or ended session.
+    pub(crate) is_notice: bool,
 }
 
 impl From<Recorded> for Trace {
@@ -101,6 +105,7 @@ impl From<Recorded> for Trace {
                 request: message.request,
                 session: message.session,
                 ends: false,
+                is_notice: message.kind.as_deref() == Some(NOTICE),
             };
             match messages.last_mut() {
                 Some(last) if last.goes_on(&said) => last.add(said),
@@ -123,6 +128,7 @@ impl Said {
     fn goes_on(&self, next: &Self) -> bool {
         let same = |one: &Option<String>, other: &Option<String>| one.is_none() || other.is_none() || one == other;
         self.from == next.from
+            && self.is_notice == next.is_notice
             && same(&self.to, &next.to)
             && same(&self.request, &next.request)
             && same(&self.session, &next.session)
@@ -205,6 +211,15 @@ pub(crate) mod tests {
             { "from": "b", "to": "a", "text": "Done. TERMINATE." },
         ] }));
         assert_eq!(trace.messages.iter().map(|said| said.ends).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn a_notice_is_no_part_of_what_was_said_before_it() {
+        let trace = trace(json!({ "conversation_id": "c", "messages": [
+            { "from": "coder", "to": "lead", "text": "It is fixed." },
+            { "from": "coder", "to": "lead", "text": "idle", "kind": "notice" },
+        ] }));
+        assert_eq!(trace.messages.iter().map(|said| said.is_notice).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]

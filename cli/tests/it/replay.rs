@@ -70,6 +70,35 @@ fn an_agent_that_asks_a_colleague_again_and_again_outside_every_turn_is_not_cut(
     assert_eq!(cuts(&reports["reports"]), [], "{reports}");
 }
 
+/// Notices of idle teammates look like requests of theirs, unless they are marked.
+#[test]
+fn a_team_with_idle_notices_that_are_marked_is_not_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let replayed = |kind: Option<&str>| {
+        let say = |from: &str, to: &str, text: String| json!({ "from": from, "to": to, "text": text });
+        let mut messages = vec![json!({ "from": "user", "to": "lead", "text": "Ship it." })];
+        for part in [
+            "lexer", "parser", "types", "checker", "lowering", "linker", "cache", "driver", "docs", "tests", "ci",
+            "site",
+        ] {
+            messages.push(say("lead", "coder", format!("Write the {part}.")));
+            messages.push(say("coder", "lead", format!("The {part} is written.")));
+            messages.push(say("lead", "reviewer", format!("Review the {part}.")));
+            let mut notice = say("coder", "lead", r#"{"type":"idle_notification","from":"coder"}"#.to_owned());
+            if let Some(kind) = kind {
+                notice["kind"] = json!(kind);
+            }
+            messages.push(notice);
+            messages.push(say("reviewer", "lead", format!("The {part} is good.")));
+        }
+        let recorded = json!({ "conversation_id": "team", "class": "useful", "messages": messages }).to_string();
+        fs::write(dir.path().join("team.jsonl"), recorded).unwrap();
+        run(dir.path(), &["--json", "replay", "team.jsonl", "--compare", "long", "--list"]).json()["reports"].clone()
+    };
+    assert_eq!(cuts(&replayed(Some("notice"))), []);
+    assert_ne!(cuts(&replayed(None)), [], "else the mark is for nothing");
+}
+
 #[test]
 fn a_configuration_file_is_compared_and_a_wrong_name_is_refused_with_the_right_ones() {
     let dir = tempfile::tempdir().unwrap();
