@@ -268,8 +268,9 @@ fn gemini_joins_for_one_run_by_settings_of_its_own() {
     assert!(said.contains("an idle session isn't woken") && said.contains("lastword run"), "{said}");
     assert_eq!(settings["tools"]["exclude"], json!(["invoke_agent"]));
     assert!(settings["mcpServers"]["lastword"]["httpUrl"].as_str().unwrap().ends_with("/mcp"), "{settings}");
-    assert_eq!(fs::read_to_string(dir.join("args")).unwrap(), "--approval-mode=default\n-m\nx\n");
-    let (said, settings) = run(&["--wake", "--yolo"]);
+    let args = fs::read_to_string(dir.join("args")).unwrap();
+    assert!(args.starts_with("--admin-policy\n") && args.ends_with("\n--approval-mode=default\n-m\nx\n"), "{args}");
+    let (said, settings) = run(&["--unheld", "--wake", "--yolo"]);
     let line = settings["hooks"]["AfterAgent"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
     assert!(!said.contains("isn't woken") && line.ends_with(" wait"), "{line}");
     assert_eq!(fs::read_to_string(dir.join("args")).unwrap(), "--yolo\n", "the user's own mode");
