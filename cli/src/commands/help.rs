@@ -361,6 +361,10 @@ fn heading(style: Style, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use clap::error::ErrorKind;
 
     use super::*;
 
@@ -424,6 +428,45 @@ mod tests {
         for line in examples_of("") {
             assert!(root.clone().try_get_matches_from(words(line)).is_ok(), "{line}");
         }
+    }
+
+    /// Collects the commands in the code blocks of a document, or of all in a folder, each without its comment.
+    fn documented(path: &Path, into: &mut Vec<(String, String)>) {
+        if path.is_dir() {
+            let below = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+            return below.for_each(|path| documented(&path, into));
+        }
+        if path.extension().is_none_or(|extension| extension != "md") {
+            return;
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let blocks = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+        // What goes on below is no command by itself.
+        let whole = |line: &&str| !line.ends_with('\\') && line.matches('\'').count().is_multiple_of(2);
+        let commands = blocks.filter(|line| line.starts_with("lastword ")).filter(whole);
+        let plain = |line: &str| {
+            let ends = [" #", " | ", " && ", " & ", ";"].iter();
+            let alone = ends.fold(line, |line, end| line.split(end).next().unwrap());
+            alone.trim_end_matches([' ', '&']).to_owned()
+        };
+        into.extend(commands.map(|line| (path.display().to_string(), plain(line))));
+    }
+
+    #[test]
+    fn every_command_in_the_documents_parses() {
+        let mut all = vec![];
+        for name in ["docs", "README.md"] {
+            documented(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name), &mut all);
+        }
+        assert!(all.len() > 100, "{}", all.len());
+        let root = command();
+        let parse = |(path, line): &(String, String)| {
+            let error = root.clone().try_get_matches_from(words(line)).err()?;
+            (!matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion))
+                .then(|| format!("{path}: {line}\n{error}"))
+        };
+        let wrong: Vec<String> = all.iter().filter_map(parse).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]
