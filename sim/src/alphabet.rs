@@ -86,8 +86,9 @@ impl Random {
         if self.chance(1) {
             return self.insists(world, by);
         }
-        let input = match self.below(106) {
-            0..24 => Input::Take(by, self.turn(world, 10)),
+        let input = match self.below(108) {
+            0..22 => Input::Take(by, self.turn(world, 10)),
+            22..24 => Input::Resume(by, (0..2).filter_map(|_| self.turn(world, 80)).collect()),
             24..28 => Input::Receive(by, Consumer::InTurns),
             28..30 => Input::Receive(by, Consumer::OneShot),
             30..52 => Input::Finish(by, self.turn(world, 15), Box::new(self.finish())),
@@ -122,6 +123,7 @@ impl Random {
             102..103 if self.chance(50) => Input::Prompt(by, agent, Prompted::Typed),
             102..103 => Input::Act(by),
             103..105 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
+            105..107 => Input::Escalate(by, None, self.question(world)),
             _ => Input::Collect(by, self.request_id(world)),
         };
         world.give(input)
