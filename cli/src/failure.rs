@@ -99,6 +99,10 @@ impl From<lastword_server::cluster::NodeError> for Failure {
     }
 }
 
+/// Tools that hints name, each with the command that does the same.
+const TOOLS: [(&str, &str); 2] =
+    [("list_agents", "`lastword agent list`"), ("escalate_to_user", "`lastword send user`")];
+
 impl Failure {
     /// Names the team in which a recipient was looked for: another folder may have another one.
     pub(crate) fn looked_in(mut self, team: &str) -> Self {
@@ -113,6 +117,11 @@ impl Failure {
     }
 }
 
+/// Words a hint for the shell: a command in place of each tool that a model has.
+fn at_the_shell(hint: &str) -> String {
+    TOOLS.iter().fold(hint.to_owned(), |hint, (tool, command)| hint.replace(tool, command))
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let message = error.to_string();
@@ -123,7 +132,7 @@ impl From<ClientError> for Failure {
                 let lift = problem.lift.as_ref().map(|lift| format!("\na human can lift it: {}", lift.cli));
                 let more = problem.record.as_ref().map(|record| format!("\ndetails: lastword explain {record}"));
                 let parts = [retry, lift, more].map(Option::unwrap_or_default).concat();
-                let hint = format!("{}{parts}", problem.hint);
+                let hint = format!("{}{parts}", at_the_shell(&problem.hint));
                 Self { exit, message, hint: Some(hint), problem: Some(problem) }
             }
             ClientError::Unreachable { .. } => Self::unavailable(message)
@@ -238,5 +247,23 @@ impl From<std::io::Error> for Failure {
             return Self::new(Exit::Done, "");
         }
         Self::unavailable(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_hint_at_the_shell_names_a_tool_of_models() {
+        let tools =
+            include_str!("../../docs/mcp.md").lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let tools: Vec<&str> = tools.filter(|name| name.contains('_')).collect();
+        let named = |hint: &str| tools.iter().any(|tool| hint.contains(tool));
+        assert!(Code::ALL.iter().any(|code| named(code.hint())), "else this looks at nothing");
+        for code in Code::ALL {
+            let hint = at_the_shell(code.hint());
+            assert!(!named(&hint), "{code}: {hint}");
+        }
     }
 }

@@ -82,7 +82,7 @@ async fn open(client: &Client) -> Result<[Vec<StyledLine>; 2], Failure> {
     let mine: Vec<ConversationSummary> = mine.collect();
     let held = |turn: &String| {
         vec![plain(format!(
-            "{turn} is open: its delivery is the client's that took it, until nothing is heard of that one"
+            "{turn} is open in another client; with no sign of that one for a while, its delivery comes again"
         ))]
     };
     let held = me.turns.iter().map(held).collect();
