@@ -257,7 +257,10 @@ impl Envelope {
             Some(To::Many(list)) => list.iter().map(|text| one(text)).collect::<Result<_, _>>().map(Address::List),
             _ if matches!(self.kind, MessageType::Broadcast) => Ok(Address::All),
             _ if matches!(self.kind, MessageType::Response | MessageType::Status) => Ok(Address::User),
-            _ => Err(FieldError::new("to", "is missing")),
+            _ => match self.unknown.keys().next() {
+                Some(other) => Err(FieldError::new("to", alloc::format!("is missing, and `{other}` is no member"))),
+                None => Err(FieldError::new("to", "is missing")),
+            },
         }
     }
 }

@@ -101,7 +101,9 @@ pub(crate) async fn send<M: SentView>(
             (Box::pin(views::show(&ctx.handle, seqs)).await?, waits, fresh, warning)
         }
         Err(other) => {
-            return match Box::pin(without_message(ctx, other, replaced)).await {
+            let all: Vec<&str> = [&note.as_deref(), &replaced.as_deref()].into_iter().copied().flatten().collect();
+            let warning = (!all.is_empty()).then(|| all.join(" "));
+            return match Box::pin(without_message(ctx, other, warning)).await {
                 Err(fault) if fault.0.code == Code::UnknownRecipient => Err(Box::pin(known(ctx, fault, to)).await),
                 other => other,
             };
@@ -153,7 +155,9 @@ async fn without_message<M>(ctx: &Context, reply: Reply, warning: Option<String>
         Reply::Finished { answer, open } => {
             Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()), warning }))
         }
-        Reply::Escalated(id) => Ok(Sent::Escalated(Box::new(escalations::show(ctx, id).await?))),
+        Reply::Escalated(id) => {
+            Ok(Sent::Escalated(Box::new(EscalationView { warning, ..escalations::show(ctx, id).await? })))
+        }
         Reply::Done => Ok(Sent::Noted),
         other => Err(ApiError::unexpected(&other)),
     }

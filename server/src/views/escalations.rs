@@ -47,6 +47,7 @@ pub(crate) fn escalation(
         created_at: rfc3339(known.at),
         answered_by: known.by.map(|by| state.name_of(by).to_owned()),
         answer,
+        warning: None,
     })
 }
 

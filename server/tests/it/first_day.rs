@@ -23,6 +23,8 @@ async fn an_optional_text_that_is_empty_is_absent() {
     let delivery = world.take("hive").await;
     let path = format!("/v1/turns/{}/progress", delivery["turn"]["id"].as_str().unwrap());
     world.post("hive", &path, json!({ "note": "", "eta_ms": "" })).await.is(200);
+    world.get("kilo", "/v1/inbox?wait=&turns=").await.is(204);
+    world.get("kilo", "/v1/conversations?limit=&open=&cursor=").await.is(200);
     let question = json!({ "message": "which?", "ref": "" });
     world.post("hive", "/v1/escalations", question).await.is(201);
     world
@@ -53,6 +55,12 @@ async fn a_member_that_means_nothing_is_named_with_the_one_that_was_meant() {
     again["ref"] = json!("T-9");
     let sent = session.ok(json!({ "call": "send", "body": again })).await;
     assert!(sent["warning"].as_str().unwrap().contains("`cc`"), "{sent}");
+    let asked = json!({ "type": "request", "to": "user", "ref": "T-11", "body": "which?", "cc": ["c"] });
+    let asked = world.post("kilo", "/v1/messages", asked).await.is(201);
+    assert!(asked["warning"].as_str().unwrap().contains("`cc`"), "a question to a human: {asked}");
+    let unaddressed =
+        world.post("operator", "/v1/messages", json!({ "type": "request", "too": "kilo", "body": "x" })).await;
+    assert!(unaddressed.refused(400, "malformed")["detail"].as_str().unwrap().contains("`too`"));
     let plain = world.send("operator", "kilo", "T-10", "go").await.is(201);
     assert_eq!(plain["warning"], Value::Null);
     let refused = world.post("operator", "/v1/agents", json!({ "name": "b", "actoins": [] })).await;

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
@@ -147,7 +147,7 @@ impl FromRequestParts<Context> for Key {
     }
 }
 
-/// The query's parameters; unknown ones are refused by name.
+/// The query's parameters; unknown ones are refused by name, and empty ones are absent.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
@@ -155,7 +155,10 @@ impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, ApiError> {
         let wrong = |error: &dyn std::fmt::Display| ApiError::new(Code::Malformed, format!("the query: {error}"));
-        match Query::try_from_uri(&parts.uri) {
+        let query = parts.uri.query().unwrap_or_default();
+        let given: Vec<&str> = query.split('&').filter(|one| !one.is_empty() && !one.ends_with('=')).collect();
+        let uri = Uri::try_from(format!("/?{}", given.join("&"))).map_err(|error| wrong(&error))?;
+        match Query::try_from_uri(&uri) {
             Ok(Query(params)) => Ok(Self(params)),
             Err(rejection) => Err(wrong(&rejection.body_text())),
         }
