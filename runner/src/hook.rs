@@ -105,7 +105,7 @@ const STRAY: &str = "Lastword: the program began to work by itself after a messa
                      incident is open; type to go on.";
 
 /// The state of a session between two hooks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Session {
     /// The open turn that a delivery opened in the session.
     turn: Option<Open>,
@@ -138,6 +138,9 @@ struct Session {
     /// A dialog of the program is open.
     #[serde(default)]
     waits: bool,
+    /// The end of the turn, which a broker that was away has not taken yet.
+    #[serde(default)]
+    owed: Option<Box<Finish>>,
 }
 
 impl Session {
@@ -156,7 +159,7 @@ impl Session {
     /// Forgets a turn that is over.
     fn close(&mut self) {
         self.after = self.turn.take().map(|open| open.id).or_else(|| self.after.take());
-        self.mixed = false;
+        (self.mixed, self.owed) = (false, None);
     }
 
     fn woke_with(&self, prompt: &str) -> bool {
@@ -216,39 +219,50 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     if occasion.hook_event_name != "Notification" {
         session.waits = occasion.waits;
     }
+    if let Some(owed) = session.owed.take() {
+        let handed_in = end_turn(client, &mut session, *owed).await;
+        kept.write(&session)?;
+        handed_in?;
+    }
     if occasion.hook_event_name == "PostToolUse" {
         let said = worked(client, &mut session, occasion).await?;
         // On a full disk the model still hears that it has to stop.
         let written = kept.write(&session);
         return if said.is_some() { Ok(said) } else { written.map(|()| None) };
     }
-    let me = client.agent("me").await?;
+    session.transcript.clone_from(&occasion.transcript_path);
+    let me = match client.agent("me").await {
+        Ok(me) => me,
+        Err(error) => {
+            if is_transient(&error) {
+                owe(&mut session, occasion).await?;
+                kept.write(&session)?;
+            }
+            return Err(error.into());
+        }
+    };
     if me.kind == Kind::Human {
         return Err(HookError::Human);
     }
-    session.transcript.clone_from(&occasion.transcript_path);
     // The turn was finished with a tool, or its lease has expired.
     if session.turn.as_ref().is_some_and(|open| !me.turns.contains(&open.id)) {
         session.close();
     }
     let said = match occasion.hook_event_name.as_str() {
-        "SessionStart" => Some(context("SessionStart", &started(&session, me.queued))),
+        "SessionStart" => Ok(Some(context("SessionStart", &started(&session, me.queued)))),
         // The prompt of a session that a waiter woke is the message itself, and no user typed it.
-        "UserPromptSubmit" if session.woke_with(&occasion.prompt) => None,
-        "UserPromptSubmit" => typed(client, &mut session, occasion).await?,
-        "Stop" => stopped(client, &mut session, occasion).await?,
+        "UserPromptSubmit" if session.woke_with(&occasion.prompt) => Ok(None),
+        "UserPromptSubmit" => typed(client, &mut session, occasion).await,
+        "Stop" => stopped(client, &mut session, occasion).await,
         "Notification" => {
             dialog::waits_for_user(client, &mut session, &occasion.message).await;
-            None
+            Ok(None)
         }
-        "StopFailure" => {
-            broken_off(client, &mut session, occasion).await?;
-            None
-        }
-        _ => None,
+        "StopFailure" => broken_off(client, &mut session, occasion).await.map(|()| None),
+        _ => Ok(None),
     };
     kept.write(&session)?;
-    Ok(said)
+    said
 }
 
 /// Whether a prompt is the message with which a waiter woke the session, so that no user typed it.
@@ -434,23 +448,8 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
             session.turn = Some(Open { stopped: !goes_on, ..open.clone() });
             return Ok(goes_on.then(|| go_on(&still_open(&open))));
         }
-        let finish = match session.mixed {
-            // What was said to the user stays between them.
-            true => Finish { status: Some(FinishStatus::Completed), ..Finish::default() },
-            false => Finish {
-                answer: {
-                    transcript::written(occasion, open.transcript).await;
-                    transcript::last_words(occasion, open.transcript)?
-                },
-                usage: session.used(occasion),
-                ..Finish::default()
-            },
-        };
-        match client.finish(&open.id, &finish).await {
-            Ok(_) => session.close(),
-            // A refusal for good means that the turn is already over; a broker that is busy still wants the answer.
-            Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.close(),
-            Err(error) => return Err(error.into()),
+        if let Some(finish) = ending(session, occasion).await? {
+            end_turn(client, session, finish).await?;
         }
     }
     let Some(delivery) = next(client, session, occasion).await? else { return Ok(None) };
@@ -463,14 +462,57 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
 async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
     (session.busy, session.works) = (false, false);
     charge_stray_work(client, session, occasion).await;
-    let Some(open) = session.turn.clone().filter(|_| !session.mixed) else { return Ok(()) };
-    let reason = Some(occasion.failure.clone());
-    let usage = session.used(occasion);
-    let failed = Finish { status: Some(FinishStatus::Failed), reason, usage, ..Finish::default() };
-    match client.finish(&open.id, &failed).await {
-        Ok(_) => session.close(),
-        Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.close(),
-        Err(error) => return Err(error.into()),
+    match ending(session, occasion).await? {
+        Some(finish) => end_turn(client, session, finish).await,
+        None => Ok(()),
+    }
+}
+
+/// Returns how the session's turn ends with this event; `None` if it doesn't, or if its model has to end it.
+async fn ending(session: &Session, occasion: &Occasion) -> Result<Option<Finish>, HookError> {
+    let Some(open) = &session.turn else { return Ok(None) };
+    let fails = match occasion.hook_event_name.as_str() {
+        "Stop" => false,
+        "StopFailure" => true,
+        _ => return Ok(None),
+    };
+    if session.mixed && (fails || open.requester.is_some()) {
+        return Ok(None);
+    }
+    if session.mixed {
+        // What was said to the user stays between them.
+        return Ok(Some(Finish { status: Some(FinishStatus::Completed), ..Finish::default() }));
+    }
+    if fails {
+        let (status, reason) = (Some(FinishStatus::Failed), Some(occasion.failure.clone()));
+        return Ok(Some(Finish { status, reason, usage: session.used(occasion), ..Finish::default() }));
+    }
+    transcript::written(occasion, open.transcript).await;
+    let answer = transcript::last_words(occasion, open.transcript)?;
+    Ok(Some(Finish { answer, usage: session.used(occasion), ..Finish::default() }))
+}
+
+/// Ends the session's turn. What the broker can't take now is owed.
+async fn end_turn(client: &Client, session: &mut Session, finish: Finish) -> Result<(), HookError> {
+    let Some(open) = &session.turn else { return Ok(()) };
+    match client.finish(&open.id, &finish).await {
+        // A refusal for good means that the turn is already over; a broker that is busy still wants the answer.
+        Err(error) if is_transient(&error) || !matches!(error, ClientError::Refused(_)) => {
+            session.owed = Some(Box::new(finish));
+            Err(error.into())
+        }
+        Ok(_) | Err(_) => {
+            session.close();
+            Ok(())
+        }
+    }
+}
+
+/// Notes that the model ended its turn while the broker was away: the next hook hands its answer in.
+async fn owe(session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
+    if let Some(finish) = ending(session, occasion).await? {
+        (session.busy, session.works) = (false, false);
+        session.owed = Some(Box::new(finish));
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lastword_client::Client;
 use lastword_client::wire::text::mended;
+use lastword_client::{Client, is_transient};
 use lastword_proto::names::OWN_NAME;
 use lastword_runner::{Occasion, hook, hook_wait, hook_woke};
 use rustix::process::getppid;
@@ -89,9 +89,12 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.client(Authority::Act)?;
     // Without the variable the check can't fail, and the call is spared.
     if cx.environment.agent_name.is_some() {
-        let me = client.agent(OWN_NAME).await?;
-        if let Some(reason) = cx.other_agent(&me.name) {
-            return Out::note(&reason);
+        match client.agent(OWN_NAME).await.map(|me| cx.other_agent(&me.name)) {
+            Ok(Some(reason)) => return Out::note(&reason),
+            Ok(None) => {}
+            // The hook notes what the broker has to hear once it is back.
+            Err(error) if is_transient(&error) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     let said = match gemini {

@@ -193,6 +193,12 @@ fn types(dir: &Path, agent: &str, session: &str) {
 
 /// Calls the hook of an agent's session of the fake Claude Code, and returns what it prints.
 pub(crate) fn happens(dir: &Path, agent: &str, session: &str, name: &str, more: &Value) -> String {
+    let ended = tries(dir, agent, session, name, more);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.stdout
+}
+
+fn tries(dir: &Path, agent: &str, session: &str, name: &str, more: &Value) -> Ended {
     let read = |name: &str| fs::read_to_string(dir.join(format!("{name}.{agent}"))).unwrap();
     let settings = read("args").lines().find_map(|line| line.strip_prefix("--settings=").map(str::to_owned)).unwrap();
     let settings: Value = serde_json::from_str(&settings).unwrap();
@@ -203,9 +209,29 @@ pub(crate) fn happens(dir: &Path, agent: &str, session: &str, name: &str, more: 
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut event = json!({ "hook_event_name": name, "session_id": session });
     event.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
-    let ended = finish(&mut command, &event.to_string());
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended.stdout
+    finish(&mut command, &event.to_string())
+}
+
+#[test]
+fn an_answer_that_was_given_while_the_broker_was_away_is_handed_in_once_it_is_back() {
+    let server = Server::start();
+    let address = server.first_line["listening"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    let bin = fake_program(server.path(), "claude");
+    let mut command = lastword(server.path());
+    command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
+    command.env("PATH", format!("{}:{PATH}", bin.display()));
+    let mut launcher = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the program", || server.path().join("env.kilo").exists());
+    server.operator(&["send", "kilo", "is it done?", "--ref", "P-1"]).ok();
+    let stop = json!({ "last_assistant_message": "ready" });
+    assert!(happens(server.path(), "kilo", "s-1", "Stop", &stop).contains("is it done?"));
+    let dir = server.kill();
+    let failed = tries(dir.path(), "kilo", "s-1", "Stop", &json!({ "last_assistant_message": "it is" }));
+    assert!(failed.code != 0 && failed.stderr.contains("no answer from"), "{failed:?}");
+    let server = Server::start_with(dir, &["--listen", &address]);
+    assert_eq!(answer(&server), "it is");
+    fs::write(server.path().join("end"), "").unwrap();
+    launcher.wait().unwrap();
 }
 
 #[test]
@@ -243,7 +269,8 @@ fn a_turn_keeps_its_lease_while_its_session_works_and_ends_once_its_user_broke_i
     assert!(stop("ready").contains("and this?"));
     let text = "[Request interrupted by user for tool use]";
     let line = json!({ "type": "user", "message": { "content": [{ "type": "text", "text": text }] } });
-    fs::write(&transcript, format!("{}{line}\n", fs::read_to_string(&transcript).unwrap())).unwrap();
+    let notes = "{\"type\":\"last-prompt\"}\n{\"type\":\"mode\",\"mode\":\"normal\"}\n{\"type\":\"cost-state\"}\n";
+    fs::write(&transcript, format!("{}{line}\n{notes}", fs::read_to_string(&transcript).unwrap())).unwrap();
     assert!(answer(&server).contains("tried and failed"), "who asked hears of it at once");
     fs::write(dir.join("end"), "").unwrap();
     launcher.wait().unwrap();

@@ -46,15 +46,18 @@ pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
     }
 }
 
-/// Ends the turns that the user of a session interrupted, of which no hook tells. Never returns.
+/// Ends the turns that the user of a session interrupted, of which no hook tells, and hands in the answers that a broker
+/// that was away has not taken. Never returns.
 pub async fn end_interrupted(client: &Client, folder: &Path) -> Infallible {
     loop {
         sleep(RETRY).await;
         for (id, session) in sessions(folder) {
-            if session.works && session.is_interrupted() {
+            let broke_off = session.works && session.is_interrupted();
+            if broke_off || session.owed.is_some() {
+                let event = if broke_off { "StopFailure" } else { "" };
                 let failure = "the user of the session interrupted the turn".to_owned();
                 let over = Occasion { transcript_path: session.transcript, failure, ..Occasion::default() };
-                let over = Occasion { hook_event_name: "StopFailure".to_owned(), session_id: id, ..over };
+                let over = Occasion { hook_event_name: event.to_owned(), session_id: id, ..over };
                 let _ended = super::claude(client, folder, &over).await;
             }
         }

@@ -16,6 +16,9 @@ use crate::usage::Prices;
 /// The end of a transcript in which its last line is looked for.
 const TAIL_BYTES: u64 = 64 << 10;
 
+/// What the program notes in the name of a user who broke its turn off.
+const INTERRUPTED: &str = "[Request interrupted by user";
+
 /// Longest wait for the last message of a turn, and the pause between two looks.
 const WRITTEN_MAX: Duration = Duration::from_secs(1);
 const WRITTEN_CHECK: Duration = Duration::from_millis(20);
@@ -54,8 +57,13 @@ pub(super) async fn written(occasion: &Occasion, from: u64) {
 pub(super) fn is_interrupted(path: &Path, began: u64) -> bool {
     let from = fs::metadata(path).map_or(0, |known| known.len().saturating_sub(TAIL_BYTES)).max(began);
     let Ok(end) = opened(path, from) else { return false };
-    let last = end.split(b'\n').map_while(Result::ok).filter(|line| !line.trim_ascii().is_empty()).last();
-    last.is_some_and(|line| String::from_utf8_lossy(&line).contains("[Request interrupted by user"))
+    // The program notes its mode, its cost and more behind what was said.
+    let said = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let value: Value = serde_json::from_str(&line).ok()?;
+        ["user", "assistant"].iter().any(|kind| value["type"] == *kind).then(|| line.contains(INTERRUPTED))
+    };
+    end.split(b'\n').map_while(Result::ok).filter_map(|line| said(&line)).last().unwrap_or(false)
 }
 
 /// Returns the model's last message: from the input, or else from the session's transcript, from a position on.
