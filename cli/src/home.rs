@@ -42,6 +42,11 @@ fn is_own(path: &Path, user: u32) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == user && !found.is_symlink())
 }
 
+/// Returns the main worktree of the repository in which a folder lies, if that is a linked worktree.
+pub(crate) fn main_worktree_of(here: &Path) -> Option<PathBuf> {
+    main_worktree(here.ancestors().find(|folder| folder.join(".git").exists())?)
+}
+
 /// Returns the main worktree of a linked one, whose `.git` is a file that names a folder in the shared repository.
 fn main_worktree(top: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(top.join(".git")).ok()?;

@@ -13,6 +13,8 @@ use crate::settings::{Driver, Settings};
 
 /// The folder of Claude Code in a home and in a project, and its tools that change nothing.
 const CLAUDE_FOLDER: &str = ".claude";
+/// The hook that can answer in place of a dialog.
+const CLAUDE_DECIDES: &str = "PermissionRequest";
 const CLAUDE_READS: [&str; 7] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "TodoWrite", "ToolSearch"];
 /// The variable that names Codex's own folder, and its name in the user's home.
 pub const CODEX_HOME: &str = "CODEX_HOME";
@@ -132,17 +134,25 @@ fn users_codex(own: Option<&String>) -> Option<PathBuf> {
     Some(user.canonicalize().unwrap_or(user))
 }
 
-/// Returns the tools for which Claude Code asks whatever else its settings in `home` and in the project of `cwd` allow:
+/// Returns the tools for which Claude Code asks whatever else its settings in `home` and in the `projects`' folders allow:
 /// those that act, and each that they allow by name.
-#[must_use]
-pub fn claude_asks(home: Option<&Path>, cwd: &Path) -> Vec<String> {
+///
+/// # Errors
+/// A hook in one of them decides in place of its dialogs.
+pub fn claude_asks<'a>(
+    home: Option<&Path>,
+    projects: impl IntoIterator<Item = &'a Path>,
+) -> Result<Vec<String>, String> {
     let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).or_else(|| Some(home?.join(CLAUDE_FOLDER)));
-    let folders = own.into_iter().chain(cwd.ancestors().map(|above| above.join(CLAUDE_FOLDER)));
+    let folders = own.into_iter().chain(projects.into_iter().map(|project| project.join(CLAUDE_FOLDER)));
     let files = folders.flat_map(|folder| ["settings.json", "settings.local.json"].map(|file| folder.join(file)));
     let mut asks: Vec<String> = CLAUDE_ACTS.map(str::to_owned).to_vec();
     for file in files {
         let settings: Value =
-            fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+            fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        if settings["hooks"][CLAUDE_DECIDES].as_array().is_some_and(|hooks| !hooks.is_empty()) {
+            return Err(format!("the {CLAUDE_DECIDES} hook in {} answers Claude Code's dialogs first", file.display()));
+        }
         let allowed = settings["permissions"]["allow"].as_array().map(Vec::as_slice).unwrap_or_default();
         for rule in allowed.iter().filter_map(Value::as_str) {
             let tool = rule.split('(').next().unwrap_or(rule).trim();
@@ -152,7 +162,7 @@ pub fn claude_asks(home: Option<&Path>, cwd: &Path) -> Vec<String> {
             }
         }
     }
-    asks
+    Ok(asks)
 }
 
 /// Returns the files of a folder with this extension.

@@ -12,6 +12,7 @@ use super::Context;
 use super::last_session::{LastSession, Options};
 use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
+use crate::home::main_worktree_of;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
 const WAIT_S: u32 = 2_000_000;
@@ -79,7 +80,16 @@ fn settings(hook: &str, calls: Calls) -> Result<Value, Failure> {
         "rewakeMessage": "Message from Lastword:", "rewakeSummary": "Lastword",
     });
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let asks = if calls.unheld { Vec::new() } else { claude_asks(home.as_deref(), &std::env::current_dir()?) };
+    let here = std::env::current_dir()?;
+    // In a linked worktree the program also reads the local settings of the main one.
+    let main = main_worktree_of(&here);
+    let projects = here.ancestors().chain(main.as_deref());
+    let asks = if calls.unheld {
+        Vec::new()
+    } else {
+        claude_asks(home.as_deref(), projects)
+            .map_err(|why| Failure::refused(why).hint("take it out, or let the settings decide with --unheld"))?
+    };
     let mut settings = json!({
         "crossSessionInbound": "refuse",
         // Asking wins over whatever is allowed elsewhere.

@@ -112,6 +112,35 @@ fn claude_asks_for_what_its_user_and_the_project_allow() {
     assert_eq!(asks(&[]), (all.clone(), false));
     assert_eq!(asks(&["--held"]), (all, true));
     assert_eq!(asks(&["--unheld"]), (json!([]), false));
+    let linked = server.path().join("linked");
+    let main = server.path().join("repo");
+    for path in [main.join(".git/worktrees/linked"), main.join(".claude"), linked.clone()] {
+        fs::create_dir_all(path).unwrap();
+    }
+    fs::write(linked.join(".git"), format!("gitdir: {}\n", main.join(".git/worktrees/linked").display())).unwrap();
+    fs::write(main.join(".git/worktrees/linked/commondir"), "../..\n").unwrap();
+    let local = main.join(".claude/settings.local.json");
+    fs::write(&local, json!({ "permissions": { "allow": ["WebSearch"] } }).to_string()).unwrap();
+    let in_linked = || {
+        let mut command = lastword(&linked);
+        command.args([
+            "--data",
+            "../.lastword",
+            "--token-file",
+            "../.lastword/operator.token",
+            "claude",
+            "--as",
+            "kilo",
+        ]);
+        let path = format!("{}:{PATH}", server.path().join("bin").display());
+        finish(command.env("PATH", path).env("HOME", server.path()), "")
+    };
+    in_linked();
+    let args = fs::read_to_string(server.path().join("args.kilo")).unwrap();
+    assert!(args.contains("\"WebSearch\""), "what the main worktree allows: {args}");
+    fs::write(&local, json!({ "hooks": { "PermissionRequest": [{ "hooks": [] }] } }).to_string()).unwrap();
+    let refused = in_linked();
+    assert!(refused.code == 1 && refused.stderr.contains("settings.local.json"), "a hook that decides: {refused:?}");
     let own = r#"{"permissions":{"ask":["Read"]}}"#;
     assert_eq!(asks(&["--unheld", "--settings", own]), (json!(["Read"]), false));
     let both = finish(&mut launch(&server, &["claude", "--held", "--unheld"]), "");
