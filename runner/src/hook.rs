@@ -165,6 +165,13 @@ impl Session {
     fn woke_with(&self, prompt: &str) -> bool {
         self.turn.as_ref().is_some_and(|open| prompt.contains(&mark(&open.reference, &open.id)))
     }
+
+    /// Returns the line that says who asked what, for the person at the session.
+    fn announces(&self, prompt: &str) -> Option<Value> {
+        let open = self.turn.as_ref()?;
+        let line = prompt.lines().find(|line| line.contains(&mark(&open.reference, &open.id)))?;
+        Some(json!({ "systemMessage": line.trim_end_matches(':') }))
+    }
 }
 
 /// Words a delivery for a session: the line that the person there looks for, the message, and the rules of conduct if the
@@ -250,8 +257,9 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     }
     let said = match occasion.hook_event_name.as_str() {
         "SessionStart" => Ok(Some(context("SessionStart", &started(&session, me.queued)))),
-        // The prompt of a session that a waiter woke is the message itself, and no user typed it.
-        "UserPromptSubmit" if session.woke_with(&occasion.prompt) => Ok(None),
+        // The prompt of a session that a waiter woke is the message itself, and no user typed it. The program shows the
+        // person there only that one came.
+        "UserPromptSubmit" if session.woke_with(&occasion.prompt) => Ok(session.announces(&occasion.prompt)),
         "UserPromptSubmit" => typed(client, &mut session, occasion).await,
         "Stop" => stopped(client, &mut session, occasion).await,
         "Notification" => {

@@ -89,7 +89,9 @@ fn a_message_wakes_an_idle_session_and_its_next_text_is_the_answer() {
     assert!(first.stderr.contains("\nis the parser fast?\n") && first.stderr.contains("[REF:P-1]"), "{first:?}");
     // The program passes the text on as a prompt, which no user typed.
     let prompt = format!("<task-notification>\n{}</task-notification>", first.stderr);
-    assert_eq!(session.hook("UserPromptSubmit", &json!({ "prompt": prompt })), "");
+    let shown: Value = serde_json::from_str(&session.hook("UserPromptSubmit", &json!({ "prompt": prompt }))).unwrap();
+    let announced = line.trim_end_matches(':');
+    assert_eq!(shown, json!({ "systemMessage": announced }), "the program itself shows only that a message came");
     session.hook("PostToolUse", &json!({}));
     assert_eq!(session.hook("Stop", &json!({ "last_assistant_message": "very fast" })), "");
     assert_eq!(answer(&server), "very fast");
