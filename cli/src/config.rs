@@ -11,7 +11,7 @@ use lastword_proto::limits::{Approvers, LIMITS, Profile};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ArchivePolicy, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
+use lastword_server::{ArchivePolicy, BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -22,6 +22,7 @@ use crate::notify;
 use crate::oidc;
 use crate::policy;
 use crate::quantity::{duration, milliseconds};
+use crate::session::AGENT_VARIABLES;
 use crate::team::Member;
 use crate::text_file;
 
@@ -31,28 +32,6 @@ pub(crate) const CONFIG_FILE: &str = "lastword.toml";
 pub(crate) const DATA_DIR: &str = ".lastword";
 /// The address that the server listens on, and clients connect to, by default.
 pub(crate) const LISTEN: &str = "127.0.0.1:7171";
-
-/// Environment variables that show that an agent program runs this one.
-const AGENT_VARIABLES: [&str; 18] = [
-    "LASTWORD_AGENT",
-    "AGENT",
-    "AI_AGENT",
-    "AUGMENT_AGENT",
-    "CLAUDECODE",
-    "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLINE_ACTIVE",
-    "CODEX_CI",
-    "CODEX_SANDBOX",
-    "CODEX_SANDBOX_NETWORK_DISABLED",
-    "CODEX_THREAD_ID",
-    "CURSOR_AGENT",
-    "GEMINI_CLI",
-    "GOOSE_TERMINAL",
-    "OPENCODE",
-    "QWEN_CODE",
-];
 
 /// The flags that every command has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -141,6 +120,8 @@ struct File {
     listen: Option<String>,
     /// Host names that clients may use for the server.
     hosts: Vec<String>,
+    /// The path under which a reverse proxy serves the server.
+    path: BasePath,
     /// Failed authentications of an address in a minute (L4).
     auth_failures_max: Option<u64>,
     url: Option<String>,
@@ -251,6 +232,8 @@ pub(crate) struct Settings {
     pub(crate) listen: String,
     /// Host names that clients may use for the server.
     pub(crate) hosts: Vec<String>,
+    /// The path under which a reverse proxy serves the server.
+    pub(crate) path: BasePath,
     /// Failed authentications of an address in a minute, if configured.
     pub(crate) auth_failures_max: Option<u64>,
     /// When the oldest part of the log moves to the archive.
@@ -349,6 +332,7 @@ impl Settings {
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| environment.team.join(DATA_DIR)),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
+            path: file.path,
             auth_failures_max,
             archive,
             url: global.url.clone().or(file.url),
@@ -529,6 +513,8 @@ mod tests {
             ("observe = [\"nonsense\"]", "nonsense"),
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),
+            ("path = \"lw\"", "isn't a path such as /lw"),
+            ("path = \"/agents\"", "a path of the server itself"),
             ("profile = \"short\"", "strict"),
             ("enforce = [\"grant_messages\"]", "always enforced"),
             ("enforce = [\"cycle\"]\nobserve = [\"cycle\"]", "both"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
 use lastword_server::identity::Secret;
-use lastword_server::{KnownAs, Oidc, Person};
+use lastword_server::{BasePath, KnownAs, Oidc, Person};
 use serde::Deserialize;
 
 use crate::config::variable;
@@ -51,8 +51,8 @@ impl Table {
         Self { base: base.to_owned(), ..self }
     }
 
-    /// Returns the settings, with the client's secret.
-    pub(crate) fn settings(&self) -> Result<Oidc, Failure> {
+    /// Returns the settings of a console under this path, with the client's secret.
+    pub(crate) fn settings(&self, path: &BasePath) -> Result<Oidc, Failure> {
         let wrong =
             |what: String| Failure::usage(format!("[oidc]: {what}")).hint("docs/sign-in.md shows a configuration");
         let valid = duration(self.valid.as_deref().unwrap_or(VALID)).map_err(|why| wrong(format!("valid: {why}")))?;
@@ -66,7 +66,7 @@ impl Table {
             valid_ms: milliseconds(valid),
             people: people?,
         };
-        oidc.check().map_err(|error| Failure::usage(error).hint("docs/sign-in.md shows a configuration"))?;
+        oidc.check(path).map_err(|error| Failure::usage(error).hint("docs/sign-in.md shows a configuration"))?;
         Ok(oidc)
     }
 

@@ -59,11 +59,14 @@
     const forms = $('#sign-out input[name=forms]')?.value;
     if (!forms || document.visibilityState !== 'visible') return;
     document.removeEventListener('visibilitychange', attend);
+    // Beside /sign-out, below the path of this server; another one may have another path of the same host.
+    const to = new URL('attend', $('#sign-out').action).href;
+    const key = `lastword-attended ${to}`;
     try {
-      if (Date.now() - Number(localStorage.getItem('lastword-attended')) < ATTEND_EVERY) return;
-      localStorage.setItem('lastword-attended', String(Date.now()));
+      if (Date.now() - Number(localStorage.getItem(key)) < ATTEND_EVERY) return;
+      localStorage.setItem(key, String(Date.now()));
     } catch { /* without storage each page says it; the server counts one an hour */ }
-    fetch('/attend', { method: 'POST', body: new URLSearchParams({ forms }) }).catch(() => {});
+    fetch(to, { method: 'POST', body: new URLSearchParams({ forms }) }).catch(() => {});
   };
   document.addEventListener('visibilitychange', attend);
   attend();
@@ -207,7 +210,7 @@
       if (topic) changed(topic);
       if (state) { live.dataset.state = state; told[state](); }
     };
-    port.postMessage({ after: Number(live.dataset.after) });
+    port.postMessage({ after: Number(live.dataset.after), live: new URL(live.dataset.live, location).href });
     addEventListener('pagehide', () => port.postMessage('leave'));
     // Back from the browser's cache, where a page hears nothing: it asks for all that it shows.
     addEventListener('pageshow', (event) => { if (event.persisted) port.postMessage({ after: 0 }); });
@@ -360,12 +363,13 @@
   // --- A conversation opens beside the list where there is room, and on its own page otherwise.
   const roomy = matchMedia('(min-width: 1400px)');
   document.addEventListener('click', (event) => {
-    const link = event.target.closest('[data-beside] .row a[href^="/conversations/"]');
+    const link = event.target.closest('[data-beside] .row a');
+    const list = link?.closest('[data-beside]').dataset.beside;
+    const below = `${list?.split('?')[0]}/`;
     const elsewhere = event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
-    if (!link || elsewhere || !roomy.matches) return;
+    if (!link?.getAttribute('href').startsWith(below) || elsewhere || !roomy.matches) return;
     event.preventDefault();
-    const list = link.closest('[data-beside]').dataset.beside;
-    const open = `open=${link.getAttribute('href').slice('/conversations/'.length)}`;
+    const open = `open=${link.getAttribute('href').slice(below.length)}`;
     const url = `${list}${list.endsWith('?') ? '' : '&'}${open}`;
     htmx.ajax('GET', url, { target: '#main', swap: 'outerMorph' }).then(() => history.replaceState(null, '', url));
   });
@@ -442,7 +446,7 @@
       return;
     }
     const [, seq] = /^(?:msg|line)-(\d+)$/.exec(id) ?? [];
-    if (!seq || !location.pathname.startsWith('/conversations/')) return;
+    if (!seq || !/\/conversations\/[^/]+$/.test(location.pathname)) return;
     const url = new URL(location);
     if (url.searchParams.get('at') === `msg-${seq}`) return;
     for (const place of ['before', 'after']) url.searchParams.delete(place);

@@ -15,6 +15,8 @@ const hints = (() => {
   let floor = 0;
   // All hints up to this position were heard.
   let position = 0;
+  // The address of the stream.
+  let live;
   let state = 'connecting';
   let running = false;
   let delay = DELAY_MIN_MS;
@@ -65,7 +67,7 @@ const hints = (() => {
     connection = new AbortController();
     // The header has a session that ended refused, and not sent to another page.
     const options = { headers: { 'HX-Request': 'true' }, cache: 'no-store', signal: connection.signal };
-    const answer = await fetch(`/live?after=${position}`, options);
+    const answer = await fetch(`${live}?after=${position}`, options);
     if (answer.status === 401) return 'signed-out';
     if (!answer.ok) return 'away';
     turn('live');
@@ -95,7 +97,8 @@ const hints = (() => {
   };
 
   // A page that was made at a position: what changed since is told at once, and from now on what changes.
-  const join = (page, after) => {
+  const join = (page, { after, live: told = live }) => {
+    live = told;
     if (!pages.size && !running) {
       changed.clear();
       floor = position = after;
@@ -110,9 +113,9 @@ const hints = (() => {
     if (!running) run();
   };
 
-  // What comes through the port to a page: where it was made, and that it goes.
+  // What comes through the port to a page: where it was made and what it listens to, and that it goes.
   const serve = (port) => {
-    port.onmessage = ({ data }) => (data === 'leave' ? leave(port) : join(port, data.after));
+    port.onmessage = ({ data }) => (data === 'leave' ? leave(port) : join(port, data));
   };
 
   if ('SharedWorkerGlobalScope' in globalThis) globalThis.onconnect = ({ ports: [port] }) => serve(port);

@@ -67,6 +67,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::archive::Archives;
 use crate::attempts::Attempts;
+use crate::base_path::BasePath;
 use crate::broker::{ClientId, Handle, Unserved};
 use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
@@ -95,6 +96,8 @@ pub struct Resources {
     pub(crate) origins: Arc<Origins>,
     /// How callers reach the server.
     pub(crate) transport: Transport,
+    /// The path under which a reverse proxy serves it.
+    pub(crate) path: BasePath,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.

@@ -52,6 +52,7 @@ use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
 use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
+use crate::base_path::BasePath;
 use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
 use crate::files::write_private;
@@ -148,6 +149,7 @@ pub(crate) struct Shared {
     url: String,
     transport: Transport,
     hosts: Vec<String>,
+    path: BasePath,
     nats: Nats,
     registry: Registry,
     /// When the program started, by the machine's uptime.
@@ -339,6 +341,7 @@ impl Node {
             url,
             transport,
             hosts: config.hosts.clone(),
+            path: config.path.clone(),
             nats,
             registry: registry.clone(),
             started: uptime(),

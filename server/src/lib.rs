@@ -16,6 +16,7 @@ pub mod properties;
 
 mod archive;
 mod attempts;
+mod base_path;
 mod broker;
 mod calls;
 #[cfg(feature = "cluster")]
@@ -36,6 +37,7 @@ mod workspace;
 
 pub use crate::archive::{ArchivePolicy, archives_of};
 pub use crate::attempts::AUTH_FAILURES_MAX;
+pub use crate::base_path::BasePath;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;

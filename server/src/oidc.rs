@@ -15,6 +15,7 @@ use lastword_proto::names::AgentName;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
+use crate::base_path::BasePath;
 use crate::files::Files;
 use crate::identity::{Secret, Spent};
 
@@ -82,21 +83,19 @@ impl std::fmt::Debug for Oidc {
 pub struct OidcError(pub(crate) String);
 
 impl Oidc {
-    /// Checks the settings.
+    /// Checks the settings for a console under this path.
     ///
     /// # Errors
     /// The member that is wrong, and why.
-    pub fn check(&self) -> Result<(), OidcError> {
+    pub fn check(&self, path: &BasePath) -> Result<(), OidcError> {
         let wrong = |what: String| Err(OidcError(what));
         if let Err(why) = safe_url(&self.issuer) {
             return wrong(format!("issuer {:?} {why}", self.issuer));
         }
         if let Some(console) = &self.console {
             match safe_url(console) {
-                Ok(url) if url.path() == "/" && url.query().is_none() => {}
-                Ok(_) => {
-                    return wrong(format!("console {console:?} has a path; the console is at the top of its host"));
-                }
+                Ok(url) if url.path().trim_end_matches('/') == path.to_string() && url.query().is_none() => {}
+                Ok(_) => return wrong(format!("console {console:?} has another path than the server, {path}/")),
                 Err(why) => return wrong(format!("console {console:?} {why}")),
             }
         }
@@ -308,7 +307,13 @@ mod tests {
 
     #[test]
     fn settings_that_would_send_a_secret_in_clear_or_name_one_human_twice_are_refused() {
-        oidc(vec![person("a@x", "ann")]).check().unwrap();
+        let at = |path: &str| BasePath::try_from(path.to_owned()).unwrap();
+        oidc(vec![person("a@x", "ann")]).check(&at("/")).unwrap();
+        for (console, path, fits) in [("/lw", "/lw", true), ("/lw/", "/lw", true), ("/", "/lw", false)] {
+            let console = Some(format!("https://c.example{console}"));
+            let settings = Oidc { console, ..oidc(vec![person("a@x", "ann")]) };
+            assert_eq!(settings.check(&at(path)).is_ok(), fits);
+        }
         for (change, word) in [
             (Oidc { issuer: "http://id.example".into(), ..oidc(vec![person("a@x", "ann")]) }, "https://"),
             (Oidc { issuer: "https://u:p@id.example".into(), ..oidc(vec![person("a@x", "ann")]) }, "password"),
@@ -318,7 +323,7 @@ mod tests {
             (oidc(vec![person("a@x", "ann"), person("b@x", "ann")]), "two"),
             (oidc(vec![person("a@x", "ann"), person("A@x", "bob")]), "another"),
         ] {
-            let refused = change.check().unwrap_err().to_string();
+            let refused = change.check(&at("/")).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
         }
     }

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::archive::ArchivePolicy;
 use crate::attempts::AUTH_FAILURES_MAX;
+use crate::base_path::BasePath;
 use crate::broker::{BrokerFailure, Handle};
 use crate::calls::Context;
 use crate::calls::policy::RuleBook;
@@ -53,6 +54,8 @@ pub struct Config {
     pub policy: Policy,
     /// Host names under which the server may be called, besides literal addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// The path under which a reverse proxy serves it.
+    pub path: BasePath,
     /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
     pub auth_failures_max: u64,
     /// When the oldest part of the log moves to the archive.
@@ -92,6 +95,7 @@ impl Config {
             limits: Limits::default(),
             policy: Policy::default(),
             hosts: Vec::new(),
+            path: BasePath::default(),
             auth_failures_max: AUTH_FAILURES_MAX,
             archive: ArchivePolicy::default(),
             renew_operator_token: false,
@@ -115,6 +119,7 @@ impl Config {
             limits: self.limits,
             policy: self.policy,
             hosts: self.hosts,
+            path: self.path,
             auth_failures_max: self.auth_failures_max,
             archive: self.archive,
             renew_operator_token: self.renew_operator_token,
@@ -179,10 +184,16 @@ impl Server {
         self.addr
     }
 
-    /// Returns the URL of the address that it listens on.
+    /// Returns the URL of the address that it listens on, with its path.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("{}://{}", self.ctx().transport.scheme(), self.addr)
+        format!("{}://{}{}", self.ctx().transport.scheme(), self.addr, self.ctx().path)
+    }
+
+    /// Returns the path under which a reverse proxy serves it.
+    #[must_use]
+    pub fn path(&self) -> &BasePath {
+        &self.ctx().path
     }
 
     /// Returns the URL at which programs on this machine reach it.
@@ -291,7 +302,7 @@ fn check(config: &Config) -> Result<(), StartError> {
     if config.anonymous_mcp.is_some() {
         for_this_machine(config.listen)?;
     }
-    config.oidc.as_ref().map_or(Ok(()), Oidc::check).map_err(StartError::from)
+    config.oidc.as_ref().map_or(Ok(()), |oidc| oidc.check(&config.path)).map_err(StartError::from)
 }
 
 /// The anonymous MCP surface needs no token, so it accepts no caller from another machine.

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::archive::{self, ArchivePolicy};
 use crate::attempts::Attempts;
+use crate::base_path::BasePath;
 use crate::broker::{self, BootError, Handle, Unserved};
 use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
@@ -129,6 +130,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     /// Host names under which it may be called, besides literal addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
+    /// The path under which a reverse proxy serves it.
+    pub(crate) path: BasePath,
     /// Failed authentications that an address may make in a minute.
     pub(crate) auth_failures_max: u64,
     /// When the oldest part of the log moves to the archive.
@@ -230,6 +233,7 @@ impl Workspace {
             stopping,
             origins: Arc::new(Origins::new(&settings.hosts, transport)),
             transport,
+            path: settings.path,
             seats: Arc::new(settings.seats),
             set_at: Arc::new(settings.set_at),
             policies: Policies::new(settings.rules),
@@ -314,12 +318,13 @@ async fn join(threads: Vec<thread::JoinHandle<()>>) {
 /// Returns the URL of the console for a human's browser: under the first configured host name if the certificate is one
 /// for names.
 pub(crate) fn console_url(resources: &Resources, url: &str) -> String {
+    let path = &resources.path;
     match (resources.transport, resources.origins.first_host()) {
         (Transport::Certified, Some(host)) => {
             let port = url.rsplit(':').next().unwrap_or_default();
-            format!("https://{host}:{port}")
+            format!("https://{host}:{port}{path}")
         }
-        (Transport::Plain | Transport::SelfSigned | Transport::Certified, _) => url.to_owned(),
+        (Transport::Plain | Transport::SelfSigned | Transport::Certified, _) => format!("{url}{path}"),
     }
 }
 

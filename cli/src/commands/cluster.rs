@@ -268,7 +268,7 @@ mod with_clusters {
         let settings = Settings::of_text(path, Some(text.to_owned()), &Global::default(), &Environment::default());
         let settings = settings.map_err(|failure| failure.message)?;
         bound::check(&settings.limits).map_err(|failure| failure.message)?;
-        of_settings(&settings).map_err(|failure| failure.message)
+        of_settings(&settings, None).map_err(|failure| failure.message)
     }
 
     fn options(servers: &[String], args: &NatsArgs) -> Result<NatsOptions, Failure> {

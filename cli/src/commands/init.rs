@@ -269,6 +269,7 @@ fn template(profile: limits::Profile) -> String {
          # data = \"{DATA_DIR}\"\n\
          # listen = \"{LISTEN}\"\n\
          # hosts = [\"lastword.example\"]         # names under which clients call it\n\
+         # path = \"/lw\"                           # where a reverse proxy serves it\n\
          # url = \"http://{LISTEN}\"        # for clients of a server elsewhere\n\
          # tls = \"auto\"                          # TLS with a certificate that the server makes; or tls_cert and tls_key\n\
          # tls_pin = \"server.pin\"                # for clients elsewhere: its fingerprint, or a file that holds it\n\

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lastword_client::Endpoint;
 use lastword_proto::ids::AgentId;
-use lastword_server::{AUTH_FAILURES_MAX, BrokerFailure, Config, Server, StartError, Tls};
+use lastword_server::{AUTH_FAILURES_MAX, BasePath, BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -22,7 +22,6 @@ use super::{Context, bound, cluster};
 use crate::config::{CONFIG_FILE, Settings, TlsMode, TokenSource, certificate};
 use crate::failure::Failure;
 use crate::notify;
-use crate::oidc;
 use crate::out::Out;
 use crate::quantity::duration;
 use crate::rule_book::ConfigFile;
@@ -43,6 +42,9 @@ pub(crate) struct Args {
     /// Host name that clients may use besides IP addresses and localhost; repeatable.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// Path under which a reverse proxy serves the console and the API, such as /lw.
+    #[arg(long, value_name = "PATH", value_parser = |text: &str| BasePath::try_from(text.to_owned()))]
+    path: Option<BasePath>,
     /// Certificate for TLS in PEM, followed by those that lead to its authority; read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
     tls_cert: Option<PathBuf>,
@@ -119,13 +121,14 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
         tls,
         hosts: cx.settings.hosts.iter().cloned().chain(args.hosts).collect(),
         renew_operator_token: args.renew_operator_token,
-        ..of_settings(&cx.settings)?
+        ..of_settings(&cx.settings, args.path)?
     };
     Ok((config, args.node))
 }
 
-/// Returns the server's configuration as far as the settings decide it.
-pub(super) fn of_settings(settings: &Settings) -> Result<Config, Failure> {
+/// Returns the server's configuration as far as the settings decide it, under this path if one is named.
+pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result<Config, Failure> {
+    let path = path.unwrap_or_else(|| settings.path.clone());
     Ok(Config {
         limits: settings.limits.clone(),
         policy: settings.policy.clone(),
@@ -135,7 +138,8 @@ pub(super) fn of_settings(settings: &Settings) -> Result<Config, Failure> {
         set_at: settings.set_at.clone(),
         notify: notify::channels(&settings.notify)?,
         schedules: settings.schedules.clone(),
-        oidc: settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
+        oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
+        path,
         checkpoint_every_facts: settings.checkpoint_every_facts,
         ..Config::local(&settings.data)
     })
@@ -180,7 +184,11 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
         let pin = match fingerprint {
             None => String::new(),
             Some(pin) if own => {
-                format!("\nclients on other machines: --url {} --tls-pin {pin}", elsewhere(server.addr()))
+                format!(
+                    "\nclients on other machines: --url {}{} --tls-pin {pin}",
+                    elsewhere(server.addr()),
+                    server.path()
+                )
             }
             Some(pin) => format!("\ncertificate {pin}"),
         };

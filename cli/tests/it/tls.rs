@@ -338,3 +338,27 @@ async fn the_console_over_tls_binds_its_cookie_and_knows_its_origin() {
         }
     }
 }
+
+#[test]
+fn a_path_behind_a_proxy_is_in_what_serve_prints_and_clients_need_it_only_beyond_the_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, why) in [("lw", "isn't a path such as /lw"), ("/v1", "is a path of the server itself")] {
+        let refused = run(dir.path(), &["serve", "--path", path]);
+        assert!(refused.code == 2 && refused.stderr.contains(why), "{refused:?}");
+    }
+    fs::write(dir.path().join("lastword.toml"), "path = \"/file\"\n").unwrap();
+    // The command line's path replaces the file's.
+    let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--path", "/lw/"]);
+    let url = server.first_line["listening"].as_str().unwrap();
+    let local = url.strip_suffix("/lw").unwrap();
+    let note = fs::read_to_string(server.path().join(".lastword/server.json")).unwrap();
+    assert!(note.contains(&format!("{local}\"")), "{note}");
+    server.agent("kilo");
+    let away = elsewhere(&server);
+    for at in [url, local] {
+        let list = run(away.path(), &["--url", at, "--token-file", "me.token", "agent", "list"]).ok();
+        assert!(list.contains("kilo"), "{list}");
+        let console = run(away.path(), &["--url", at, "--token-file", "me.token", "console", "--print"]).ok();
+        assert!(console.contains(&format!("{at}/sign-in#")), "{console}");
+    }
+}

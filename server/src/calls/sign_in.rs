@@ -12,6 +12,7 @@ use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
 use super::{Context, admitted, agents, humans};
+use crate::base_path::url;
 use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
 use crate::identity::{Secret, unhex};
@@ -71,6 +72,7 @@ impl SignIn {
     /// Returns the console's address if the request came under another one: the cookie would not reach the callback.
     pub(crate) fn elsewhere(&self, host: &str) -> Option<&str> {
         let (_, ours) = self.console.split_once("://")?;
+        let ours = ours.split('/').next()?;
         (!ours.eq_ignore_ascii_case(host)).then_some(&self.console)
     }
 
@@ -132,7 +134,7 @@ pub(crate) async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str)
         return Err(other_browser());
     }
     if !sign_in.accounts.use_state(state, now.plus(BEGUN_MS), now) {
-        return Err(unproven("This sign-in was used already: begin again at /sign-in".into()));
+        return Err(unproven(format!("This sign-in was used already: begin again at {}", url("/sign-in"))));
     }
     let (verifier, nonce) = (signer.derive("verifier", cookie), signer.derive("nonce", cookie));
     let redirect_uri = sign_in.redirect_uri();
@@ -142,9 +144,11 @@ pub(crate) async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str)
 }
 
 fn other_browser() -> ApiError {
-    let text = "This sign-in began in another browser, under another address of the console, or more than 10 minutes ago: \
-                begin again at /sign-in";
-    unproven(text.into())
+    unproven(format!(
+        "This sign-in began in another browser, under another address of the console, or more than 10 minutes ago: begin \
+         again at {}",
+        url("/sign-in")
+    ))
 }
 
 /// Returns the path to go on to from a cookie that hasn't expired.

@@ -10,7 +10,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION};
-use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -24,6 +23,7 @@ use super::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_fo
 use super::holder::{InProgress, Open};
 use super::members::Leader;
 use super::{Shared, WORKSPACE_MAIN};
+use crate::base_path::set_path;
 use crate::edges::http::connections::Peer;
 use crate::error::ApiError;
 
@@ -45,11 +45,13 @@ const EVENTS: &[u8] = b"text/event-stream";
 const REDIRECT: HeaderName = HeaderName::from_static("lastword-redirect");
 
 pub(crate) fn routes(shared: Arc<Shared>) -> Router {
-    Router::new()
+    let path = shared.path.clone();
+    let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/cluster/metrics", get(super::metrics::show))
         .fallback(dispatch)
-        .with_state(shared)
+        .with_state(shared);
+    path.around(routes)
 }
 
 /// What a call is about, before anything is done for it.
@@ -127,12 +129,9 @@ fn named(shared: &Shared, host: &str) -> Option<String> {
 fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
     let Some(rest) = request.uri().path().strip_prefix(PREFIX) else { return Ok(None) };
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-    let (name, path) = (name.to_owned(), format!("/{path}{query}"));
-    let malformed = || ApiError::new(Code::Malformed, "The path behind the workspace isn't one");
-    let mut parts = request.uri().clone().into_parts();
-    parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(|_| malformed())?);
-    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| malformed())?;
+    let (name, path) = (name.to_owned(), format!("/{path}"));
+    let malformed = |_| ApiError::new(Code::Malformed, "The path behind the workspace isn't one");
+    set_path(request, &path).map_err(malformed)?;
     Ok(Some(name))
 }
 

@@ -108,6 +108,7 @@ impl NodeSettings {
         let Some(text) = &config.text else { return Ok(node) };
         Ok(Settings {
             hosts: node.hosts,
+            path: node.path,
             auth_failures_max: node.auth_failures_max,
             renew_operator_token: node.renew_operator_token,
             notify: node.notify,

@@ -108,7 +108,8 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/metrics", get(system::metrics));
     let described = super::mcp::METADATA_PATHS.into_iter();
     let described = described.fold(Router::new(), |all, path| all.route(path, get(super::mcp::metadata)));
-    Router::new()
+    let path = ctx.path.clone();
+    let routes = Router::new()
         .nest("/v1", calls().layer(middleware::from_fn(answers::count)).merge(system).route("/session", session))
         .merge(outside)
         .merge(described)
@@ -121,7 +122,8 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .layer(middleware::from_fn_with_state(ctx.clone(), origins::check))
         .layer(middleware::from_fn(answers::in_lane))
         .layer(CatchPanicLayer::custom(problem::panicked))
-        .with_state(ctx)
+        .with_state(ctx);
+    path.around(routes)
 }
 
 fn work() -> Router<Context> {

@@ -62,8 +62,13 @@ impl<'a> Browser<'a> {
     pub(crate) async fn as_human(world: &'a World, who: &str) -> Self {
         let mut browser = Self::of(world);
         let seen = browser.sign_in("token", world.token(who)).await.is(303);
-        assert_eq!(seen.location(), "/");
+        assert_eq!(seen.location(), format!("{}/", world.server.path()));
         browser
+    }
+
+    /// Opens a stream as the script of a page does.
+    pub(crate) async fn stream(&self, path: &str) -> reqwest::Response {
+        self.http.get(self.world.url(path)).header("cookie", &self.cookie).send().await.unwrap()
     }
 
     pub(crate) async fn sign_in(&mut self, field: &str, secret: &str) -> Seen {

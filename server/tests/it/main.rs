@@ -7,6 +7,7 @@ mod answers;
 mod archive;
 mod attendance;
 mod audit;
+mod base_path;
 mod broker;
 mod byte_pages;
 mod bytes;

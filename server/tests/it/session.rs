@@ -27,9 +27,9 @@ pub(crate) struct Raw {
     early: Vec<Value>,
 }
 
-async fn opened(world: &World, token: Option<&str>) -> Result<WebSocketStream<TcpStream>, Error> {
+async fn opened(world: &World, path: &str, token: Option<&str>) -> Result<WebSocketStream<TcpStream>, Error> {
     let tcp = TcpStream::connect(world.server.addr()).await.unwrap();
-    let mut request = format!("ws://{}{PATH}", world.server.addr()).into_client_request().unwrap();
+    let mut request = format!("ws://{}{path}", world.server.addr()).into_client_request().unwrap();
     request.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse().unwrap());
     if let Some(token) = token {
         request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
@@ -39,7 +39,12 @@ async fn opened(world: &World, token: Option<&str>) -> Result<WebSocketStream<Tc
 
 impl Raw {
     pub(crate) async fn of(world: &World, who: &str) -> Self {
-        Self { socket: opened(world, Some(world.token(who))).await.unwrap(), last: 0, early: Vec::new() }
+        Self::at(world, PATH, who).await
+    }
+
+    pub(crate) async fn at(world: &World, path: &str, who: &str) -> Self {
+        let socket = opened(world, path, Some(world.token(who))).await.unwrap();
+        Self { socket, last: 0, early: Vec::new() }
     }
 
     async fn frame(&mut self) -> Option<Value> {
@@ -215,20 +220,20 @@ async fn a_call_that_is_none_is_refused_and_the_session_goes_on() {
 #[tokio::test]
 async fn a_session_authenticates_by_header_or_by_its_first_frame() {
     let world = World::with(&["alice"]).await;
-    let refused = opened(&world, Some("lw_nobody")).await.unwrap_err();
+    let refused = opened(&world, PATH, Some("lw_nobody")).await.unwrap_err();
     assert!(matches!(refused, Error::Http(response) if response.status() == 401));
-    let socket = opened(&world, None).await.unwrap();
+    let socket = opened(&world, PATH, None).await.unwrap();
     let mut alice = Raw { socket, last: 0, early: Vec::new() };
     let welcome = alice.ok(json!({ "call": "hello", "body": { "token": world.token("alice") } })).await;
     assert_eq!(welcome["name"], "alice");
     assert_eq!(alice.ok(json!({ "call": "agent", "path": "me" })).await["name"], "alice");
     for first in [json!({ "call": "agents" }), json!({ "call": "hello", "body": { "token": "lw_nobody" } })] {
-        let mut nobody = Raw { socket: opened(&world, None).await.unwrap(), last: 0, early: Vec::new() };
+        let mut nobody = Raw { socket: opened(&world, PATH, None).await.unwrap(), last: 0, early: Vec::new() };
         nobody.start(first).await;
         assert_ne!(nobody.ended().await, "");
     }
     // A body before the proof is short.
-    let mut nobody = Raw { socket: opened(&world, None).await.unwrap(), last: 0, early: Vec::new() };
+    let mut nobody = Raw { socket: opened(&world, PATH, None).await.unwrap(), last: 0, early: Vec::new() };
     let long = json!({ "call": "hello", "body": { "token": "x".repeat(100_000) } });
     let _cut = nobody.socket.send(Message::text(long.to_string())).await.is_ok();
     assert_eq!(nobody.ended().await, "");

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
-use lastword_server::{KnownAs, Oidc, Person};
+use lastword_server::{BasePath, KnownAs, Oidc, Person};
 use reqwest::header::{LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response};
@@ -142,6 +142,24 @@ async fn a_listed_human_signs_in_with_the_browser_and_is_registered_with_the_rol
         world.post("operator", "/v1/agents/ann/token", json!({})).await.is(201);
         assert_eq!(browser.get(&world.url("/agents"), session).await.status, 303);
     }
+}
+
+#[tokio::test]
+async fn under_a_path_the_provider_leads_back_below_it() {
+    let provider = Provider::start().await;
+    let oidc = oidc(&provider);
+    let lw = BasePath::try_from("/lw".to_owned()).unwrap();
+    let world = World::set(&[], |config| (config.oidc, config.path) = (Some(oidc), lw)).await;
+    let browser = Browser::of(&world);
+    let page = browser.get(&world.url("/lw/sign-in?next=/agents"), "").await;
+    assert!(page.text.contains("href=\"/lw/sign-in/provider?next=%2Fagents\""), "{}", page.text);
+    let begun = browser.get(&world.url("/lw/sign-in/provider?next=/agents"), "").await;
+    assert!(begun.cookies[0].contains("; Path=/lw/sign-in;"), "{}", begun.cookies[0]);
+    let back = browser.get(&begun.location, "").await.location;
+    assert!(back.starts_with(&world.url("/lw/sign-in/callback?")), "{back}");
+    let signed_in = browser.get(&back, begun.cookie("lastword_oidc").unwrap()).await;
+    assert!(signed_in.text.contains("0;url=/lw/agents\""), "{}", signed_in.text);
+    browser.get(&back, begun.cookie("lastword_oidc").unwrap()).await.refused(401, "begin again at /lw/sign-in");
 }
 
 #[tokio::test]

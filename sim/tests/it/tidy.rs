@@ -299,7 +299,7 @@ fn crates_depend_only_along_the_arrows() {
 /// The modules of the server by layer, the lowest first. A module imports only from lower layers.
 const SERVER_LAYERS: &[&[&str]] = &[
     &["files"],
-    &["attempts", "clock", "cron", "disk", "identity", "metrics", "priority", "sync"],
+    &["attempts", "base_path", "clock", "cron", "disk", "identity", "metrics", "priority", "sync"],
     &["checkpoint", "tls"],
     &["oidc", "origins"],
     &["broker"],

@@ -12,7 +12,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, spent, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, spent, time, url};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 use crate::calls::{Context, agents, control, limits};
@@ -35,7 +35,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         @if !agents.is_empty() {
             div.list role="list" { @for member in &agents { (row(&moment, member)) } }
         }
-        p { a href="/rooms" { "Rooms" } span.faint { " for posts to several agents" } }
+        p { a href=(url("/rooms")) { "Rooms" } span.faint { " for posts to several agents" } }
         h2 { "Humans" }
         ul.lines {
             @for member in &humans {
@@ -60,15 +60,15 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 pub(super) fn views(graph: bool) -> Markup {
     html! {
         nav.views aria-label="Views" {
-            a href="/agents" aria-current=[(!graph).then_some("page")] { "List" }
-            a href="/graph" aria-current=[graph.then_some("page")] { "Graph" }
+            a href=(url("/agents")) aria-current=[(!graph).then_some("page")] { "List" }
+            a href=(url("/graph")) aria-current=[graph.then_some("page")] { "Graph" }
         }
     }
 }
 
 /// Returns a link to the page of an agent or human.
 pub(super) fn name_link(name: &str) -> Markup {
-    html! { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) } }
+    html! { a href={ (url("/agents/")) (encoded(name)) } { (foreign_line(name)) } }
 }
 
 fn row(moment: &Moment, member: &Member) -> Markup {
@@ -100,7 +100,7 @@ fn waits(member: &Member) -> Markup {
     let (is_held, mut sign) = (member.activity() == Activity::Held, " · ");
     html! {
         @for id in &member.asks {
-            " " a.id href={ @if id.starts_with("apr") { "/approvals/" } @else { "/questions/" } (id) } { (id) }
+            " " a.id href={ (url(if id.starts_with("apr") { "/approvals/" } else { "/questions/" })) (id) } { (id) }
         }
         @for reference in &member.held {
             @if is_held { " in " (conversation(reference)) }
@@ -113,7 +113,7 @@ fn waits(member: &Member) -> Markup {
 fn rests(member: &Member) -> Markup {
     html! {
         @if let Some(until) = member.rests_until {
-            div { "Works again at " (clock(until)) " UTC, or once you " a href={ "/agents/" (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
+            div { "Works again at " (clock(until)) " UTC, or once you " a href={ (url("/agents/")) (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
         }
     }
 }
@@ -171,8 +171,8 @@ pub(super) async fn one(
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
-            span { a href={ "/conversations?from=" (encoded(&name)) } { "sent messages" } }
-            span { a href={ "/conversations?to=" (encoded(&name)) } { "received messages" } }
+            span { a href={ (url("/conversations?from=")) (encoded(&name)) } { "sent messages" } }
+            span { a href={ (url("/conversations?to=")) (encoded(&name)) } { "received messages" } }
         }
         (rests(&member))
         @if agent {
@@ -189,7 +189,7 @@ pub(super) async fn one(
                 @for distance in view.windows.iter().chain(&member.day) { (bar(distance)) }
             }
             p.faint { "Rates count the current windows; budgets count usage since midnight UTC. "
-                a href="/limits" { "All limits" } }
+                a href=(url("/limits")) { "All limits" } }
             (agent_forms::own(&viewer, &limits, view))
             h2 #compose { "Send a request" }
             (compose::form(&viewer, &compose::Filled::to(&name)))
@@ -205,7 +205,7 @@ fn at_work(moment: &Moment, turn: &OpenTurn) -> Markup {
         @if let Some(asker) = &turn.asker { " for " (name_link(asker)) }
         ", since " (time(&turn.opened_at, moment.now)) ", lease expires " (time(&turn.lease_until, moment.now))
         @if turn.attempt > 1 { ", attempt " (turn.attempt) }
-        @if let Some(message) = &turn.message { ". " a href={ "/messages/" (message) } { "Show the request" } }
+        @if let Some(message) = &turn.message { ". " a href={ (url("/messages/")) (message) } { "Show the request" } }
     }
 }
 

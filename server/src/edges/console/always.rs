@@ -17,7 +17,7 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::now::on_a_line;
-use super::parts::{excerpt, foreign_line};
+use super::parts::{excerpt, foreign_line, url};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked};
 use crate::calls::policy::{self, Matched, written};
@@ -52,14 +52,14 @@ pub(super) async fn page(
             pre.rule { (written(rule)) }
             p { (words(matched)) }
             @if !matched.newest.is_empty() {
-                ul { @for call in &matched.newest { li { a href={ "/approvals/" (call.id) } { (call.id) } " " code { (excerpt(&on_a_line(&call.arguments), 160)) } } } }
+                ul { @for call in &matched.newest { li { a href={ (url("/approvals/")) (call.id) } { (call.id) } " " code { (excerpt(&on_a_line(&call.arguments), 160)) } } } }
             }
             (confirm(&ctx, &viewer, &held, Width::Wider))
         }
         @if exact.is_none() && wider.is_none() { p { "No rule could allow this call: the name of its tool can't stand in one." } }
         h2 { "The call of " code { (id) } }
         (arguments_of(held.requested.as_ref().unwrap_or(&held.arguments), Extent::Whole))
-        p { a href={ "/approvals/" (id) } { "Back to " (id) } }
+        p { a href={ (url("/approvals/")) (id) } { "Back to " (id) } }
     };
     viewer.page(&ctx, &moment, Page { title: "Always allow", place: Place::Inbox, topics: &[], main }).await
 }
@@ -125,7 +125,7 @@ fn confirm(ctx: &Context, viewer: &Viewer, held: &ApprovalView, width: Width) ->
     };
     html! {
         p.faint { "The broker writes it into " code { (foreign_line(&place)) } ", above the other rules, with your name and the time, and takes effect at once. "
-            "Take it back under " a href="/limits#held-calls" { "Limits" } "."
+            "Take it back under " a href=(url("/limits#held-calls")) { "Limits" } "."
             @if held.state == ApprovalState::Pending { " " (held.id) " itself stays pending until you decide it." } }
         (viewer.allowed(Role::Owner, "Changing the policy", || {
             let button = html! { input type="hidden" name="width" value=(name); button.main[width == Width::Exact] type="submit" { (label) } };

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::frame::POLICY;
 use super::packed::{gzip, is_accepted};
+use super::parts::url;
 use crate::identity::hex;
 
 /// The content under a name never changes, so browsers may keep it.
@@ -65,33 +66,33 @@ fn all() -> [&'static Asset; 5] {
     [&*STYLE, &*THEME, &*CONSOLE, &*HINTS, &*ICON]
 }
 
-fn url(asset: &Asset) -> String {
-    format!("/assets/{}", asset.name)
+fn at(asset: &Asset) -> String {
+    url(&format!("/assets/{}", asset.name))
 }
 
 /// Returns the path of the style sheet.
 pub(super) fn style() -> String {
-    url(&STYLE)
+    at(&STYLE)
 }
 
 /// Returns the path of the icon.
 pub(super) fn icon() -> String {
-    url(&ICON)
+    at(&ICON)
 }
 
 /// Returns the path of the script that sets the theme before the page is painted.
 pub(super) fn theme() -> String {
-    url(&THEME)
+    at(&THEME)
 }
 
 /// Returns the path of the script that may load after the page.
 pub(super) fn script() -> String {
-    url(&CONSOLE)
+    at(&CONSOLE)
 }
 
 /// Returns the path of the script for the shared worker.
 pub(super) fn worker() -> String {
-    url(&HINTS)
+    at(&HINTS)
 }
 
 /// `GET /assets/{name}`. Needs no session, because the files contain nothing confidential.

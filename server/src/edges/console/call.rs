@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::decision::{chain, ends, urgency};
 use super::highlight::tones;
 use super::layout::Moment;
-use super::parts::{Fold, foreign, foreign_line, plural, quantity, time};
+use super::parts::{Fold, foreign, foreign_line, plural, quantity, time, url};
 use super::session::Viewer;
 use crate::calls::decisions::Decision;
 use crate::calls::policy::{self, written};
@@ -45,7 +45,7 @@ pub(super) fn card(
                 @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
                 span.grow {}
                 (ends(decision, moment))
-                a.faint href={ "/approvals/" (id) } { code { (id) } } (time(&held.created_at, moment.now))
+                a.faint href={ (url("/approvals/")) (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             (arguments_of(&held.arguments, extent))
@@ -155,7 +155,7 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows this very call, with all its arguments:" }
                 pre.rule { (written(&rule)) }
-                p { a.button href={ "/approvals/" (id) "/always" } { "Write this rule, or a wider one…" } }
+                p { a.button href={ (url("/approvals/")) (id) "/always" } { "Write this rule, or a wider one…" } }
             }
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
                 button type="submit" { "Ignore" } " " span.faint { "Tells the agent that nobody decided the call." }

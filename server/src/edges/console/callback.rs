@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::frame::ErrorPage;
 use super::layout;
-use super::parts::encoded;
+use super::parts::{encoded, url};
 use super::session::{cookie_named, secure, set_cookie_for};
 use super::sign_in::{NextParams, within};
 use crate::calls::Context;
@@ -70,9 +70,9 @@ pub(super) async fn finish(
     // the cookie, which is for requests of the console's own pages alone.
     let next = within(Some(&next));
     let main = html! {
-        meta http-equiv="refresh" content={ "0;url=" (next) };
+        meta http-equiv="refresh" content={ "0;url=" (url(next)) };
         h1 { "Signed in" }
-        p { a href=(next) { "Go on" } }
+        p { a href=(url(next)) { "Go on" } }
     };
     Ok((AppendHeaders(cookies), Html(layout::bare("Signed in", &main).into_string())).into_response())
 }
@@ -80,7 +80,7 @@ pub(super) async fn finish(
 async fn end(ctx: &Context, headers: &HeaderMap, returned: Returned) -> Result<(Known, String), ApiError> {
     let Returned { code, state, error } = returned;
     if let Some(error) = error {
-        let text = format!("The provider signed nobody in ({error}): begin again at /sign-in");
+        let text = format!("The provider signed nobody in ({error}): begin again at {}", url("/sign-in"));
         return Err(ApiError::new(Code::Unauthenticated, text));
     }
     let (Some(code), Some(state)) = (code, state) else {
@@ -99,5 +99,5 @@ fn name(headers: &HeaderMap) -> String {
 /// provider's site leads back here.
 fn set_begun(ctx: &Context, headers: &HeaderMap, value: &str, valid_ms: u64) -> String {
     let (secure, seconds) = (secure(ctx, headers), valid_ms / 1000);
-    format!("{}={value}; Path=/sign-in; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers))
+    format!("{}={value}; Path={}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers), url("/sign-in"))
 }

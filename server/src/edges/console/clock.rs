@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::live::Topic;
+use super::parts::url;
 use super::session::Viewer;
 use crate::calls::{Context, clock as calls};
 use crate::clock::ClockStatus;
@@ -34,7 +35,7 @@ pub(super) fn banner(viewer: &Viewer, standing: ClockStatus) -> Markup {
     let accepts = matches!(standing.state, ClockState::CatchingUp | ClockState::Waiting);
     let button = html! { button.quiet type="submit" { "Accept the system clock" } };
     html! {
-        div #clock class={ "standing " (if note.is_some() { "warn" } else { "" }) } role="status" hx-get="/clock"
+        div #clock class={ "standing " (if note.is_some() { "warn" } else { "" }) } role="status" hx-get=(url("/clock"))
             hx-trigger="every 60s, lw-changed" data-topics="" hx-target="this" hx-swap="outerMorph" {
             @if let Some(note) = note {
                 p { "The clocks differ: " (note) "." }

@@ -13,7 +13,7 @@ use super::forms::{Form, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::encoded;
+use super::parts::{encoded, url};
 use super::session::Viewer;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Context, agents, history};
@@ -98,7 +98,7 @@ fn fields(viewer: &Viewer, filled: &Filled) -> Markup {
             } }
         }
         p.faint { "A human's request is a grant: the agent may work and send requests within the "
-            a href="/limits" { "limits of a grant" } ". Its answer arrives in your inbox." }
+            a href=(url("/limits")) { "limits of a grant" } ". Its answer arrives in your inbox." }
         p { button.main type="submit" { "Send" } }
     })
 }

@@ -21,7 +21,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
+    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time, url,
 };
 use super::session::Viewer;
 use super::{decision, graph, incidents, log, now, timeline, tree, waterfall};
@@ -79,7 +79,7 @@ pub(super) async fn detail(
         div.content {
         nav.views aria-label="Views" {
             @for (view, _, name) in View::ALL {
-                a href=(params.to_view(&history, view)) aria-current=[(view == params.view).then_some("page")] { (name) }
+                a href=(url(&params.to_view(&history, view))) aria-current=[(view == params.view).then_some("page")] { (name) }
             }
         }
         @match params.view {
@@ -157,11 +157,11 @@ fn waiting(moment: &Moment, history: &History) -> Markup {
                         li.waits-line data-row tabindex="-1" {
                             span.what { (now::sentence(decision)) }
                             (decision::ends(decision, moment))
-                            span.to-do { a.button data-open-row href=(decision::path(&decision.asked)) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
+                            span.to-do { a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
                         }
                     }
                 }
-                @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
+                @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
             }
         }
     }
@@ -211,13 +211,13 @@ fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup
         li data-row tabindex="-1" {
             (badge(word)) " " b { (foreign_line(&one.agent)) } " "
             @match one.message {
-                Some(message) => a.plain data-open-row href={ "/messages/" (message) } { (subject) },
+                Some(message) => a.plain data-open-row href={ (url("/messages/")) (message) } { (subject) },
                 None => "on its own root",
             }
             @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
             span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
             @if let Some(note) = &one.note {
-                p.progress-note { a.plain href={ "/messages/" (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
+                p.progress-note { a.plain href={ (url("/messages/")) (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
             }
         }
     }
@@ -276,7 +276,7 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                     span { "can still cause up to " (number(grant.can_still_cause)) " messages" }
                 }
                 @if let Some(incident) = &grant.latched {
-                    span { "held by " a href={ "/incidents#" (incident) } { code { (incident) } } }
+                    span { "held by " a href={ (url("/incidents#")) (incident) } { code { (incident) } } }
                 }
             }
             (bars(&grant.limits))

@@ -11,7 +11,7 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::pages::ViewParams;
-use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time};
+use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time, url};
 use super::session::Viewer;
 use super::terms::term;
 use crate::calls::Context;
@@ -45,16 +45,16 @@ pub(super) async fn page(
             }
         }
         p.paging {
-            @if !params.cursor.is_empty() { a.button href={ "/conversations?" (filtered) } { "Newest" } }
+            @if !params.cursor.is_empty() { a.button href={ (url("/conversations?")) (filtered) } { "Newest" } }
             @if let Some(next) = &listed.next {
-                a.button href={ "/conversations?" (query(&ListParams { cursor: next.clone(), open: String::new(), ..params.clone() })) } { "Older" }
+                a.button href={ (url("/conversations?")) (query(&ListParams { cursor: next.clone(), open: String::new(), ..params.clone() })) } { "Older" }
             }
         }
     };
     let main = html! {
         div.beside[detail.is_some()] {
             // Where there is room, the script opens a conversation beside the list.
-            div data-beside={ "/conversations?" (query(&ListParams { open: String::new(), ..params.clone() })) } { (list) }
+            div data-beside={ (url("/conversations?")) (query(&ListParams { open: String::new(), ..params.clone() })) } { (list) }
             @if let Some(detail) = &detail {
                 aside aria-label=(params.open) { (detail) }
             }
@@ -67,7 +67,7 @@ pub(super) async fn page(
 
 fn nothing(filtered: bool) -> Markup {
     if filtered {
-        let words = html! { a href="/conversations" { "Clear the filters" } " to see all conversations." };
+        let words = html! { a href=(url("/conversations")) { "Clear the filters" } " to see all conversations." };
         return empty("No conversation matches these filters.", &words);
     }
     empty(
@@ -85,7 +85,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
         }
     };
     html! {
-        form.filters method="get" action="/conversations" role="search" aria-label="Filters" data-filters {
+        form.filters method="get" action=(url("/conversations")) role="search" aria-label="Filters" data-filters {
             label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
             (text("ref", "REF", &params.reference))
             (text("from", "From", &params.from))
@@ -103,7 +103,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             } }
             div.buttons {
                 button type="submit" { "Filter" }
-                @if any { a href="/conversations" { "Clear" } }
+                @if any { a href=(url("/conversations")) { "Clear" } }
             }
         }
     }

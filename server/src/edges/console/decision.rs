@@ -13,7 +13,7 @@ use super::call::Extent;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time};
+use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time, url};
 use super::session::Viewer;
 use super::terms::told_within;
 use super::{call, exchange, incidents, markdown};
@@ -73,11 +73,11 @@ pub(super) async fn page(
         @if let Some(next) = &next {
             // An entry of its own, so that a decision leaves the focus on it.
             div.next data-row tabindex="-1" {
-                a.button.main data-open-row href=(path(&next.asked)) { "Next: " (foreign_line(&self::title(next))) }
+                a.button.main data-open-row href=(url(&path(&next.asked))) { "Next: " (foreign_line(&self::title(next))) }
                 " " (ends(next, &moment))
             }
         }
-        p { a href="/inbox" { "Back to inbox" } }
+        p { a href=(url("/inbox")) { "Back to inbox" } }
     };
     let topics = [Topic::Inbox, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: &title, place: Place::Inbox, topics: &topics, main }).await
@@ -159,11 +159,11 @@ fn timed_out(
                 h2 id={ (id) "-title" } { "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
                 (badge("timed_out"))
                 span.grow {}
-                a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
+                a.faint href=(url(&path(&decision.asked))) { code { (id) } } (time(&asked.created_at, moment.now))
             }
             (chain(viewer, decision, &asked.reference))
             p { (foreign_line(&asked.message)) }
-            p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } }
+            p { a href={ (url("/messages/")) (request.message) } { q { (foreign_line(&request.subject)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
             (viewer.allowed(Role::Approver, "Dismissing it", || {
                 viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
@@ -210,7 +210,7 @@ fn answered(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             h2 { b { (foreign_line(&asked.agent)) } " asked " (time(&asked.created_at, moment.now)) }
             (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
-            @if let Some(request) = &decision.timed_out { p { a href={ "/messages/" (request.message) } { q { (foreign_line(&request.subject)) } } } }
+            @if let Some(request) = &decision.timed_out { p { a href={ (url("/messages/")) (request.message) } { q { (foreign_line(&request.subject)) } } } }
             @if !asked.options.is_empty() {
                 h3 { "Offered answers" }
                 ul { @for option in &asked.options { li { (foreign_line(option)) @if chosen(option) { " " (badge("chosen")) } } } }
@@ -280,13 +280,13 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
                 (urgency(decision.priority))
                 span.grow {}
                 (ends(decision, moment))
-                a.faint href=(path(&decision.asked)) { code { (id) } } (time(&asked.created_at, moment.now))
+                a.faint href=(url(&path(&decision.asked))) { code { (id) } } (time(&asked.created_at, moment.now))
             }
             (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
             @if decision.due.is_some() { div.facts { span { "If nobody answers in time, the task that asked ends." } } }
             @if asked.cause == EscalationCause::NoProgress {
-                p { a href={ "/questions/" (id) } { "What was said again and again" } }
+                p { a href={ (url("/questions/")) (id) } { "What was said again and again" } }
             }
             (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
         }
@@ -360,7 +360,7 @@ pub(super) fn chain(viewer: &Viewer, decision: &Decision, reference: &str) -> Ma
             }
             // A request that timed out is shown by its card.
             @if let Some((seq, text)) = decision.request.as_ref().filter(|_| decision.timed_out.is_none()) {
-                p.task { "Its task: " a href={ "/messages/" (seq) } { q { (excerpt(text, TASK_CHARS)) } } }
+                p.task { "Its task: " a href={ (url("/messages/")) (seq) } { q { (excerpt(text, TASK_CHARS)) } } }
             }
         }
     }
@@ -370,7 +370,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Question(asked) => html! {
             li {
-                (badge(escalation_word(asked.state))) " " a href=(path(&decision.asked)) { code { (asked.id) } } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
+                (badge(escalation_word(asked.state))) " " a href=(url(&path(&decision.asked))) { code { (asked.id) } } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
                 ": " (excerpt(&asked.message, 100))
                 @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
                 @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
@@ -380,7 +380,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
         Asked::Latch(incident) => html! { li { (incidents::line(moment, incident)) } },
         Asked::Call(held) => html! {
             li {
-                (badge(approval_word(held.state))) " " a href=(path(&decision.asked)) { code { (held.id) } } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
+                (badge(approval_word(held.state))) " " a href=(url(&path(&decision.asked))) { code { (held.id) } } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
                 @if let Some(by) = &held.by { " by " (foreign_line(by)) }
                 @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
                 " " (time(&held.created_at, moment.now))

@@ -3,7 +3,7 @@
 use lastword_proto::wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
 use maud::{Markup, html};
 
-use super::parts::{badge, excerpt, foreign_line, number};
+use super::parts::{badge, excerpt, foreign_line, number, url};
 
 /// The characters that are shown of a message.
 const EXCERPT_CHARS: usize = 100;
@@ -31,7 +31,7 @@ pub(super) fn table(told: &ExchangeView) -> Markup {
 fn row(line: &ExchangeLine, hold_at: u64) -> Markup {
     html! {
         tr {
-            th scope="row" { a href={ "/messages/" (line.id) } { (line.id) }
+            th scope="row" { a href={ (url("/messages/")) (line.id) } { (line.id) }
                 div.faint { (foreign_line(&line.from)) " → " (foreign_line(&line.to)) } }
             td { (dry(line.dry_millis, hold_at))
                 @if let Some(verdict) = line.verdict { div { (badge(word(verdict))) } } }
@@ -42,7 +42,7 @@ fn row(line: &ExchangeLine, hold_at: u64) -> Markup {
                 @if let Some(repeats) = &line.repeats {
                     div.faint {
                         @if repeats.same { "the same text as " } @else { (repeats.units) " of " (repeats.of) " words as in " }
-                        a href={ "/messages/" (repeats.id) } { (repeats.id) }
+                        a href={ (url("/messages/")) (repeats.id) } { (repeats.id) }
                     }
                 }
             }

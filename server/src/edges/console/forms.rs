@@ -15,6 +15,7 @@ use super::frame::ErrorPage;
 use super::layout::{INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::packed::is_secret;
+use super::parts::url;
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::edges::http::read;
@@ -73,6 +74,7 @@ pub(super) fn filled(text: &str) -> Option<String> {
 impl Viewer {
     /// Returns a form of this session that shows its result at the top of the page.
     pub(super) fn form(&self, id: &str, action: &str, content: &Markup) -> Markup {
+        let action = url(action);
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
                 hx-disable="find button" {
@@ -84,7 +86,7 @@ impl Viewer {
 
     /// Returns a form with fields to fill in. It shows a refusal beside the fields, whose content is kept.
     pub(super) fn fill_in(&self, id: &str, action: &str, content: &Markup) -> Markup {
-        let said = format!("{id}{SAID}");
+        let (said, action) = (format!("{id}{SAID}"), url(action));
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target={ "#" (said) } hx-swap="innerHTML"
                 hx-disable="find button" {
@@ -105,6 +107,7 @@ impl Viewer {
 
     /// Returns a form that asks the human for confirmation.
     pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
+        let action = url(action);
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
                 hx-disable="find button" hx-confirm=(question) {

@@ -14,7 +14,7 @@ use maud::html;
 use super::forms::SAID;
 use super::layout;
 use super::packed;
-use super::parts::foreign_line;
+use super::parts::{foreign_line, url};
 use crate::calls::Context;
 use crate::error::ApiError;
 
@@ -33,6 +33,9 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (CACHE_CONTROL, "no-store"),
     (VARY, "HX-Request"),
 ];
+
+/// By this header htmx leads to another page.
+const HX_REDIRECT: HeaderName = HeaderName::from_static("hx-redirect");
 
 /// For a year, a browser that was here over TLS comes in no other way.
 const STRICT_TRANSPORT: &str = "max-age=31536000";
@@ -129,6 +132,13 @@ pub(super) async fn around(
         response = if partial != Partial::No { signed_out_words() } else { to_sign_in(&here, reads) };
     }
     let mut response = with_headers(response);
+    for name in [LOCATION, HX_REDIRECT] {
+        let place = response.headers().get(&name).and_then(|place| place.to_str().ok());
+        let place = place.filter(|place| place.starts_with('/')).map(|place| HeaderValue::try_from(url(place)));
+        if let Some(Ok(place)) = place {
+            response.headers_mut().insert(name, place);
+        }
+    }
     if packs {
         response = packed::packed(response).await;
     }
@@ -154,8 +164,8 @@ pub(in crate::edges) fn nowhere(fault: &ApiError) -> Response {
             h1 { "Page not found" }
             p { (foreign_line(&fault.0.detail)) "." }
             p { "The console has these pages:" }
-            ul.places { @for (_, path, name, _) in layout::PLACES { li { a href=(path) { (name) } } } }
-            p.faint { "A conversation is at " code { "/conversations/REF" } ", an agent at " code { "/agents/NAME" } ", a message at " code { "/messages/msg-9" } "." }
+            ul.places { @for (_, path, name, _) in layout::PLACES { li { a href=(url(path)) { (name) } } } }
+            p.faint { "A conversation is at " code { (url("/conversations/REF")) } ", an agent at " code { (url("/agents/NAME")) } ", a message at " code { (url("/messages/msg-9")) } "." }
         }
     };
     with_headers((status, Html(layout::bare("Page not found", &main).into_string())).into_response())
@@ -182,7 +192,7 @@ fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
         section.empty {
             h1 { (foreign_line(&title)) }
             p { (foreign_line(&detail)) }
-            p { a href="/" { "Go to the front page" } }
+            p { a href=(url("/")) { "Go to the front page" } }
         }
     };
     (status, Html(layout::bare(&title, &main).into_string())).into_response()
@@ -190,7 +200,7 @@ fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
 
 fn signed_out_words() -> Response {
     let words =
-        html! { "You are signed out. " a href="/sign-in" target="_blank" { "Sign in" } " and submit it again." };
+        html! { "You are signed out. " a href=(url("/sign-in")) target="_blank" { "Sign in" } " and submit it again." };
     let flash = layout::flash(layout::Tone::Bad, &words);
     (StatusCode::UNAUTHORIZED, layout::INTO_FLASH, Html(flash.into_string())).into_response()
 }

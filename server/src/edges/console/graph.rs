@@ -13,7 +13,7 @@ use super::agents::{self, name_link};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, number, plural};
+use super::parts::{badge, number, plural, url};
 use super::session::Viewer;
 use super::terms::told;
 use crate::calls::Context;
@@ -59,7 +59,7 @@ pub(super) fn view(graph: &Graph) -> Markup {
         }
         (drawing(graph))
         @if graph.unplaced > 0 {
-            p.faint { (plural(graph.unplaced, "refusal has", "refusals have")) " no one recipient, such as of posts in rooms; " a href="/limits#refused" { "all refusals" } }
+            p.faint { (plural(graph.unplaced, "refusal has", "refusals have")) " no one recipient, such as of posts in rooms; " a href=(url("/limits#refused")) { "all refusals" } }
         }
         (table(graph))
     }
@@ -233,11 +233,11 @@ fn table(graph: &Graph) -> Markup {
                                 }
                             }
                             td {
-                                @match edge.last { Some(last) => a href={ "/messages/" (last) } { (counts(edge)) }, None => (counts(edge)) }
+                                @match edge.last { Some(last) => a href={ (url("/messages/")) (last) } { (counts(edge)) }, None => (counts(edge)) }
                             }
                             td.none[edge.cut.is_none()] {
                                 @match edge.cut {
-                                    Some((code, seq)) => { (plural(refused(edge), "message", "messages")) @if edge.refused.len() > 1 { ", the last" } ": " a href={ "/messages/" (seq) } { "rule " (code.rule()) ", " (told(code)) } },
+                                    Some((code, seq)) => { (plural(refused(edge), "message", "messages")) @if edge.refused.len() > 1 { ", the last" } ": " a href={ (url("/messages/")) (seq) } { "rule " (code.rule()) ", " (told(code)) } },
                                     None => span.faint { "none" },
                                 }
                             }

@@ -19,7 +19,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, excerpt, foreign_line, plural, time};
+use super::parts::{badge, conversation, excerpt, foreign_line, plural, time, url};
 use super::session::Viewer;
 use crate::calls::decisions::{Asked, Decision};
 use crate::calls::{Context, agents, approvals, decisions, escalations, limits, turns};
@@ -59,7 +59,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 ul.lines {
                     @for message in &lists.unread {
                         li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
-                            a href={ "/messages/" (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
+                            a href={ (url("/messages/")) (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
                     }
                 }
             }

@@ -13,7 +13,9 @@ use super::decision::{chain, ends};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, room, time};
+use super::parts::{
+    badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, room, time, url,
+};
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
@@ -87,7 +89,7 @@ pub(super) fn card(
                 (badge("held"))
                 span.grow {}
                 @if let Some(decision) = decision { (ends(decision, moment)) }
-                a.faint href={ "/incidents/" (id) } { code { (id) } } (time(&incident.at, moment.now))
+                a.faint href={ (url("/incidents/")) (id) } { code { (id) } } (time(&incident.at, moment.now))
             }
             @if let Some(decision) = decision.filter(|decision| !decision.chain.is_empty()) { (chain(viewer, decision, "")) }
             p { "Holds " (held(incident)) "." }
@@ -162,7 +164,7 @@ fn request(viewer: &Viewer, link: &RequestLink, text: &str) -> Markup {
             None => { b { (foreign_line(&link.to)) } " began" }
         }
         @match link.message {
-            Some(message) => { " " a href={ "/messages/" (message) } { (said) } }
+            Some(message) => { " " a href={ (url("/messages/")) (message) } { (said) } }
             None => {}
         }
     }

@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::frame::ErrorPage;
 use super::live::Topic;
-use super::parts::plural;
+use super::parts::{plural, url};
 use super::session::Viewer;
 use super::{assets, clock, parts, terms, workspace};
 use crate::calls::{Context, control, decisions};
@@ -127,10 +127,10 @@ impl Viewer {
             a.skip href="#main" { "Skip to the content" }
             div #top {
             header.bar {
-                a.brand href="/" { "Lastword" }
+                a.brand href=(url("/")) { "Lastword" }
                 (navigation(page.place, waiting))
                 div.tools {
-                    a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
+                    a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
                     // Hidden until the script finds that the browser supports notifications.
@@ -138,7 +138,7 @@ impl Viewer {
                         title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
                     button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
                     (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
-                    a.button.danger href="/workspace" role="button" data-open="workspace" { "Stop…" }
+                    a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" }
                 }
             }
             // Stacked, so that none of them covers another.
@@ -151,7 +151,7 @@ impl Viewer {
             }
             (announcement(waiting))
             // The hints' events bubble up to the body, where the parts of the page listen.
-            div #live hidden data-after=(moment.seq) data-worker=(assets::worker()) {}
+            div #live hidden data-after=(moment.seq) data-live=(url("/live")) data-worker=(assets::worker()) {}
             (main(self, page))
             (help())
             (palette())
@@ -205,7 +205,7 @@ fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     // The overview changes with every fact, faster than anyone can read it.
     let pace = (page.place == Place::Overview).then_some("5000");
     html! {
-        main #main tabindex="-1" hx-get=(viewer.here) hx-trigger="lw-changed" data-topics=(topics) data-pace=[pace]
+        main #main tabindex="-1" hx-get=(url(&viewer.here)) hx-trigger="lw-changed" data-topics=(topics) data-pace=[pace]
             hx-target="this" hx-swap="outerMorph" {
             (page.main)
         }
@@ -216,7 +216,7 @@ fn navigation(here: Place, waiting: usize) -> Markup {
     html! {
         nav #pages aria-label="Pages" {
             @for &(place, path, name, key) in PLACES {
-                a href=(path) data-go=(key) aria-current=[(place == here).then_some("page")] {
+                a href=(url(path)) data-go=(key) aria-current=[(place == here).then_some("page")] {
                     (name)
                     @if place == Place::Inbox { " " (count(waiting, false)) }
                 }
@@ -243,7 +243,7 @@ fn announcement(waiting: usize) -> Markup {
         n => format!("{} for you", plural(n as u64, "pending decision", "pending decisions")),
     };
     html! {
-        p #announcement.unseen role="status" hx-get="/waiting" hx-trigger="lw-changed" data-topics="lw-inbox"
+        p #announcement.unseen role="status" hx-get=(url("/waiting")) hx-trigger="lw-changed" data-topics="lw-inbox"
             hx-target="this" hx-swap="outerMorph" { (words) }
     }
 }
@@ -291,7 +291,7 @@ fn palette() -> Markup {
     html! {
         dialog #palette aria-label="Find a page, an agent, a conversation or a message" {
             input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
-                placeholder="A page, an agent, a room, a REF, words in a message, an id" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
+                placeholder="A page, an agent, a room, a REF, words in a message, an id" hx-get=(url("/palette")) hx-trigger="input changed delay:100ms, lw-palette"
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
             form method="dialog" {
@@ -307,7 +307,7 @@ fn stop() -> Markup {
     html! {
         dialog #workspace aria-labelledby="workspace-title" {
             h2 #workspace-title { "Pause or stop everything" }
-            div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
+            div #workspace-question hx-get=(url("/workspace/question")) hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
             form method="dialog" { button type="submit" autofocus { "Cancel" } }
         }
     }

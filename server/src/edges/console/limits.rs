@@ -14,7 +14,9 @@ use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar_of, capital, conversation, foreign_line, limit_words, number, plural, quantity, room};
+use super::parts::{
+    badge, bar_of, capital, conversation, foreign_line, limit_words, number, plural, quantity, room, url,
+};
 use super::session::Viewer;
 use super::terms::{rule, told};
 use crate::calls::figures::{self, Reached, ReachedBy, Week};
@@ -147,7 +149,7 @@ fn refused(week: &Week) -> Markup {
             ul.lines {
                 @for code in recent {
                     li { b { (number(code.count.since)) } " " (told(code.code)) ", " span.faint { "rule " (rule(code.code.rule())) ", " code { (code.code) } }
-                        " " a href={ "/messages/msg-" (code.last.0) } { "latest" } }
+                        " " a href={ (url("/messages/msg-")) (code.last.0) } { "latest" } }
                 }
             }
         }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
-use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity};
+use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity, url};
 use super::terms::told_of;
 use crate::calls::history::{History, HistoryEntry};
 
@@ -21,7 +21,7 @@ fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
     let event = &line.event;
     html! {
         li id={ "line-" (event.seq) } tabindex="-1" data-row {
-            a.seq data-open-row href={ "/messages/msg-" (event.seq) } { (event.seq) }
+            a.seq data-open-row href={ (url("/messages/msg-")) (event.seq) } { (event.seq) }
             span.kind { (badge(&event.kind)) }
             span.what {
                 @if let Some(agent) = &event.agent { b { (foreign_line(agent)) } " " }

@@ -14,6 +14,7 @@ use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{
     badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, room, time,
+    url,
 };
 use super::session::Viewer;
 use super::terms::{self, term};
@@ -64,16 +65,16 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
             dt { "Conversation" } dd { (conversation(&message.reference))
                 @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
-            dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(in_tree(&message.reference, &message.id)) { "in the tree" } }
+            dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(url(&in_tree(&message.reference, &message.id))) { "in the tree" } }
             dt { "When" } dd { (exactly(&message.created_at, moment.now)) }
             dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
             @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
             @if let Some(action) = &message.action { dt { "Action" } dd { code { (foreign_line(action)) } } }
             @if let Some(priority) = message.priority { dt { "Priority" } dd { (priority.word()) } }
             @if let Some(deadline) = &message.deadline { dt { "Deadline" } dd { (time(deadline, moment.now)) } }
-            @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ "/messages/" (cause) } { (cause) } } }
-            @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ "/messages/" (above) } { (above) } } }
-            @if let Some(grant) = &message.grant { dt { "Grant" } dd { a href={ "/messages/" (grant) } { code { (grant) } } } }
+            @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ (url("/messages/")) (cause) } { (cause) } } }
+            @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ (url("/messages/")) (above) } { (above) } } }
+            @if let Some(grant) = &message.grant { dt { "Grant" } dd { a href={ (url("/messages/")) (grant) } { code { (grant) } } } }
             @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
             @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
@@ -124,7 +125,7 @@ fn why(problem: &Problem) -> Markup {
         }
         dt { "Rule" } dd {
             (problem.rule) ", " code { (problem.code) }
-            @if let Some(name) = limit { ", " a href={ "/limits#" (name) } { (limit_words(name)) } }
+            @if let Some(name) = limit { ", " a href={ (url("/limits#")) (name) } { (limit_words(name)) } }
         }
         dt { "Hint to the sender" } dd.faint { (foreign_line(&problem.hint)) }
     }
@@ -162,12 +163,12 @@ fn onward(line: &HistoryEntry) -> Markup {
         ul.lines.onward {
             @if let Some(reference) = reference {
                 li { "Conversation " (conversation(reference)) ": "
-                    a href={ "/conversations/" (encoded(reference)) "?view=waterfall&at=msg-" (event.seq) } { "where it was refused" } }
+                    a href={ (url("/conversations/")) (encoded(reference)) "?view=waterfall&at=msg-" (event.seq) } { "where it was refused" } }
             }
             @if let Some(agent) = &event.agent {
-                li { "Agent " (name_link(agent)) ": " a href={ "/conversations?from=" (encoded(agent)) } { "its messages" } }
+                li { "Agent " (name_link(agent)) ": " a href={ (url("/conversations?from=")) (encoded(agent)) } { "its messages" } }
             }
-            li { a href="/limits#refused" { "All refusals by rule" } }
+            li { a href=(url("/limits#refused")) { "All refusals by rule" } }
         }
     }
 }

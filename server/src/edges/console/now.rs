@@ -15,7 +15,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
     badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural, running_word,
-    spent, time,
+    spent, time, url,
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
@@ -38,7 +38,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let now = now::now(&ctx, viewer.caller).await?;
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
-        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href="/overview" { "Overview" } }))
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href=(url("/overview")) { "Overview" } }))
         (tiles(&moment, &now))
         div.columns {
             div {
@@ -119,11 +119,11 @@ fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
     let more = now.waiting_all.saturating_sub(WAITING_MAX);
     html! {
         section.card #waits aria-labelledby="waits-title" {
-            header { h2 #waits-title { "Waiting for you" } span.grow {} a href="/inbox" { "Inbox" } }
+            header { h2 #waits-title { "Waiting for you" } span.grow {} a href=(url("/inbox")) { "Inbox" } }
             @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
             ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, limits, decision)) } }
-            @if more > 0 { p { a href="/inbox" { "and " (more) " more in the inbox" } } }
-            @if now.unread > 0 { p.faint { a href="/inbox#unread" { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
+            @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
+            @if now.unread > 0 { p.faint { a href=(url("/inbox#unread")) { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
         }
     }
 }
@@ -151,7 +151,7 @@ fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
                     None => span.faint { "no expiry" },
                 }
             }
-            a.button data-open-row href=(decision::path(&decision.asked)) aria-label={ (verb) " " (id) } { (verb) }
+            a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) }
         }
     }
 }
@@ -206,8 +206,8 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
 fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
-            header { h2 #runs-title { "Open work" } span.grow {} a href="/conversations?state=active" { "Conversations" } }
-            @if now.running.is_empty() { p.faint { "No work is open. " a href="/compose" { "Ask an agent" } } }
+            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Conversations" } }
+            @if now.running.is_empty() { p.faint { "No work is open. " a href=(url("/compose")) { "Ask an agent" } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
         }
@@ -254,7 +254,7 @@ fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
             header { h2 #wrong-title { "Went wrong" } }
             @if wrong.is_empty() { p.faint { "Nothing is held, and nothing failed in the last 24 hours." } }
             ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
-            @if refused > 0 { p.faint { "Rules refused " a href="/limits#refused" { (plural(refused, "message", "messages")) } "; the agents were told why." } }
+            @if refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(refused, "message", "messages")) } "; the agents were told why." } }
         }
     }
 }
@@ -268,14 +268,14 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
                 @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
                 " " (time(&rfc3339(*at), moment.now))
             }
-            p { a.step data-open-row href={ "/compose?to=" (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
+            p { a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
         },
         Wrong::Away { agent, unavailable, queued } => html! {
             p {
                 (name_link(agent))
                 @if let Some(reason) = unavailable { " can't work: " (foreign_line(reason)) "; " } @else { " is not connected, and " }  (plural(*queued, "request is", "requests are")) " queued for it."
             }
-            p { a.step data-open-row href={ "/agents/" (encoded(agent)) } { "Look at the agent" } }
+            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
         },
         Wrong::Held { id, reference, on, code, requests, at } => html! {
             p {
@@ -283,11 +283,11 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
                 (is_held(*code, *requests))
                 " " (time(at, moment.now))
             }
-            p { a.step data-open-row href={ "/incidents/" (id) } { "Lift or stop it" } }
+            p { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
             p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) " UTC." }
-            p { a.step data-open-row href={ "/agents/" (encoded(agent)) "#more-today" } { "Extend today's budget" } }
+            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
 }
@@ -314,7 +314,7 @@ fn today(today: &Today) -> Markup {
     let shown = |SpentIn { tokens, cost_microusd, estimated }| spent(tokens, estimated, cost_microusd);
     html! {
         section.card #cost aria-labelledby="cost-title" {
-            header { h2 #cost-title { "Spent today" } span.grow {} a href="/spend" { "Spend" } }
+            header { h2 #cost-title { "Spent today" } span.grow {} a href=(url("/spend")) { "Spend" } }
             p { b { (shown(today.sum)) } span.faint { " since midnight UTC" } }
             @if today.sum.tokens > 0 && today.sum.cost_microusd == 0 { p.faint { "No agent reported a price, so the cost is unknown." } }
             ul.measures {

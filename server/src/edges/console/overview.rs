@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{number, plural, quantity};
+use super::parts::{number, plural, quantity, url};
 use super::session::Viewer;
 use super::terms::told;
 use crate::calls::Context;
@@ -23,7 +23,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let (sums, now) = (&figures.sums, &figures.standing);
     let refused = total(&sums.refused);
     let main = html! {
-        (heading("Overview", &html! { @if ctx.nodes.is_some() { a href="/nodes" { "Nodes" } } }))
+        (heading("Overview", &html! { @if ctx.nodes.is_some() { a href=(url("/nodes")) { "Nodes" } } }))
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
@@ -49,7 +49,7 @@ fn total(codes: &[CodeCount]) -> Count {
 }
 
 fn tile(to: &str, name: &str, value: u64, beside: &str) -> Markup {
-    html! { a.tile href=(to) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
+    html! { a.tile href=(url(to)) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
 }
 
 /// The width of a bar of the chart, and of the bar with its gap.
@@ -105,7 +105,7 @@ fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
             ul.measures {
                 @for code in codes.iter().take(RULES_MAX) {
                     li {
-                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (told(code.code)) }
+                        a href={ (url("/messages/msg-")) (code.last.0) } title="Latest" { (told(code.code)) }
                         b { (number(code.count.all)) }
                         progress max=(most) value=(code.count.all) aria-label={ (told(code.code)) ", of the most frequent" } {}
                     }
@@ -133,7 +133,7 @@ fn conversations(figures: &Figures) -> Markup {
             h2 { "Conversations" }
             ul.measures {
                 @for (name, to, n, class) in rows {
-                    li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
+                    li { a href=(url(to)) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
                 }
             }
             p.faint { "Child conversations are counted, too. " (plural(now.open.conversations, "conversation has", "conversations have")) " open work, held and paused ones included. A conversation without open work leaves this list after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }

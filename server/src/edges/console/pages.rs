@@ -5,7 +5,7 @@ use lastword_store::{PageCut, PagePlace, PageUnit};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::parts::{encoded, number};
+use super::parts::{encoded, number, url};
 use super::waterfall::Zoom;
 use crate::calls::history::{History, PageAsked};
 use crate::error::ApiError;
@@ -131,8 +131,7 @@ impl ViewParams {
         if page.earlier.is_none() && page.later.is_none() {
             return html! {};
         }
-        let path = path(history);
-        let query = self.query();
+        let (path, query) = (url(&path(history)), self.query());
         let count = |n: usize| number(n as u64);
         html! {
             nav.paging aria-label=(label) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::frame::ErrorPage;
 use super::layout::PLACES;
-use super::parts::{encoded, excerpt, foreign_line};
+use super::parts::{encoded, excerpt, foreign_line, url};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::decisions::DecisionId;
@@ -33,19 +33,19 @@ pub(super) async fn list(
     let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
     let markup = html! {
         ul.choices {
-            @if let Some(place) = &found.place { li { a href=(path(place)) { (foreign_line(&wanted)) span.faint { " by its id" } } } }
-            @for (_, path, name, _) in &places { li { a href=(path) { (name) span.faint { " page" } } } }
+            @if let Some(place) = &found.place { li { a href=(url(&path(place))) { (foreign_line(&wanted)) span.faint { " by its id" } } } }
+            @for (_, path, name, _) in &places { li { a href=(url(path)) { (name) span.faint { " page" } } } }
             @for (name, kind) in &found.people {
-                li { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) span.faint { " " (kind.word()) } } }
+                li { a href={ (url("/agents/")) (encoded(name)) } { (foreign_line(name)) span.faint { " " (kind.word()) } } }
             }
             @for name in &found.rooms {
-                li { a href={ "/rooms/" (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
+                li { a href={ (url("/rooms/")) (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
             }
             @for (reference, subject) in &found.conversations {
-                li { a href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
+                li { a href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
             }
             @for text in &found.texts {
-                li { a href={ "/messages/" (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
+                li { a href={ (url("/messages/")) (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
             }
         }
         @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {

@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::highlight::{Tone, coloured};
+pub(super) use crate::base_path::url;
 use crate::calls::decisions::RequestLink;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -246,12 +247,12 @@ pub(super) const fn done_word(control: Control) -> &'static str {
 
 /// Returns a link to a conversation.
 pub(super) fn conversation(reference: &str) -> Markup {
-    html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
+    html! { a.ref href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) } }
 }
 
 /// Returns a link to a room.
 pub(super) fn room(name: &str) -> Markup {
-    html! { a href={ "/rooms/" (encoded(name)) } { (foreign_line(name)) } }
+    html! { a href={ (url("/rooms/")) (encoded(name)) } { (foreign_line(name)) } }
 }
 
 /// Shows a name; the viewer's own as "you".

@@ -13,7 +13,7 @@ use super::forms::{Form, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
+use super::parts::{badge, encoded, foreign, foreign_line, plural, time, url};
 use super::session::Viewer;
 use crate::calls::{Context, rooms};
 use crate::error::ApiError;
@@ -38,7 +38,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 fn row(room: &RoomView) -> Markup {
     html! {
         div.row.room role="listitem" tabindex="-1" data-row {
-            div.what { a href={ "/rooms/" (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("held")) } }
+            div.what { a href={ (url("/rooms/")) (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("held")) } }
             div.who { (foreign_line(&room.members.join(", "))) }
             div.counts { (plural(room.messages, "post", "posts")) }
         }
@@ -68,7 +68,7 @@ pub(super) async fn one(
                 li data-row tabindex="-1" { b { (foreign_line(&post.from)) } " " (time(&rfc3339(post.at), moment.now)) (foreign(&post.body)) }
             }
         }
-        p { a href="/rooms" { "All rooms" } }
+        p { a href=(url("/rooms")) { "All rooms" } }
     };
     let topics = [Topic::Rooms, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: &room.name, place: Place::Agents, topics: &topics, main }).await

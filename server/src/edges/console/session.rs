@@ -9,6 +9,7 @@ use lastword_proto::fact::Role;
 
 use super::frame::{self, ErrorPage};
 use super::packed::masked;
+use super::parts::url;
 use crate::broker::ReadLane;
 use crate::calls::{Caller, Context};
 use crate::edges::http::prove;
@@ -96,7 +97,8 @@ pub(super) fn set_cookie(ctx: &Context, headers: &HeaderMap, value: &str) -> Str
 /// opens a page with the session, which is safe because no GET changes anything.
 pub(super) fn set_cookie_for(ctx: &Context, headers: &HeaderMap, value: &str, valid_ms: u64) -> String {
     let (secure, seconds) = (secure(ctx, headers), valid_ms / 1000);
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers))
+    let path = Some(url("")).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
+    format!("{}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers))
 }
 
 /// Returns the attribute of a cookie that is sent over TLS alone, if this request came so.

@@ -15,7 +15,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, capital, encoded, foreign_line, limit_words, number, plural, quantity, time};
+use super::parts::{badge, capital, encoded, foreign_line, limit_words, number, plural, quantity, time, url};
 use super::session::Viewer;
 use crate::calls::settings::{self, BOUNDING, Bound, Person, Settings};
 use crate::calls::{Context, humans};
@@ -57,10 +57,10 @@ fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, String>) -> M
     let other = changed(limits, wanted);
     html! {
         section.card #bound aria-labelledby="bound-title" {
-            header { h2 #bound-title { "Profile and bound" } span.grow {} a href="/limits" { "All limits" } }
+            header { h2 #bound-title { "Profile and bound" } span.grow {} a href=(url("/limits")) { "All limits" } }
             p { "Profile " b { (limits.profile) } ". " (about(limits.profile)) }
             p { (can_cause(Bound::of(limits))) }
-            form method="get" action="/settings" {
+            form method="get" action=(url("/settings")) {
                 div.fields.wide {
                     @for name in BOUNDING {
                         label title=(meaning(name)) { span { (capital(limit_words(name))) @if name.starts_with("grant_") { " of a grant" } ", " code { (name) } ", now " (number(limits.value(name).unwrap_or_default())) } input type="number" name=(name) min="1" inputmode="numeric"
@@ -202,11 +202,11 @@ fn own_limits(agents: &[&Person]) -> Markup {
     let own = agents.iter().filter(|agent| !agent.limits.is_empty());
     html! {
         section.card #own-limits aria-labelledby="own-limits-title" {
-            header { h2 #own-limits-title { "Agents' own limits" } span.grow {} a href="/agents" { "Agents" } }
+            header { h2 #own-limits-title { "Agents' own limits" } span.grow {} a href=(url("/agents")) { "Agents" } }
             @if own.clone().next().is_none() { p { "No agent has limits of its own, so the workspace's limits apply." } }
             ul.lines {
                 @for agent in own {
-                    li { a href={ "/agents/" (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
+                    li { a href={ (url("/agents/")) (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
                         @for (name, value) in &agent.limits { " " code { (name) } " " b { (quantity(name, *value)) } } }
                 }
             }
@@ -241,9 +241,9 @@ fn elsewhere(all: &Settings) -> Markup {
         section.card #elsewhere aria-labelledby="elsewhere-title" {
             header { h2 #elsewhere-title { "Elsewhere" } }
             ul.lines {
-                li { a href="/schedules" { (plural(all.schedules as u64, "schedule", "schedules")) } " for recurring requests" }
-                li { a href="/limits#held-calls" { "The policy of held calls" } ", and the rules that always allow one" }
-                li { a href="/limits" { "Every limit" } ", with what it bounds and where it was set" }
+                li { a href=(url("/schedules")) { (plural(all.schedules as u64, "schedule", "schedules")) } " for recurring requests" }
+                li { a href=(url("/limits#held-calls")) { "The policy of held calls" } ", and the rules that always allow one" }
+                li { a href=(url("/limits")) { "Every limit" } ", with what it bounds and where it was set" }
             }
         }
     }

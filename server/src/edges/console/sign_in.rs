@@ -13,7 +13,7 @@ use super::callback::BEGIN;
 use super::forms::{Form, Nothing, fields, filled};
 use super::frame::ErrorPage;
 use super::layout;
-use super::parts::encoded;
+use super::parts::{encoded, url};
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
 use crate::calls::{Context, humans, proven};
@@ -39,9 +39,9 @@ fn form(ctx: &Context, next: Option<&str>, refused: Option<&str>) -> Markup {
         @if let Some(words) = refused { div.flash.bad role="alert" { p { (words) } } }
         @if let Some(oidc) = &ctx.oidc {
             // A link, because a form may not lead to another site.
-            p { a.button.main #provider href=(begin_at(next)) { "Sign in with " (oidc.provider_host()) } }
+            p { a.button.main #provider href=(url(&begin_at(next))) { "Sign in with " (oidc.provider_host()) } }
         }
-        form #sign-in method="post" action="/sign-in" {
+        form #sign-in method="post" action=(url("/sign-in")) {
             input type="hidden" name="next" value=(within(next));
             input #code type="hidden" name="code" value="";
             label for="token" { "Your token" }

@@ -13,7 +13,7 @@ use super::agents::{clock, name_link};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, foreign_line, money, number, quantity, spent};
+use super::parts::{badge, conversation, foreign_line, money, number, quantity, spent, url};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
@@ -149,7 +149,7 @@ fn used_up(grants: &[Spender]) -> Markup {
                             @if budget.tokens > 0 { (number(budget.tokens)) " tokens" }
                             @if budget.tokens > 0 && budget.cost_microusd > 0 { " and " }
                             @if budget.cost_microusd > 0 { (money(budget.cost_microusd)) }
-                            ". " a.step href="/incidents" { "Lift or stop it" }
+                            ". " a.step href=(url("/incidents")) { "Lift or stop it" }
                         }
                     }
                 }

@@ -5,6 +5,8 @@ use lastword_proto::limits::LIMITS;
 use lastword_proto::wire::Problem;
 use maud::{Markup, html};
 
+use super::parts::url;
+
 /// A word in both numbers, and what it means to the human who reads it.
 struct Term {
     one: &'static str,
@@ -46,7 +48,7 @@ pub(super) fn all() -> Markup {
     html! {
         dl.keys.words {
             @for term in TERMS { dt { (term.one) } dd { (term.meaning) } }
-            dt { "D5, R1, …" } dd { "the rules of the protocol; " a href="/limits" { "Limits" } " says what each bounds" }
+            dt { "D5, R1, …" } dd { "the rules of the protocol; " a href=(url("/limits")) { "Limits" } " says what each bounds" }
         }
     }
 }
@@ -113,7 +115,7 @@ pub(super) fn told_within(code: Code) -> String {
 /// Shows the id of a rule, with a link to the limits that it has.
 pub(super) fn rule(id: &str) -> Markup {
     html! {
-        @if LIMITS.iter().any(|limit| limit.rule == id) { a.rule-id href={ "/limits#" (id) } title="The limits of this rule" { (id) } }
+        @if LIMITS.iter().any(|limit| limit.rule == id) { a.rule-id href={ (url("/limits#")) (id) } title="The limits of this rule" { (id) } }
         @else { abbr.rule-id title="A rule of the protocol that has no limit" { (id) } }
     }
 }

@@ -6,7 +6,7 @@ use lastword_proto::visible::escape;
 use maud::{Markup, html};
 
 use super::layout::empty;
-use super::parts::{foreign_line, plural};
+use super::parts::{foreign_line, plural, url};
 use crate::calls::history::{History, HistoryEntry};
 
 /// The distance between two lanes, in pixels.
@@ -143,7 +143,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
             let words =
                 message.status.map_or_else(|| short(&message.body, 24), |status| status.word().replace('_', " "));
             html! {
-                a href={ "/messages/" (message.id) } {
+                a href={ (url("/messages/")) (message.id) } {
                     title { (escape(&title)) }
                     @if a == b {
                         circle class=(class) cx=(a) cy=(y) r="5" {}
@@ -157,7 +157,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
             }
         }
         Step::Mark { lane, sign, class, words, seq, .. } => html! {
-            a href={ "/messages/msg-" (seq) } {
+            a href={ (url("/messages/msg-")) (seq) } {
                 title { (escape(words)) }
                 circle class={ "mark " (class) } cx=(x(*lane)) cy=(y) r="9" {}
                 text class={ "sign " (class) } x=(x(*lane)) y=(y + 4) text-anchor="middle" { (sign) }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::layout::{Moment, empty};
 use super::pages::in_tree;
-use super::parts::{badge, conversation, excerpt, foreign_line, spent, time};
+use super::parts::{badge, conversation, excerpt, foreign_line, spent, time, url};
 use super::terms::told_of;
 use super::work::{Mark, Work, Works, duration};
 use crate::calls::history::{History, HistoryEntry};
@@ -61,7 +61,7 @@ fn roots(showing: &Showing<'_>, nodes: &[TreeNode]) -> Markup {
                 @match cause {
                     None => { @for node in group { (twig(showing, node)) } },
                     Some(seq) => li {
-                        p.node.on-earlier-page { "↑ On an earlier page: " a href=(at(seq)) { (seq) } " "
+                        p.node.on-earlier-page { "↑ On an earlier page: " a href=(url(&at(seq))) { (seq) } " "
                             @if let Some(text) = showing.history.above.get(seq) { (excerpt(text, 120)) } }
                         ul.tree { @for node in group { (twig(showing, node)) } }
                     },
@@ -97,12 +97,12 @@ fn marked(showing: &Showing<'_>, mark: &Mark) -> Markup {
         Mark::Call(id, tool, settled) => html! {
             li data-row tabindex="-1" {
                 (badge(settled.unwrap_or("pending"))) " call of " code { (foreign_line(tool)) } " "
-                a.id data-open-row href={ "/approvals/" (id) } { (id) }
+                a.id data-open-row href={ (url("/approvals/")) (id) } { (id) }
             }
         },
         Mark::Question(id, body, settled) => html! {
             li data-row tabindex="-1" {
-                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ "/questions/" (id) } { (id) } ": " (excerpt(body, 140))
+                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (excerpt(body, 140))
             }
         },
     }
@@ -125,7 +125,7 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
                 @if let Some(work) = work { (took(work)) }
                 " " (time(&message.created_at, moment.now))
             }
-            p { a.plain data-open-row href={ "/messages/" (message.id) } {
+            p { a.plain data-open-row href={ (url("/messages/")) (message.id) } {
                 @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, 240)) }
             } }
         }
@@ -147,7 +147,7 @@ fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
         li data-row tabindex="-1" {
             (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "
             @if let Some(problem) = &line.refusal {
-                a data-open-row href={ "/messages/msg-" (line.event.seq) } { (foreign_line(&told_of(problem))) }
+                a data-open-row href={ (url("/messages/msg-")) (line.event.seq) } { (foreign_line(&told_of(problem))) }
                 " " span.faint { "rule " (problem.rule) }
             }
             " " (time(&line.event.at, moment.now))

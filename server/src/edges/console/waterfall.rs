@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::exchange;
 use super::layout::{Moment, empty};
 use super::pages::ViewParams;
-use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent};
+use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent, url};
 use super::terms::told_of;
 use super::work::{Mark, Span, Work, Works, duration};
 use crate::calls::history::History;
@@ -195,9 +195,9 @@ fn legend(scale: &Scale, history: &History, params: &ViewParams) -> Markup {
             span.bad { "✕ refused" }
             span { (duration(scale.ms)) " in all, UTC" }
             span.zoom { "Zoom "
-                @if times > 1 { a href=(params.to_zoom(history, times / 2)) aria-label="Zoom out" { "−" } }
+                @if times > 1 { a href=(url(&params.to_zoom(history, times / 2))) aria-label="Zoom out" { "−" } }
                 " " (times) "× "
-                @if times < Zoom::MAX { a href=(params.to_zoom(history, times * 2)) aria-label="Zoom in" { "+" } }
+                @if times < Zoom::MAX { a href=(url(&params.to_zoom(history, times * 2))) aria-label="Zoom in" { "+" } }
             }
             // Shown by the script that moves it.
             label.scrub hidden { "Play " input type="range" min="0" max="1000" value="1000" data-scrub aria-label="Moment shown";
@@ -235,10 +235,10 @@ fn name(row: &Row<'_>, history: &History, messages: &BTreeMap<u64, (&str, &str)>
         div class=(indent) data-row tabindex="-1" {
             @if let Some(seq) = above {
                 @let words = format!("Caused by {seq}, on an earlier page");
-                a href=(earlier_page(history, seq)) title=(words) aria-label=(words) { "↑" } " "
+                a href=(url(&earlier_page(history, seq))) title=(words) aria-label=(words) { "↑" } " "
             }
             @match row.work.message {
-                Some(seq) => { a data-open-row href={ "/messages/msg-" (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
+                Some(seq) => { a data-open-row href={ (url("/messages/msg-")) (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
                 None => { "own root " code { (row.task) } },
             }
             @if let Some(status) = row.work.status.filter(|status| *status != AnswerStatus::Completed) { " " (badge(status.word())) }
@@ -332,7 +332,7 @@ fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
         @for mark in &work.marks {
             @if let Mark::Refused(at) = mark && let Some(line) = history.lines.get(*at) {
                 @let x = scale.x(line.entry.at).min(scale.width - 14);
-                a href={ "/messages/msg-" (line.event.seq) } {
+                a href={ (url("/messages/msg-")) (line.event.seq) } {
                     title { (escape(&line.refusal.as_ref().map_or_else(|| "refused".to_owned(), told_of))) }
                     circle.cut data-x=(x) cx=(x + 6) cy=(y + ROW / 2) r="8" {}
                     text.cut data-x=(x) x=(x + 6) y=(y + ROW / 2 + 4) text-anchor="middle" { "✕" }
@@ -346,7 +346,7 @@ fn stalled_name(told: &ExchangeView) -> Markup {
     let last = told.lines.last().map(|line| line.id.as_str()).unwrap_or_default();
     html! {
         div.name.curve {
-            a href={ "/messages/" (last) } title=(told.summary) { "No progress with " b { (foreign_line(&told.delegate)) } }
+            a href={ (url("/messages/")) (last) } title=(told.summary) { "No progress with " b { (foreign_line(&told.delegate)) } }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{done_word, plural};
+use super::parts::{done_word, plural, url};
 use super::session::Viewer;
 use super::terms::term;
 use crate::calls::Context;
@@ -21,7 +21,7 @@ use crate::error::ApiError;
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let workspace = calls::workspace(&ctx).await?;
-    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) p { a href="/" { "Back, without a change" } } };
+    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) p { a href=(url("/")) { "Back, without a change" } } };
     let topics = [Topic::Conversations, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Now, topics: &topics, main }).await
 }
@@ -95,10 +95,10 @@ pub(super) fn banner(running: Running) -> Markup {
         }
     };
     html! {
-        div #standing class={ "standing " (class) } role="status" hx-get="/standing"
+        div #standing class={ "standing " (class) } role="status" hx-get=(url("/standing"))
             hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" {
             @if let Some(words) = words {
-                p { (words) " " a href="/workspace" data-open="workspace" { "Resume…" } }
+                p { (words) " " a href=(url("/workspace")) data-open="workspace" { "Resume…" } }
             }
         }
     }

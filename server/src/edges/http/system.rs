@@ -1,11 +1,14 @@
 //! Health, metrics, and the machine-readable descriptions of the API.
 
+use std::borrow::Cow;
+
 use axum::Json as Out;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
+use crate::base_path::url;
 use crate::broker::Unserved;
 use crate::calls::Context;
 use crate::calls::read_model::behind;
@@ -38,12 +41,33 @@ pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
+/// What the description of sessions says of the server.
+const SERVER: &str = r#""protocol": "ws""#;
+
+/// Returns a description, completed by the path under which a proxy serves the server: what is replaced, and by what.
+fn described(text: &'static str, by: impl FnOnce(&str) -> (&'static str, String)) -> Cow<'static, str> {
+    let path = url("");
+    if path.is_empty() {
+        return text.into();
+    }
+    let (member, completed) = by(&path);
+    text.replacen(member, &completed, 1).into()
+}
+
 pub(super) async fn openapi() -> Response {
-    ([(CONTENT_TYPE, "application/json")], super::OPENAPI).into_response()
+    (
+        [(CONTENT_TYPE, "application/json")],
+        described(super::OPENAPI, |path| ("{", format!(r#"{{"servers": [{{"url": "{path}"}}],"#))),
+    )
+        .into_response()
 }
 
 pub(super) async fn asyncapi() -> Response {
-    ([(CONTENT_TYPE, "application/json")], super::ASYNCAPI).into_response()
+    (
+        [(CONTENT_TYPE, "application/json")],
+        described(super::ASYNCAPI, |path| (SERVER, format!(r#"{SERVER}, "pathname": "{path}""#))),
+    )
+        .into_response()
 }
 
 pub(super) async fn message_schema() -> Response {

@@ -19,6 +19,7 @@ use super::human;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
 use super::{Offer, Surface};
+use crate::base_path::url;
 use crate::calls::Context;
 use crate::edges::http::authenticate;
 use crate::error::ApiError;
@@ -125,7 +126,7 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
     {
         // RFC 6750: no error code for a request without credentials.
         let error = if presented { r#"error="invalid_token", "# } else { "" };
-        let challenge = format!(r#"Bearer {error}resource_metadata="{origin}{}""#, METADATA_PATHS[1]);
+        let challenge = format!(r#"Bearer {error}resource_metadata="{origin}{}""#, url(METADATA_PATHS[1]));
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
@@ -137,7 +138,7 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
 /// tokens, and no OAuth grant yields one.
 pub(crate) async fn metadata(headers: HeaderMap) -> Json<Value> {
     Json(json!({
-        "resource": format!("{}/mcp", origin(&headers).unwrap_or_default()),
+        "resource": format!("{}{}", origin(&headers).unwrap_or_default(), url("/mcp")),
         "resource_name": "Lastword",
         "bearer_methods_supported": ["header"],
         "scopes_supported": [],
