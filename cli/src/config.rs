@@ -229,7 +229,7 @@ pub(crate) struct Settings {
     /// Whether a flag, a variable or the configuration names it.
     pub(crate) data_is_named: bool,
     /// The address to listen on.
-    pub(crate) listen: String,
+    pub(crate) listen: Option<String>,
     /// Host names that clients may use for the server.
     pub(crate) hosts: Vec<String>,
     /// The path under which a reverse proxy serves the server.
@@ -330,7 +330,7 @@ impl Settings {
         Ok(Self {
             data_is_named: global.data.is_some() || file.data.is_some(),
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| environment.team.join(DATA_DIR)),
-            listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
+            listen: file.listen,
             hosts: file.hosts,
             path: file.path,
             auth_failures_max,
@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(settings.data, dir.path().join("there"), "relative to the file");
         assert_eq!(settings.url.as_deref(), Some("http://file"));
         assert_eq!((settings.limits.depth_max, settings.limits.hops_max), (3, Limits::default().hops_max));
-        assert_eq!(settings.listen, LISTEN);
+        assert_eq!(settings.listen, None);
         assert_eq!(settings.seats, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
         let global = Global { url: Some("http://flag".into()), data: Some("here".into()), ..global };
         let settings = Settings::resolve(&global, &Environment::default()).unwrap();

@@ -19,7 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
-use crate::config::{CONFIG_FILE, Settings, TlsMode, TokenSource, certificate};
+use crate::config::{CONFIG_FILE, LISTEN, Settings, TlsMode, TokenSource, certificate};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::Out;
@@ -28,6 +28,8 @@ use crate::rule_book::ConfigFile;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
 
+/// The file that keeps the address of the last server, in the data directory.
+const FILE_ADDRESS: &str = "address";
 /// Shortest and longest pause between two looks whether an idle server is used.
 const IDLE_CHECK: Duration = Duration::from_millis(20);
 const IDLE_CHECK_MAX: Duration = Duration::from_secs(60);
@@ -36,7 +38,7 @@ const END_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen on; port 0 picks a free port [default: 127.0.0.1:7171].
+    /// Address to listen on; port 0 picks a free port [default: where it listened last, or 127.0.0.1:7171].
     #[arg(long, value_name = "ADDRESS", env = "LASTWORD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
     /// Host name that clients may use besides IP addresses and localhost; repeatable.
@@ -105,8 +107,14 @@ fn warn_of_open_directory(data: &Path) {
     }
 }
 
+/// Returns where the server of this data directory listened last: open sessions and configurations name that address.
+fn last_address(data: &Path) -> Option<String> {
+    fs::read_to_string(data.join(FILE_ADDRESS)).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failure> {
-    let text = args.listen.as_deref().unwrap_or(&cx.settings.listen);
+    let named = args.listen.or_else(|| cx.settings.listen.clone());
+    let text = named.or_else(|| last_address(&cx.settings.data)).unwrap_or_else(|| LISTEN.to_owned());
     let listen: SocketAddr = text.parse().map_err(|_| {
         Failure::usage(format!("{text:?} isn't an address and port")).hint("for example 127.0.0.1:7171")
     })?;
@@ -303,12 +311,18 @@ pub(super) struct Note(PathBuf);
 
 impl Note {
     pub(super) fn write(server: &Server, data: &Path, url: &str) -> Result<Self, Failure> {
+        let keep = |path: &Path, text: String| {
+            server.keep_file(path, text.as_bytes()).map_err(|error| {
+                Failure::unavailable(format!("{}: {error}", path.display()))
+                    .hint("check the disk and its free space, then restart the server")
+            })
+        };
+        if server.addr().ip().is_loopback() {
+            keep(&data.join(FILE_ADDRESS), format!("{}\n", server.addr()))?;
+        }
         let path = data.join(FILE_SERVER);
         let note = format!("{}\n", json!({ "url": url, "pid": std::process::id() }));
-        server.keep_file(&path, note.as_bytes()).map_err(|error| {
-            Failure::unavailable(format!("{}: {error}", path.display()))
-                .hint("check the disk and its free space, then restart the server")
-        })?;
+        keep(&path, note)?;
         Ok(Self(path))
     }
 }

@@ -90,3 +90,15 @@ fn a_server_whose_reader_has_left_serves_on() {
     assert!(server.wait().unwrap().success());
     assert!(served, "no server came up");
 }
+
+#[test]
+fn a_server_listens_where_it_listened_last() {
+    let server = Server::start();
+    let address = |server: &Server| server.first_line["listening"].clone();
+    let first = address(&server);
+    let server = Server::start_with(server.kill(), &[]);
+    assert_eq!(address(&server), first, "open sessions go on there");
+    let (_, dir) = server.terminate();
+    let server = Server::start_with(dir, &["--listen", "127.0.0.1:0"]);
+    assert_ne!(address(&server), first, "an address that is named comes first");
+}
