@@ -13,6 +13,7 @@ use lastword_client::wire::session::SessionCall;
 use lastword_client::{Client, ClientError, SendTerms, Session};
 use lastword_proto::Limits;
 use lastword_proto::wire::{Envelope, HeldCall, NewClaim};
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -56,6 +57,13 @@ pub(crate) fn is_campaign() -> bool {
     std::env::var_os("LASTWORD_ATTACK").is_some()
 }
 
+/// Returns how many descriptors a server gets that is to run out of them, and how many connections of each kind this
+/// process holds: an ordinary user may have 1,024 open files.
+pub(crate) fn scarce() -> (u32, usize) {
+    let own = getrlimit(Resource::Nofile).current;
+    if own.is_none_or(|own| own >= 8_192) { (512, 512) } else { (128, 64) }
+}
+
 fn scale() -> Scale {
     if is_campaign() {
         return Scale {
@@ -73,15 +81,16 @@ fn scale() -> Scale {
             quota: Limits::default().agent_day_bytes_max,
         };
     }
+    let (descriptors, many) = scarce();
     Scale {
-        descriptors: 512,
-        streams: 512,
-        waits: 512,
-        bodies: 512,
-        unread: 512,
-        strangers: 512,
-        silent: 512,
-        sessions: 128,
+        descriptors,
+        streams: many,
+        waits: many,
+        bodies: many,
+        unread: many,
+        strangers: many,
+        silent: many,
+        sessions: many / 4,
         floods: 1,
         rounds: 8,
         writes: Duration::from_secs(2),

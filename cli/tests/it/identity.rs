@@ -98,7 +98,7 @@ fn a_run_in_the_folder_of_another_agent_takes_none_of_its_messages() {
 fn an_acp_agent_and_what_it_starts_know_its_name() {
     let server = Server::start();
     let fake = fake_acp();
-    let script = format!("echo $LASTWORD_AGENT $LASTWORD_RUN > who; exec {}", fake.display());
+    let script = format!("echo $LASTWORD_AGENT $LASTWORD_RUN > who; exec '{}'", fake.display());
     let command = ["--driver", "acp", "--", "/usr/bin/env", "-S", "sh", "-c", &script];
     let _bob = Running::start(&server, "bob", &command);
     assert_eq!(fs::read_to_string(server.path().join("who")).unwrap(), "bob 1\n");

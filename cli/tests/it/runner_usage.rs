@@ -19,7 +19,7 @@ fn recorded(name: &str) -> PathBuf {
 fn fake(server: &Server, name: &str, script: &str) -> String {
     let stream = recorded(&format!("{name}.jsonl"));
     let file = server.path().join(name);
-    let text = format!("#!/bin/sh\necho \"$*\" > args\nF={}\n{script}\n", stream.display());
+    let text = format!("#!/bin/sh\necho \"$*\" > args\nF='{}'\n{script}\n", stream.display());
     fs::write(&file, text).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     file.to_str().unwrap().to_owned()
@@ -67,7 +67,7 @@ fn a_known_program_is_asked_for_its_figures_and_its_answer_is_the_text() {
         ("gemini", "-y", "-o stream-json -y", "all done: 42", 9_441 + 1_416 + 53, Some("mock")),
     ] {
         let server = Server::start();
-        let program = fake(&server, name, "cat $F");
+        let program = fake(&server, name, "cat \"$F\"");
         let _kilo = Running::start(&server, "kilo", &["--", &program, flags]);
         let said = ask(&server, "kilo", "go");
         assert_eq!((said["body"].as_str(), said["status"].as_str()), (Some(answer), Some("completed")), "{name}");
@@ -100,7 +100,7 @@ fn what_no_program_reports_is_estimated_and_said_to_be() {
 #[test]
 fn a_format_that_the_user_chose_is_the_answer_and_its_figures_count() {
     let server = Server::start();
-    let program = fake(&server, "codex", "cat $F");
+    let program = fake(&server, "codex", "cat \"$F\"");
     let _kilo = Running::start(&server, "kilo", &["--", &program, "exec", "--json"]);
     let said = ask(&server, "kilo", "go");
     assert_eq!(said["body"].as_str().unwrap(), fs::read_to_string(recorded("codex.jsonl")).unwrap().trim_end());
@@ -113,7 +113,7 @@ fn a_program_that_fails_gives_its_own_reason_and_what_it_spent() {
     let program = fake(
         &server,
         "codex",
-        r#"head -2 $F; echo '{"type":"turn.failed","error":{"message":"no such model"}}'; tail -1 $F; exit 1"#,
+        r#"head -2 "$F"; echo '{"type":"turn.failed","error":{"message":"no such model"}}'; tail -1 "$F"; exit 1"#,
     );
     let _kilo = Running::start(&server, "kilo", &["--", &program, "exec"]);
     let said = ask(&server, "kilo", "go");
@@ -131,7 +131,7 @@ fn the_price_table_gives_the_money_that_a_program_does_not() {
         "[limits]\ngrant_cost_microusd_max = 1000000\n[prices.mine]\ninput = 10.0\noutput = 50.0\ncache_read = 1.0\n";
     fs::write(dir.path().join("lastword.toml"), prices).unwrap();
     let server = Server::start_in(dir);
-    let program = fake(&server, "codex", "cat $F");
+    let program = fake(&server, "codex", "cat \"$F\"");
     let _kilo = Running::start(&server, "kilo", &["--", &program, "exec", "-m", "mine"]);
     let said = ask(&server, "kilo", "go");
     let view = server.operator(&["--json", "tree", said["ref"].as_str().unwrap()]).json();
@@ -150,9 +150,9 @@ fn a_budget_holds_a_turn_in_the_middle_and_a_grant_goes_on_with_it() {
     let server = Server::start_in(dir);
     // The first request's 9,448 are within the budget; with the second's they are a quarter more. Then it says no more.
     let script = "cat > prompt.$(ls prompt.* 2>/dev/null | wc -l)\n\
-                  [ -e prompt.1 ] && { tail -1 $F; exit; }\n\
+                  [ -e prompt.1 ] && { tail -1 \"$F\"; exit; }\n\
                   echo '{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"text\":\"three so far\"}]}}'\n\
-                  head -3 $F; sleep 60; tail -1 $F";
+                  head -3 \"$F\"; sleep 60; tail -1 \"$F\"";
     let program = fake(&server, "claude", script);
     let mut kilo = Running::start(&server, "kilo", &["--", &program, "-p"]);
     send(&server, "kilo", "BIG-1", "count the sheep");

@@ -12,6 +12,7 @@ use lastword_client::{Endpoint, Pin, Trust};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::exhaustion::scarce;
 use crate::program::{PATH, Server, finish, lastword, run};
 use crate::running::{Running, ask, wait_for};
 
@@ -181,7 +182,7 @@ fn children_and_configurations_get_the_pin_with_the_address() {
     let server = auto();
     let pin = server.path().join(".lastword/tls.pin").display().to_string();
     let program = env!("CARGO_BIN_EXE_lastword");
-    let script = format!("echo \"$LASTWORD_URL $LASTWORD_TLS_PIN\"; cd / && {program} --json agent list");
+    let script = format!("echo \"$LASTWORD_URL $LASTWORD_TLS_PIN\"; cd / && '{program}' --json agent list");
     let runner = Running::start(&server, "kilo", &["--", "sh", "-c", &script]);
     let said = ask(&server, "kilo", "who?")["body"].as_str().unwrap().to_owned();
     assert!(said.starts_with(&format!("{} ", url(&server))) && said.contains(&pin), "{said}");
@@ -267,12 +268,13 @@ fn a_slow_handshake_is_cut_and_keeps_no_human_out() {
     let mut command = Command::new("sh");
     command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     // Few descriptors, as a small machine or a service manager sets them.
-    command.args(["-c", "ulimit -n 512; exec \"$@\"", "sh"]).arg(program.get_program());
+    let (descriptors, many) = scarce();
+    command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]).arg(program.get_program());
     command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--tls", "auto"]);
     let server = Server::start_by(dir, command);
     let mut held = Vec::new();
     for begun in [&b""[..], &[0x16], &[0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]] {
-        for _ in 0..512 {
+        for _ in 0..many.max(128) {
             let mut stream = connect(&server);
             // A connection that the server has closed already is what this test is about.
             let _closed = stream.write_all(begun);
