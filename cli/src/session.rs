@@ -317,11 +317,21 @@ pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
 }
 
 fn is_loopback(url: &str) -> bool {
+    loopback(url).is_some()
+}
+
+/// Returns the host of a URL if it is this machine's own.
+pub(crate) fn loopback(url: &str) -> Option<&'static str> {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
     let host = host.split('/').next().unwrap_or_default();
     // In `user@host`, the part before the `@` could look like a local address.
-    !host.contains('@')
-        && (host.starts_with("[::1]") || matches!(host.split(':').next(), Some("127.0.0.1" | "localhost")))
+    if host.contains('@') {
+        return None;
+    }
+    if host.starts_with("[::1]") {
+        return Some("::1");
+    }
+    ["127.0.0.1", "localhost"].into_iter().find(|name| host.split(':').next() == Some(name))
 }
 
 #[cfg(test)]

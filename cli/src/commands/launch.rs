@@ -23,7 +23,7 @@ use super::last_session::{LastSession, Options};
 use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::{newer, on_path};
 use crate::failure::Failure;
-use crate::session::{Authority, running};
+use crate::session::{Authority, loopback, running};
 use crate::team::{Member, kept_token};
 
 /// The folder in the data directory with a lock file for each agent that sits in a session.
@@ -32,6 +32,10 @@ const FOLDER_SESSIONS: &str = "sessions";
 const FILE_SERVE_LOG: &str = "serve.log";
 /// Most sessions of one program that get a name without `--as`.
 const NAMES_MAX: usize = 32;
+/// The options of launchers, none of which a program knows.
+const OWN: [&str; 4] = ["--as", "--held", "--unheld", "--wake"];
+/// The variables with the hosts that are reached without a proxy.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Time limit of the broker's start, and the pause between two checks.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(50);
@@ -108,6 +112,12 @@ impl Place {
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
     pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
+        let before_end = || args.iter().take_while(|arg| *arg != "--");
+        let is_ours = |arg: &&String| OWN.contains(&arg.split('=').next().unwrap_or_default());
+        if let Some(ours) = before_end().find(is_ours) {
+            return Err(Failure::usage(format!("{ours} stands among the arguments for {}", options.program))
+                .hint("options of Lastword stand before those of the program"));
+        }
         let resumed = self.last.resumed(&self.data, args, options)?;
         // What a session goes on with by itself is no prompt.
         if let (Some(vouch), (_, None)) = (&self.vouch, &resumed) {
@@ -158,6 +168,14 @@ impl Place {
             }
         }
         command.env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
+        if let Some(host) = loopback(self.endpoint.url()) {
+            let set = NO_PROXY.map(|name| std::env::var_os(name)?.into_string().ok().filter(|hosts| !hosts.is_empty()));
+            for (name, own) in NO_PROXY.iter().zip(&set) {
+                // A program reads one of the two.
+                let before = own.as_ref().or_else(|| set.iter().flatten().next());
+                command.env(name, before.map_or_else(|| host.to_owned(), |before| format!("{before},{host}")));
+            }
+        }
     }
 
     /// Renews the leases of what its sessions work at, for a program whose hooks keep their state in `folder`. What is

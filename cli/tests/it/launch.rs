@@ -517,3 +517,46 @@ fn a_prompt_is_the_agents_own_where_typed_prompts_are_off() {
     terminal.shows(&["asked under TYPED-1"]);
     assert_eq!(kind_of_grant(&server, "TYPED-1"), ("root".to_owned(), "claude".to_owned()));
 }
+
+#[test]
+fn a_program_reaches_the_broker_without_a_proxy() {
+    let server = Server::start();
+    let dir = server.path();
+    let bin = fake_program(dir, "claude");
+    fs::write(dir.join("end"), "").unwrap();
+    let hosts = |set: &[(&str, &str)]| {
+        let mut command = lastword(dir);
+        command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
+        command.env("PATH", format!("{}:{PATH}", bin.display())).env_remove("NO_PROXY").env_remove("no_proxy");
+        finish(command.env("HTTP_PROXY", "http://127.0.0.1:9").envs(set.iter().copied()), "");
+        let environment = fs::read_to_string(dir.join("env.kilo")).unwrap();
+        let read = |name| environment.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned())).unwrap();
+        [read("NO_PROXY="), read("no_proxy=")]
+    };
+    assert_eq!(hosts(&[]), ["127.0.0.1", "127.0.0.1"]);
+    assert_eq!(hosts(&[("NO_PROXY", "a.example")]), ["a.example,127.0.0.1", "a.example,127.0.0.1"]);
+    assert_eq!(hosts(&[("NO_PROXY", "a"), ("no_proxy", "b")]), ["a,127.0.0.1", "b,127.0.0.1"]);
+}
+
+#[test]
+fn an_option_of_lastword_among_the_programs_arguments_is_refused_and_starts_nothing() {
+    let server = Server::start();
+    let dir = server.path();
+    fs::write(dir.join("end"), "").unwrap();
+    for program in ["claude", "codex", "opencode", "gemini"] {
+        let bin = fake_program(dir, program);
+        for ours in ["--as", "--as=planner", "--held", "--unheld", "--wake"] {
+            let mut command = lastword(dir);
+            command.args(["--token-file", ".lastword/operator.token", program, "--model", "x", ours, "planner"]);
+            command.env("PATH", format!("{}:{PATH}", bin.display()));
+            let refused = finish(&mut command, "");
+            assert!(refused.code == 2 && refused.stderr.contains(&format!("{ours} stands among")), "{refused:?}");
+        }
+    }
+    let mut command = lastword(dir);
+    command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo", "-p", "--", "--held"]);
+    finish(command.env("PATH", format!("{}:{PATH}", dir.join("bin").display())), "");
+    let args = fs::read_to_string(dir.join("args.kilo")).unwrap();
+    assert!(args.ends_with("-p\n--\n--held\n"), "a prompt: {args}");
+    assert!(!dir.join("args.claude").exists(), "no other started");
+}
