@@ -8,6 +8,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -34,6 +35,26 @@ OPENCODE_ALLOWS = {"permission": {"*": "allow", "bash": "allow"},
                    "agent": {"build": {"permission": {"*": "allow", "bash": "allow"}}}}
 # What Codex's sandbox doesn't hold back, but its user.
 ESCALATED = 'call: exec_command {"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "x"}'
+# An MCP server of a user with one tool, which makes a file in the folder of its program.
+SERVER = """import json, sys
+tool = {"name": "touch", "description": "makes a file", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, params = asked.get("method"), asked.get("params", {})
+    if method == "initialize":
+        said = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "files", "version": "1"}}
+    elif method == "tools/list":
+        said = {"tools": [tool]}
+    elif method == "tools/call":
+        open(params["arguments"]["name"], "w").close()
+        said = {"content": [{"type": "text", "text": "made"}]}
+    else:
+        said = {}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
+"""
+TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
 PATIENCE = 60
 
 
@@ -137,6 +158,17 @@ class Workspace:
             (self.work / ".codex/rules").mkdir(parents=True)
             (self.work / ".codex/rules/default.rules").write_text(CODEX_ALLOWS)
 
+    def allow_server(self):
+        """A server of the user's, whose tools each program that knows such a setting runs unasked."""
+        server = self.dir / "files.py"
+        server.write_text(SERVER)
+        with open(self.home / ".codex/config.toml", "a") as config:
+            config.write(f'[mcp_servers.files]\ncommand = "python3"\nargs = ["{server}"]\ncwd = "{self.work}"\n'
+                         'default_tools_approval_mode = "approve"\n'
+                         '[mcp_servers.files.tools.touch]\napproval_mode = "approve"\n')
+        trusted = {"command": "python3", "args": [str(server)], "cwd": str(self.work), "trust": True}
+        self.amend(self.home / ".gemini/settings.json", {"mcpServers": {"files": trusted}})
+
     @staticmethod
     def amend(file, members):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -220,6 +252,21 @@ class Programs(unittest.TestCase):
         self.assertIn("done", self.space.answer()["body"])
         # Codex answers its model before a slow command has ended.
         until("the approved file", made.exists)
+
+    def server_held(self, command):
+        self.space.allow_server()
+        self.space.run("bob", command, "--driver", "acp")
+        self.space.lastword("send", "bob", TOUCH_BY_SERVER, "--ref", "E-1")
+        call = self.space.pending()
+        self.space.lastword("reject", call["id"], "--yes")
+        self.space.answer()
+        self.assertFalse((self.space.work / "touch made").exists(), call)
+
+    def test_what_servers_do_for_codex_over_acp_is_held(self):
+        self.server_held(["node", CODEX_ACP])
+
+    def test_what_servers_do_for_the_successor_of_codex_acp_is_held(self):
+        self.server_held(["node", MODULES / "@successor/codex-acp/dist/index.js"])
 
     def test_claude_over_acp_is_held(self):
         self.held([MODULES / ".bin/claude-agent-acp"], TOUCH, "Bash")
@@ -553,10 +600,10 @@ class Programs(unittest.TestCase):
     def waits_for_user(self):
         return self.space.json("agent", "show", "bob").get("waits_for_user", False)
 
-    def asks_its_user(self, program, path, call, *args):
+    def asks_its_user(self, program, path, call, *args, made="made"):
         """What a message asks for isn't made unasked, whatever its user and the project allow; the dialog is seen."""
         types = self.sits(program, path, *args)
-        made = self.space.work / "made"
+        made = self.space.work / made
         self.space.lastword("send", "bob", call, "--ref", "E-1")
         if program == "gemini":
             until("the dialog", lambda: b"Allow execution" in self.shown)
@@ -569,10 +616,10 @@ class Programs(unittest.TestCase):
         until("the allowed file", made.exists)
         self.assertFalse(self.waits_for_user())
 
-    def waits_in_lastword(self, program, path, call):
+    def waits_in_lastword(self, program, path, call, made="made"):
         """With --held, any human of the team decides on what a message asks for, and the session's user on the rest."""
         types = self.sits(program, path, "--held")
-        made = self.space.work / "made"
+        made = self.space.work / made
         self.space.lastword("send", "bob", call, "--ref", "E-1")
         asked = self.space.pending()
         self.assertIn("touch made", json.dumps(asked["arguments"]))
@@ -615,6 +662,32 @@ class Programs(unittest.TestCase):
     def test_a_session_of_codex_waits_in_lastword(self):
         self.waits_in_lastword("codex", CODEX, ESCALATED)
 
+    def test_a_session_of_codex_asks_its_user_for_what_servers_of_mcp_do(self):
+        self.space.allow_server()
+        self.asks_its_user("codex", CODEX, TOUCH_BY_SERVER, made="touch made")
+
+    def test_a_servers_call_in_a_session_of_codex_waits_in_lastword(self):
+        self.space.allow_server()
+        self.waits_in_lastword("codex", CODEX, TOUCH_BY_SERVER, made="touch made")
+
+    def test_a_session_of_codex_starts_in_a_home_and_a_project_that_know_it(self):
+        # The socket of the app-server that plain `codex` starts.
+        (self.space.home / ".codex/app-server-control").mkdir()
+        with socket.socket(socket.AF_UNIX) as control:
+            control.bind(str(self.space.home / ".codex/app-server-control/app-server-control.sock"))
+        # A hook that allows before anybody is asked, and that Codex would have its user review.
+        allow = json.dumps({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}})
+        hook = {"hooks": [{"type": "command", "command": f"echo '{allow}'"}]}
+        (self.space.home / ".codex/hooks.json").write_text(json.dumps({"hooks": {"PermissionRequest": [hook]}}))
+        token = self.space.lastword("agent", "add", "kilo").stdout.strip()
+        subprocess.run([LASTWORD, "init", "--from-env", "--codex"], cwd=self.space.work, check=True,
+                       env=dict(self.space.environment(), LASTWORD_TOKEN=token), stdout=subprocess.DEVNULL)
+        self.sits("codex", CODEX)
+        self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        self.assertNotIn(b"sandbox after you trust", self.shown, "no hook to review")
+        self.space.lastword("send", "bob", ESCALATED, "--ref", "E-2")
+        until("the dialog at the broker", self.waits_for_user)
+
     def test_a_session_of_opencode_asks_its_user(self):
         self.asks_its_user("opencode", OPENCODE, TOUCH.replace("^Bash$", "^bash$"))
 
@@ -623,6 +696,10 @@ class Programs(unittest.TestCase):
 
     def test_a_session_of_gemini_asks_its_user(self):
         self.asks_its_user("gemini", MODULES / ".bin/gemini", TOUCH.replace("^Bash$", "run_shell_command"), "--wake")
+
+    def test_a_session_of_gemini_asks_its_user_for_what_trusted_servers_do(self):
+        self.space.allow_server()
+        self.asks_its_user("gemini", MODULES / ".bin/gemini", TOUCH_BY_SERVER, "--wake", made="touch made")
 
     def test_an_idle_session_of_gemini_wakes(self):
         state = closed_folder()

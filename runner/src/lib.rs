@@ -21,7 +21,10 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
-pub use crate::held::{CODEX_HOME, claude_asks, codex_home, gemini_policy};
+pub use crate::held::{
+    CODEX_HOME, GEMINI_SETTINGS, claude_asks, codex_asks, codex_home, codex_server, gemini_policy, gemini_system,
+    gemini_trusted,
+};
 pub use crate::hook::{
     HookError, Occasion, claude as hook, end_interrupted, follow_ends, is_at_work, keep_leases, wait as hook_wait,
     woke as hook_woke,

@@ -19,7 +19,7 @@ pub(crate) const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebF
 /// Programs that start another one, which is named in their arguments.
 const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "timeout"];
 /// The variable from which `codex-acp` reads a configuration.
-const CODEX_CONFIG: &str = "CODEX_CONFIG";
+pub(crate) const CODEX_CONFIG: &str = "CODEX_CONFIG";
 /// The variable from which opencode reads a configuration that overrides those in files.
 const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 

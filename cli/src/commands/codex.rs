@@ -4,20 +4,18 @@
 //! app-server's second client: it hears of turns, and hands messages to the model without the prompt of the interface.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
-use lastword_client::wire::text::mended;
-use lastword_runner::{CODEX_HOME, PrivateFolder, Requests, codex_denials, codex_home};
+use lastword_runner::{CODEX_HOME, PrivateFolder, Requests, codex_asks, codex_denials, codex_home, codex_server};
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{WebSocketStream, client_async};
+use tokio_tungstenite::client_async;
 
 use super::Context;
 use super::attend::{Asked, Happened, Order, Session, attend, connection};
@@ -26,11 +24,15 @@ use super::launch::{CLIENT, Calls, Place, exit, not_started, this_program};
 use super::own_terminal::apart;
 use crate::failure::Failure;
 
+mod arguments;
+mod wire;
+
+use arguments::{chosen_mode, last_first, settings};
+use wire::{Wire, last_words};
+
 /// Time limit of the app-server's start, and the pause between two checks.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(20);
-/// Time limit of one call.
-const CALL: Duration = Duration::from_secs(30);
 /// Pause before a text that Codex refused is handed over again, and how often that happens.
 const RETRY: Duration = Duration::from_secs(1);
 const REFUSED_MAX: u32 = 10;
@@ -68,12 +70,13 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let calls = args.calls;
     let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
-    let home = if calls.unheld { None } else { held(&args.args, &folder)? };
+    let held = if calls.unheld { Held::default() } else { held(&args.args, &folder)? };
     let place = Place::take("codex", args.name.as_deref(), cx).await?;
     let (args, _) = place.resumed(&last_first(args.args), &OPTIONS)?;
     let socket = folder.path().join("codex.sock");
-    let mut server = app_server(&place, &socket, &args, calls, home.as_deref())?;
-    let connected = connect(&socket, &mut server).await;
+    let log = folder.path().join("codex.log");
+    let mut server = app_server(&place, &folder, &socket, &log, &args, calls, &held)?;
+    let connected = connect(&socket, &log, &mut server).await;
     let status = match connected {
         Ok(wire) => interface(&place, wire, folder.path(), &socket, &args, calls).await,
         Err(failure) => Err(failure),
@@ -81,17 +84,6 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     end(server).await;
     drop(folder);
     exit(status?)
-}
-
-/// Moves `--last` behind the command that it belongs to.
-fn last_first(mut args: Vec<String>) -> Vec<String> {
-    let command = args.iter().position(|arg| OPTIONS.id.contains(&arg.as_str()));
-    if let (Some(command), Some(last)) = (command, args.iter().position(|arg| arg == "--last"))
-        && command < last
-    {
-        args[command + 1..=last].rotate_right(1);
-    }
-    args
 }
 
 async fn interface(
@@ -121,45 +113,29 @@ async fn interface(
     place.beside(command, deliver).await
 }
 
-/// Returns the home for an app-server that asks before it acts, whatever the user's rules allow.
-fn held(args: &[String], folder: &PrivateFolder) -> Result<Option<PathBuf>, Failure> {
+/// What makes the app-server ask before it acts, whatever its user and the project allow.
+#[derive(Default)]
+struct Held {
+    /// The folder in the place of the user's.
+    home: Option<PathBuf>,
+    settings: Vec<String>,
+}
+
+fn held(args: &[String], folder: &PrivateFolder) -> Result<Held, Failure> {
     // A profile is below the settings of this run.
     if let Some(mode) = chosen_mode(args).filter(|arg| !["-p", "--profile"].iter().any(|name| arg.starts_with(name))) {
         return Err(Failure::refused(format!("{mode} lets Codex decide what runs unasked"))
             .hint("leave it out, or let its settings decide with --unheld"));
     }
-    codex_home(None, &std::env::current_dir()?, folder).map_err(Failure::refused)
+    let cwd = std::env::current_dir()?;
+    let asks = codex_asks(&cwd).map_err(Failure::refused)?;
+    let settings = asks.into_iter().flat_map(|(path, value)| ["-c".to_owned(), format!("{path}={value}")]).collect();
+    Ok(Held { home: codex_home(None, &cwd, folder).map_err(Failure::refused)?, settings })
 }
 
 /// Returns whether the app-server asks before a command that writes or uses the network.
 fn asks(args: &[String], calls: Calls) -> bool {
     !calls.unheld || chosen_mode(args).is_none()
-}
-
-/// Returns the argument by which the user chose a mode.
-fn chosen_mode(args: &[String]) -> Option<&str> {
-    let before = |arg: &str| matches!(arg, "-c" | "--config");
-    let mut last = "";
-    for arg in args.iter().map(String::as_str).take_while(|arg| *arg != "--") {
-        if chooses_mode(arg) || (before(last) && sets_mode(arg)) {
-            return Some(arg);
-        }
-        last = arg;
-    }
-    None
-}
-
-fn chooses_mode(arg: &str) -> bool {
-    let names = ["-s", "-a", "--sandbox", "--ask-for-approval", "-p", "--profile", "--approve-for-me", "--yolo"];
-    names.iter().any(|name| arg == *name || (name.len() == 2 && arg.starts_with(name)))
-        || names.iter().any(|name| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
-        || arg.starts_with("--dangerously-bypass-approvals")
-        || ["-c", "--config="].iter().any(|name| arg.strip_prefix(name).is_some_and(sets_mode))
-}
-
-/// Returns whether a setting, `KEY=VALUE`, chooses a mode.
-fn sets_mode(setting: &str) -> bool {
-    ["approval_policy", "sandbox_mode"].iter().any(|key| setting.trim_start().starts_with(key))
 }
 
 fn address(socket: &Path) -> String {
@@ -169,66 +145,64 @@ fn address(socket: &Path) -> String {
 /// Starts the app-server, with Lastword's tools and without its own channels.
 fn app_server(
     place: &Place,
+    folder: &PrivateFolder,
     socket: &Path,
+    log: &Path,
     args: &[String],
     calls: Calls,
-    home: Option<&Path>,
+    held: &Held,
 ) -> Result<Child, Failure> {
     let mut command = apart("/bin/sh")?;
     command.args(["-c", WATCHED, "sh", "codex", "app-server", "--listen"]).arg(address(socket));
     if asks(args, calls) {
         command.args(ASKS);
     }
-    command.args(settings(args));
-    command.envs(home.map(|home| (CODEX_HOME, home)));
+    command.args(settings(args)).args(&held.settings);
+    command.envs(held.home.as_ref().map(|home| (CODEX_HOME, home)));
     command.args(codex_denials()).args(["-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
-    let server = match place.mcp_url() {
-        Some(url) => format!(
-            "url={},bearer_token_env_var=\"LASTWORD_TOKEN\",http_headers={{Lastword-Client={CLIENT:?}}}",
-            toml::Value::from(url)
-        ),
-        None => {
-            let args: Vec<String> = place.endpoint.flags().into_iter().chain(["mcp".to_owned()]).collect();
-            let (program, args) = (toml::Value::from(this_program()?), toml::Value::from(args));
-            // Codex passes no other variables to an MCP server.
-            format!(
-                "command={program},args={args},env_vars=[\"LASTWORD_AGENT\",\"LASTWORD_CLIENT\",\"LASTWORD_TOKEN\"]"
-            )
-        }
-    };
     command.arg("-c").arg(format!(
-        "mcp_servers.lastword={{{server},\
-         default_tools_approval_mode=\"approve\",tool_timeout_sec=330}}"
+        "mcp_servers.lastword={{{},enabled=true,default_tools_approval_mode=\"approve\",tool_timeout_sec=330}}",
+        tools(place, folder)?
     ));
     place.equip(&mut command);
     let mut command = tokio::process::Command::from(command);
     // It leads a session, and so a group, of its own.
     command.kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(log)?);
     command.spawn().map_err(|error| not_started("codex", &error))
 }
 
-/// Returns the user's settings among the arguments, which the app-server needs as well.
-fn settings(args: &[String]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let long = ["--config=", "--enable=", "--disable="].iter().any(|name| arg.starts_with(name));
-        if long {
-            found.push(arg.clone());
-        } else if ["-c", "--config", "--enable", "--disable"].contains(&arg.as_str()) {
-            found.extend([arg.clone()].into_iter().chain(args.next().cloned()));
+/// Returns how Codex reaches Lastword's tools. Its settings add up, so these have the form of the project's and the user's.
+fn tools(place: &Place, folder: &PrivateFolder) -> Result<String, Failure> {
+    let known = codex_server(&std::env::current_dir()?);
+    match (place.mcp_url(), known) {
+        (None, Some((file, false))) => Err(Failure::refused(format!(
+            "Codex verifies no certificate like the broker's, and {} has an address for its server lastword",
+            file.display()
+        ))
+        .hint("take mcp_servers.lastword out of that file")),
+        (Some(url), None | Some((_, false))) => Ok(format!(
+            "url={},bearer_token_env_var=\"LASTWORD_TOKEN\",http_headers={{Lastword-Client={CLIENT:?}}}",
+            toml::Value::from(url)
+        )),
+        (_, None | Some((_, true))) => {
+            // The project's variables may name another token.
+            let token = folder.write("token", place.token())?.display().to_string();
+            let token = ["--token-file".to_owned(), token, "mcp".to_owned()];
+            let args: Vec<String> = place.endpoint.flags().into_iter().chain(token).collect();
+            let (program, args) = (toml::Value::from(this_program()?), toml::Value::from(args));
+            // Codex passes no other variables to an MCP server.
+            Ok(format!("command={program},args={args},env_vars=[\"LASTWORD_AGENT\",\"LASTWORD_CLIENT\"]"))
         }
     }
-    found
 }
 
-async fn connect(socket: &Path, server: &mut Child) -> Result<Wire, Failure> {
+async fn connect(socket: &Path, log: &Path, server: &mut Child) -> Result<Wire, Failure> {
     for _ in 0..START_MAX.as_millis() / START_CHECK.as_millis() {
         if let Ok(stream) = UnixStream::connect(socket).await
             && let Ok((stream, _)) = client_async("ws://localhost/", stream).await
         {
-            let mut wire = Wire { stream, calls: 0, heard: VecDeque::new() };
+            let mut wire = Wire::new(stream);
             let client = json!({ "name": "lastword", "version": env!("CARGO_PKG_VERSION") });
             let hello = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
             wire.call("initialize", hello).await.map_err(Failure::unavailable)?;
@@ -240,9 +214,10 @@ async fn connect(socket: &Path, server: &mut Child) -> Result<Wire, Failure> {
         }
         sleep(START_CHECK).await;
     }
-    Err(Failure::unavailable("`codex app-server` did not start").hint(
-        "install Codex, so that `codex` is found in PATH, and try `codex app-server --listen unix:///tmp/x.sock`",
-    ))
+    let said = fs::read(log).map(|said| last_words(&String::from_utf8_lossy(&said))).unwrap_or_default();
+    let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+    Err(Failure::unavailable(format!("`codex app-server` did not start: {said}"))
+        .hint("correct what it names; `codex doctor` checks Codex's installation and settings"))
 }
 
 /// Ends the app-server: the pipe's end tells its watcher.
@@ -250,56 +225,6 @@ async fn end(mut server: Child) {
     drop(server.stdin.take());
     // Dropping the child kills what is left.
     let _ended = timeout(END, server.wait()).await;
-}
-
-/// A connection to the app-server: JSON-RPC in the messages of a WebSocket.
-struct Wire {
-    stream: WebSocketStream<UnixStream>,
-    calls: u64,
-    /// Notifications that came while a reply was waited for.
-    heard: VecDeque<Value>,
-}
-
-impl Wire {
-    async fn send(&mut self, value: &Value) -> Result<(), String> {
-        self.stream.send(Message::text(value.to_string())).await.map_err(|error| error.to_string())
-    }
-
-    /// Returns the next message; safe to drop while it waits.
-    async fn next(&mut self) -> Result<Value, String> {
-        loop {
-            match self.stream.next().await {
-                Some(Ok(Message::Text(text))) => {
-                    return serde_json::from_str(&mended(text.as_bytes())).map_err(|error| error.to_string());
-                }
-                Some(Ok(Message::Close(_))) | None => return Err("Codex's app-server is gone".to_owned()),
-                Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Some(Err(error)) => return Err(error.to_string()),
-            }
-        }
-    }
-
-    /// Calls a method and returns its result.
-    async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
-        let late = |_| format!("no answer to {method} within {} s", CALL.as_secs());
-        timeout(CALL, self.exchange(method, params)).await.map_err(late)?
-    }
-
-    async fn exchange(&mut self, method: &str, params: Value) -> Result<Value, String> {
-        self.calls += 1;
-        self.send(&json!({ "id": self.calls, "method": method, "params": params })).await?;
-        loop {
-            let mut message = self.next().await?;
-            if message.get("method").is_some() {
-                self.heard.push_back(message);
-            } else if message["id"] == self.calls {
-                return match message.get("error") {
-                    Some(error) => Err(error["message"].as_str().unwrap_or("it refused").to_owned()),
-                    None => Ok(message["result"].take()),
-                };
-            }
-        }
-    }
 }
 
 /// The thread of the interface, as this process follows it.
@@ -317,8 +242,8 @@ struct Joined {
     said: String,
     /// The changes of files in the running turn, by their id: a dialog about one doesn't repeat them.
     changes: BTreeMap<String, Value>,
-    /// The requests behind the open dialogs, by their id in text.
-    dialogs: BTreeMap<String, Value>,
+    /// The requests behind the open dialogs, by their id in text, and the member of their answers.
+    dialogs: BTreeMap<String, (Value, &'static str)>,
     /// Texts for the model that wait for a thread.
     waiting: VecDeque<String>,
     /// How often Codex refused the oldest of them.
@@ -442,6 +367,11 @@ impl Joined {
                 item["text"].as_str().unwrap_or_default().clone_into(&mut self.said);
             }
             "item/completed" if item["type"] == "userMessage" => return Ok(self.typed(item)),
+            "mcpServer/elicitation/request" => return Ok(Some(self.asked_by_server(&heard["id"], params))),
+            // Neither is answered by yes or no.
+            "item/permissions/requestApproval" | "item/tool/requestUserInput" => {
+                return Ok(Some(self.dialog(&heard["id"], "", "question".to_owned(), None)));
+            }
             _ if method.starts_with("item/") && method.ends_with("/requestApproval") => {
                 return Ok(Some(self.asked(&heard["id"], params)));
             }
@@ -469,7 +399,7 @@ impl Joined {
     }
 
     fn asked(&mut self, request: &Value, params: &Value) -> Happened {
-        let (id, mut arguments) = (request.to_string(), params.clone());
+        let mut arguments = params.clone();
         let changes = params["itemId"].as_str().and_then(|item| self.changes.get(item));
         let tool = if changes.is_some() { "fileChange" } else { "commandExecution" };
         if let Some(arguments) = arguments.as_object_mut() {
@@ -477,16 +407,33 @@ impl Joined {
             arguments.retain(|name, value| !SESSION_IDS.contains(&name.as_str()) && !value.is_null());
             arguments.extend(changes.map(|changes| ("changes".to_owned(), changes.clone())));
         }
-        self.dialogs.insert(id.clone(), request.clone());
-        Happened::Asked(Asked { id, tool: tool.to_owned(), arguments: Some(arguments) })
+        self.dialog(request, "decision", tool.to_owned(), Some(arguments))
+    }
+
+    /// A server of tools asks, or Codex asks before it calls one of its tools.
+    fn asked_by_server(&mut self, request: &Value, params: &Value) -> Happened {
+        let (server, call) = (params["serverName"].as_str().unwrap_or_default(), &params["_meta"]);
+        match call["tool_name"].as_str().filter(|_| call["codex_approval_kind"] == "mcp_tool_call") {
+            Some(tool) => {
+                self.dialog(request, "action", format!("mcp__{server}__{tool}"), Some(call["tool_params"].clone()))
+            }
+            None => self.dialog(request, "action", format!("mcp__{server}"), None),
+        }
+    }
+
+    /// A dialog opened whose answer has this member.
+    fn dialog(&mut self, request: &Value, answer: &'static str, tool: String, arguments: Option<Value>) -> Happened {
+        let id = request.to_string();
+        self.dialogs.insert(id.clone(), (request.clone(), answer));
+        Happened::Asked(Asked { id, tool, arguments })
     }
 
     /// Answers a dialog in place of the interface, which closes it.
     async fn decide(&mut self, id: &str, allowed: bool) {
-        if let Some(request) = self.dialogs.remove(id) {
+        if let Some((request, answer)) = self.dialogs.remove(id) {
             let decision = if allowed { "accept" } else { "decline" };
             // An app-server that is gone is noticed where its messages are read.
-            let _sent = self.wire.send(&json!({ "id": request, "result": { "decision": decision } })).await;
+            let _sent = self.wire.send(&json!({ "id": request, "result": { answer: decision } })).await;
         }
     }
 
@@ -565,17 +512,4 @@ fn used(last: &Value) -> Happened {
         "cache_write_input_tokens": last["cacheWriteInputTokens"],
         "output_tokens": last["outputTokens"],
     } }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_first;
-
-    #[test]
-    fn last_stands_behind_its_command() {
-        let moved = |args: &str| last_first(args.split(' ').map(str::to_owned).collect()).join(" ");
-        assert_eq!(moved("-c a=b resume --all --last hi"), "-c a=b resume --last --all hi");
-        assert_eq!(moved("fork --last"), "fork --last");
-        assert_eq!(moved("hi --last"), "hi --last");
-    }
 }

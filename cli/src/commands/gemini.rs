@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
-use lastword_runner::{PrivateFolder, gemini_policy};
+use lastword_runner::{GEMINI_SETTINGS, PrivateFolder, gemini_policy, gemini_system, gemini_trusted};
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -19,9 +19,6 @@ use super::last_session::Options;
 use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
 
-/// The variable that names the file of system settings, and the file if it is unset.
-const SETTINGS: &str = "GEMINI_CLI_SYSTEM_SETTINGS_PATH";
-const SYSTEM: &str = "/etc/gemini-cli/settings.json";
 /// Longest call of a tool and longest run of a hook, in ms: `next_message` waits up to 5 min.
 const TOOL_MS: u32 = 330_000;
 const HOOK_MS: u32 = 30_000;
@@ -62,7 +59,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let parent = private_parent(cx)?;
     let folder = PrivateFolder::make(&parent, "gemini-")?;
     folder.write("token", place.token())?;
-    let file = folder.write("settings.json", &settings(&place, folder.path(), wake)?.to_string())?;
+    let file = folder.write("settings.json", &settings(&place, folder.path(), calls, wake)?.to_string())?;
     let mut command = Command::new("gemini");
     if !calls.unheld {
         command.arg("--admin-policy").arg(gemini_policy(&folder).map_err(Failure::refused)?);
@@ -72,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if !args.iter().any(chooses_mode) {
         command.arg("--approval-mode=default");
     }
-    command.args(&args).env(SETTINGS, &file);
+    command.args(&args).env(GEMINI_SETTINGS, &file);
     place.greet(calls);
     if !wake {
         eprintln!(
@@ -109,8 +106,8 @@ fn private_parent(cx: &Context) -> Result<PathBuf, Failure> {
 }
 
 /// Returns the settings of the run, on top of those of the system.
-fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> {
-    let system = std::env::var_os(SETTINGS).map_or_else(|| PathBuf::from(SYSTEM), PathBuf::from);
+fn settings(place: &Place, folder: &Path, calls: Calls, wake: bool) -> Result<Value, Failure> {
+    let system = gemini_system();
     let mut settings = match fs::read_to_string(&system) {
         Ok(text) => parse_to_serde_value::<Value>(&text, &ParseOptions::default())
             .map_err(|error| Failure::usage(format!("{}: {error}", system.display())))?,
@@ -130,7 +127,12 @@ fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> 
             json!({ "command": this_program()?, "args": args, "trust": true, "timeout": TOOL_MS })
         }
     };
-    object(&mut settings, "mcpServers").insert("lastword".to_owned(), server);
+    let servers = object(&mut settings, "mcpServers");
+    if !calls.unheld {
+        let trusted = gemini_trusted(&std::env::current_dir()?);
+        servers.extend(trusted.into_iter().map(|(name, (_, server))| (name, server)));
+    }
+    servers.insert("lastword".to_owned(), server);
     append(object(&mut settings, "tools"), "exclude", json!(GEMINI_CHANNEL));
     let line = hook_line(place, folder)?;
     let hooks = object(&mut settings, "hooks");

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::closed::closed_folder;
 use crate::launch::{fake_program, happens};
 use crate::program::{Ended, PATH, Server, finish, lastword};
 use crate::running::wait_for;
@@ -209,4 +210,73 @@ fn what_no_layer_overrides_is_refused_by_name_and_runs_unheld() {
     };
     assert!(home(&[]).is_some_and(|home| home.contains("lastword-")), "a home of its own, without the user's rules");
     assert_eq!(home(&["--unheld", "--yolo"]), None);
+}
+
+/// Writes a Codex that says this on standard error and ends, and returns what the launcher says.
+fn codex_that_fails(server: &Server, said: &str, args: &[&str]) -> (Ended, String) {
+    let dir = server.path();
+    let mut command = launch(server, &[&["codex", "--as", "kilo"], args].concat());
+    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > '{}/args'\necho '{said}' >&2\nexit 1\n", dir.display());
+    fs::write(dir.join("bin/codex"), script).unwrap();
+    let ended = finish(command.env("LASTWORD_DATA", dir.join(".lastword")), "");
+    (ended, fs::read_to_string(dir.join("args")).unwrap())
+}
+
+#[test]
+fn codex_that_does_not_start_is_told_in_its_own_words() {
+    let server = Server::start();
+    let (ended, _) = codex_that_fails(&server, "Error: no such model provider", &[]);
+    assert!(ended.code == 3 && ended.stderr.contains("did not start: Error: no such model provider"), "{ended:?}");
+    assert!(ended.stderr.contains("codex doctor"), "{ended:?}");
+}
+
+#[test]
+fn codex_gets_lastwords_tools_in_the_form_that_the_project_has_and_asks_for_those_of_other_servers() {
+    let server = Server::start();
+    let folder = server.path().join(".codex");
+    fs::create_dir(&folder).unwrap();
+    let settings = |config: &str, args: &[&str]| {
+        fs::write(folder.join("config.toml"), config).unwrap();
+        let args = codex_that_fails(&server, "no", args).1;
+        let own = args.lines().find(|arg| arg.starts_with("mcp_servers.lastword=")).unwrap().to_owned();
+        let asks = args.contains("\nmcp_servers.files.default_tools_approval_mode=\"prompt\"\n");
+        (own.contains("url="), own.contains("command="), asks, args.contains("\nfeatures.hooks=false\n"))
+    };
+    let files = "[mcp_servers.files]\ncommand = \"x\"\ndefault_tools_approval_mode = \"approve\"\n";
+    assert_eq!(settings(files, &[]), (true, false, true, true));
+    assert_eq!(settings(files, &["--unheld"]), (true, false, false, false));
+    assert_eq!(settings("mcp_servers.lastword.command = \"lastword\"\n", &[]), (false, true, false, true));
+    assert_eq!(settings("mcp_servers.lastword.url = \"http://127.0.0.1:1/mcp\"\n", &[]), (true, false, false, true));
+}
+
+#[test]
+fn gemini_cli_trusts_no_server_of_its_user_or_the_project() {
+    let server = Server::start();
+    let dir = server.path();
+    let state = closed_folder();
+    fs::create_dir_all(dir.join("work/.gemini")).unwrap();
+    fs::create_dir_all(dir.join(".gemini")).unwrap();
+    std::os::unix::fs::symlink(dir.join(".lastword"), dir.join("work/.lastword")).unwrap();
+    let files = |file: &str, servers: Value| {
+        fs::write(dir.join(file), json!({ "mcpServers": servers }).to_string()).unwrap();
+    };
+    let (own, other) = (json!({ "command": "own", "trust": true }), json!({ "command": "other", "trust": true }));
+    files(".gemini/settings.json", json!({ "a": own, "b": own, "c": { "command": "own" } }));
+    files("work/.gemini/settings.json", json!({ "b": other, "d": other }));
+    let servers = |args: &[&str]| {
+        let mut command = launch(&server, &[&["gemini", "--as", "kilo"], args].concat());
+        let script = "#!/bin/sh\ncp \"$GEMINI_CLI_SYSTEM_SETTINGS_PATH\" \"$HOME/given\"\n";
+        fs::write(dir.join("bin/gemini"), script).unwrap();
+        command.current_dir(dir.join("work")).env("XDG_STATE_HOME", state.path());
+        command.env("LASTWORD_DATA", dir.join(".lastword"));
+        let ended = finish(&mut command, "");
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let mut given: Value = serde_json::from_str(&fs::read_to_string(dir.join("given")).unwrap()).unwrap();
+        let lastword = given["mcpServers"].as_object_mut().unwrap().remove("lastword").unwrap();
+        assert_eq!(lastword["trust"], true);
+        given["mcpServers"].clone()
+    };
+    let (own, other) = (json!({ "command": "own" }), json!({ "command": "other" }));
+    assert_eq!(servers(&[]), json!({ "a": own, "b": other, "d": other }), "as they are, but not trusted");
+    assert_eq!(servers(&["--unheld"]), json!({}));
 }
