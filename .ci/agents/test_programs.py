@@ -735,5 +735,11 @@ class Programs(unittest.TestCase):
         self.assertFalse(list(filter(CODEX_CHANNELS.search, offered)), offered)
 
 
+def load_tests(_loader, suites, _pattern):
+    """The part of the tests that SHARD names, such as 0/3: they wait much and compute little."""
+    part, parts = map(int, os.environ.get("SHARD", "0/1").split("/"))
+    return unittest.TestSuite([test for suite in suites for test in suite][part::parts])
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2, warnings="ignore")
