@@ -17,12 +17,12 @@ use toml::Spanned;
 
 use lastword_client::wire::nearest;
 
+use crate::agent_variables::AGENT_VARIABLES;
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
 use crate::policy;
 use crate::quantity::{duration, milliseconds};
-use crate::session::AGENT_VARIABLES;
 use crate::team::Member;
 use crate::text_file;
 

@@ -1,5 +1,6 @@
 //! `lastword`: the server, the client, and the tools around the log.
 
+mod agent_variables;
 mod commands;
 mod config;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 #![no_main]
 #![allow(dead_code, reason = "only the configuration is used")]
 
+#[path = "../../cli/src/agent_variables.rs"]
+mod agent_variables;
 #[path = "../../cli/src/config.rs"]
 mod config;
 #[path = "../../cli/src/config_property.rs"]
