@@ -226,7 +226,9 @@ impl Form {
             Self::Min(least) => schema["minimum"] = json!(least),
             Self::Format(format) => {
                 schema["format"] = json!(format);
-                schema["minLength"] = json!(1);
+                // An empty text that is optional is absent.
+                let optional = schema["type"].is_array();
+                schema["minLength"] = json!(u8::from(!optional));
             }
         }
     }
