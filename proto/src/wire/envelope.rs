@@ -252,7 +252,7 @@ impl Envelope {
             Address::parse(text).map_err(wrong)
         };
         match &self.to {
-            Some(To::One(text)) if !text.is_empty() => one(text),
+            Some(To::One(text)) => one(text),
             Some(To::Many(list)) if list.is_empty() => Err(FieldError::new("to", "is an empty list")),
             Some(To::Many(list)) => list.iter().map(|text| one(text)).collect::<Result<_, _>>().map(Address::List),
             _ if matches!(self.kind, MessageType::Broadcast) => Ok(Address::All),
