@@ -38,7 +38,8 @@ fn without_empty(json: &[u8], required: &[String]) -> Option<String> {
     // Few bodies have one, and looking costs less than parsing.
     json.windows(2).position(|two| two == b"\"\"")?;
     let Members(members) = serde_json::from_slice(json).ok()?;
-    let stays = |(name, text): &&(String, &RawValue)| text.get() != "\"\"" || required.contains(name);
+    // Without a recipient a message may be for the user.
+    let stays = |(name, text): &&(String, &RawValue)| text.get() != "\"\"" || name == "to" || required.contains(name);
     let kept: Vec<String> = members
         .iter()
         .filter(stays)
