@@ -226,9 +226,7 @@ impl Form {
             Self::Min(least) => schema["minimum"] = json!(least),
             Self::Format(format) => {
                 schema["format"] = json!(format);
-                // An empty text that is optional is absent.
-                let optional = schema["type"].is_array();
-                schema["minLength"] = json!(u8::from(!optional));
+                schema["minLength"] = json!(1);
             }
         }
     }

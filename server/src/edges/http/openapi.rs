@@ -237,12 +237,7 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn parameter(path: &str, name: &str, place: &str) -> Value {
-    let mut schema = grammar::parameter(path, name);
-    if let Some(pattern) = schema["pattern"].as_str().filter(|_| place == "query") {
-        // An empty one is absent.
-        schema["pattern"] = json!(format!("^$|{pattern}"));
-    }
-    json!({ "name": name, "in": place, "required": place == "path", "schema": schema })
+    json!({ "name": name, "in": place, "required": place == "path", "schema": grammar::parameter(path, name) })
 }
 
 fn operation_id(method: &str, path: &str) -> String {
