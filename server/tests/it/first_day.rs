@@ -27,10 +27,11 @@ async fn an_optional_text_that_is_empty_is_absent() {
     world.get("kilo", "/v1/conversations?limit=&open=&cursor=").await.is(200);
     let question = json!({ "message": "which?", "ref": "" });
     world.post("hive", "/v1/escalations", question).await.is(201);
-    world
-        .post("operator", "/v1/messages", json!({ "type": "request", "to": "", "body": "x" }))
-        .await
-        .refused(400, "malformed");
+    // Without a recipient a status is for the user, which an empty name doesn't say.
+    for kind in ["request", "status"] {
+        let nobody = json!({ "type": kind, "to": "", "ref": "T-1", "body": "x", "action": "" });
+        world.post("kilo", "/v1/messages", nobody).await.refused(400, "malformed");
+    }
 }
 
 #[tokio::test]

@@ -249,7 +249,7 @@ pub(crate) fn parameter(path: &str, name: &str) -> Value {
         "cursor" if path == "/escalations" => text("^esc-[0-9]{1,9}$"),
         "cursor" if path == "/approvals" => text("^apr-[0-9]{1,9}$"),
         "cursor" => text("^conv-[0-9]{1,9}$"),
-        "open" => json!({ "type": "boolean" }),
+        "open" | "turns" => json!({ "type": "boolean" }),
         "Idempotency-Key" => text(REQUEST_ID),
         _ => json!({ "type": "string" }),
     }
