@@ -143,7 +143,7 @@ async fn report_holds(client: &Client, request: &str, reported: &mut BTreeSet<St
     }
 }
 
-/// Tells why there is no answer yet, and where it will arrive.
+/// Reports why there is no answer yet and where it will arrive.
 async fn unanswered(
     client: &Client,
     sent: &Sent,

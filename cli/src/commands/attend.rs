@@ -35,7 +35,7 @@ const SESSION: &str = "session";
 pub(super) enum Happened {
     /// A session that can take a text began.
     Began,
-    /// A turn began that the attendant did not start: its prompt, empty if the program started the turn by itself.
+    /// A turn began that the attendant did not start. Holds its prompt, which is empty if the program started the turn.
     Prompted(String),
     /// A dialog opened.
     Asked(Asked),
@@ -175,7 +175,7 @@ struct Attended<'a> {
     continued: bool,
     /// A text was handed over of which the session has not reported anything yet.
     handed: bool,
-    /// Turns that the program started by itself since its user typed.
+    /// The number of turns that the program has started on its own since its user last typed.
     strays: u32,
     calls: Calls,
     /// The open dialogs, each with the task that waits for a human of the team where one decides.
@@ -232,7 +232,7 @@ impl Attended<'_> {
         }
     }
 
-    /// Ends the program at the second turn in a row that it started by itself.
+    /// Ends the program when it starts a second turn in a row on its own.
     async fn prompted(&mut self, prompt: String) -> Option<Order> {
         let typed = match &self.place.vouch {
             Some(vouch) => Some(vouch.began(self.works).await.0),

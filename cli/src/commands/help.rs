@@ -441,7 +441,7 @@ mod tests {
         }
         let text = fs::read_to_string(path).unwrap();
         let blocks = text.split("```").skip(1).step_by(2).flat_map(str::lines);
-        // What goes on below is no command by itself.
+        // Skips commands that continue on the next line.
         let whole = |line: &&str| !line.ends_with('\\') && line.matches('\'').count().is_multiple_of(2);
         let commands = blocks.filter(|line| line.starts_with("lastword ")).filter(whole);
         let plain = |line: &str| {

@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 let empty = vec![plain(if open.is_empty() { "inbox empty" } else { "inbox empty; no answer yet to:" })];
                 out.lines([vec![empty], open, held].concat())
             })?;
-            // Who only looks gets what is there, and nothing is an answer.
+            // Without `--wait` an empty inbox is a result.
             if args.wait.is_zero() {
                 return Ok(());
             }

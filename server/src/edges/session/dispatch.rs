@@ -381,7 +381,7 @@ fn parameters(call: &SessionCall<'_>, known: &[&str]) -> Result<(Option<Duration
         match (name.as_str(), value) {
             ("wait", Value::String(text)) => wait = Some(parse_wait(text)?),
             ("wait", _) => return Err(FieldError::new("query.wait", "is a text such as 30s, 500ms or 2m").into()),
-            // Who has a session works in turns.
+            // A client with a session works in turns.
             ("turns", Value::String(_)) if known.contains(&"turns") => {}
             ("return", value) if known.contains(&"return") => {
                 let problem = |_| FieldError::new("query.return", "is `minimal` or `representation`");
