@@ -315,7 +315,7 @@ def six(space):
         space.start(name)
     for name in names:
         space.send(name.upper(), f"wait: all\nsay: I am {name}", name)
-    until("all six at once", lambda: space.model.waiting("all") >= 6)
+    until("all six at once", lambda: space.model.waiting("all") >= 6, 240)
     space.model.release("all")
     for name in names:
         space.said(name.upper(), f"I am {name}")

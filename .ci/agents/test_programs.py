@@ -58,9 +58,9 @@ TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
 PATIENCE = 60
 
 
-def until(what, look):
+def until(what, look, patience=PATIENCE):
     """Looks until it finds something; the limit only bounds a failure."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         if found := look():
             return found

@@ -7,6 +7,7 @@
 mod acp;
 mod command;
 mod event;
+mod guard;
 mod held;
 mod hook;
 mod output;
@@ -21,6 +22,7 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
+pub use crate::guard::guard_groups;
 pub use crate::held::{
     CODEX_HOME, GEMINI_SETTINGS, claude_asks, codex_asks, codex_home, codex_server, gemini_policy, gemini_system,
     gemini_trusted,

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use lastword_client::RetryingClient;
 
+use crate::guard::Guard;
 use crate::settings::{OWN_VARIABLES, Settings};
 
 /// Most bytes kept of an agent's standard error: its end.
@@ -61,13 +62,25 @@ pub(crate) fn equip(command: &mut Command, broker: &RetryingClient) {
     command.env("LASTWORD_TOKEN", broker.token().reveal());
 }
 
-/// The process group of a child started with [`command`]. Dropping it kills the rest of the group.
+/// The process group of a child started with [`command`]. Dropping it kills the rest of the group, and so does the guard
+/// if this process is killed.
 #[derive(Debug)]
-pub(crate) struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>, Guard);
 
 impl Group {
-    pub(crate) fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    pub(crate) fn of(child: &Child, guard: &Guard) -> Self {
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(group) = group {
+            guard.watch(group);
+        }
+        Self(group, guard.clone())
+    }
+
+    /// From here on the number may be reused by another process, which must not be signalled.
+    fn forget(&mut self) {
+        if let Some(group) = self.0.take() {
+            self.1.forget(group);
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -93,14 +106,14 @@ impl Group {
         if ended.is_err() {
             self.signal(Signal::KILL);
         }
-        // From here on the number may be reused by another process, so `drop` must not signal it.
-        self.0 = None;
+        self.forget();
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
+        self.forget();
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep, timeout};
 
 use crate::event::{Event, EventSink};
+use crate::guard::Guard;
 use crate::runner::Phase;
 use crate::settings::Settings;
 use crate::watch::{RunControl, RunStatus, Stop, Watch};
@@ -39,6 +40,7 @@ pub(crate) struct RunnerContext {
     pub(crate) watch: Watch,
     pub(crate) report: EventSink,
     pub(crate) host: DriverHost,
+    pub(crate) guard: Guard,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 

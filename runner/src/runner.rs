@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::acp;
 use crate::event::{Event, EventSink};
+use crate::guard::Guard;
 use crate::held;
 use crate::private::PrivateFolder;
 use crate::program;
@@ -180,7 +181,8 @@ impl Runner {
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();
-        let shared = Arc::new(RunnerContext { settings, agent: me.name, broker, limits, watch, report, host, phase });
+        let (agent, guard) = (me.name, Guard::start(&settings.lastword));
+        let shared = Arc::new(RunnerContext { settings, agent, broker, limits, watch, report, host, guard, phase });
         if let DriverHost::Acp(host) = &shared.host {
             host.start(&shared).await.map_err(RunnerError::Agent)?;
         }

@@ -31,9 +31,16 @@ const LEAVE: &str =
     "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[0m\r\n";
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Reads the process groups of a runner instead
+    #[arg(long)]
+    groups: bool,
+}
 
-pub(crate) fn run(_args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.groups {
+        return Ok(lastword_runner::guard_groups(stdin().lock())?);
+    }
     let Some(launcher) = getppid() else { return Ok(()) };
     let terminal = Modes::of(stderr(), launcher);
     // From here on the program may change the terminal.

@@ -187,6 +187,17 @@ fn the_broker_is_killed_in_the_middle_and_the_turn_ends_once() {
 }
 
 #[test]
+fn a_killed_runner_takes_all_that_it_started_along() {
+    let server = Server::start();
+    let script = r#"trap '' TERM; read word; sh -c 'echo $$ > below; sleep 60' & echo $$ > at; wait"#;
+    let agent = Running::start(&server, "kilo", &["--", "sh", "-c", script]);
+    send(&server, "kilo", "E-1", "go");
+    let started = ["at", "below"].map(|file| process_in(&server.path().join(file)));
+    agent.signal("-KILL");
+    wait_for("their end", || !started.iter().any(|id| runs(id)));
+}
+
+#[test]
 fn a_turn_that_the_agents_own_tool_finished_is_not_finished_again() {
     let server = Server::start();
     let script = r#""$L" finish "$LASTWORD_TURN_ID" "by its own tool" >/dev/null; echo "once more""#;
