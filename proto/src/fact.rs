@@ -19,6 +19,7 @@ use crate::policy::{ApprovalRule, Policy};
 use crate::progress::{Curve, Stall};
 use crate::refusal::{Code, Refusal};
 
+mod about;
 mod agents;
 mod approvals;
 mod claims;
@@ -32,6 +33,7 @@ mod messages;
 mod schedules;
 mod turns;
 
+pub use about::{About, Area, EventKind};
 pub use agents::{AgentLimits, Kind, Profile, Role, WriteKind};
 pub use approvals::{Decision, Digest};
 pub use claims::ClaimMode;

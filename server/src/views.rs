@@ -28,7 +28,7 @@ pub(crate) use self::claims::claim;
 pub(crate) use self::clock::{clock, note, ready};
 pub(crate) use self::conversations::{conversation, fullest, grant, listed, standing, summary, tree, waits_for_human};
 pub(crate) use self::escalations::escalation;
-pub(crate) use self::events::{EventDraft, Subject, event, subject};
+pub(crate) use self::events::{EventDraft, event, subject};
 pub(crate) use self::explanations::{ExplainContext, lift_of, link, refused};
 pub(crate) use self::fitting::{Fitted, fitted};
 pub(crate) use self::held::{held, held_in_conversation, held_in_grant, held_in_room, latch_of};

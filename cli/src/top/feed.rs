@@ -8,7 +8,7 @@ use lastword_client::wire::{
     Event, IncidentView, Page,
 };
 use lastword_client::{Client, ClientError, Events, Target};
-use lastword_proto::fact::Decision;
+use lastword_proto::fact::{Decision, EventKind};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -78,38 +78,79 @@ enum List {
 const ALL: [List; 6] =
     [List::Escalations, List::Approvals, List::Incidents, List::Conversations, List::Agents, List::Shown];
 
-/// Returns the lists that an event changes. An event of an unknown kind may change any of them.
+/// Returns the lists that an event changes. An event of a kind that a newer server knows may change any of them.
 fn changed(kind: &str) -> &'static [List] {
+    use EventKind as K;
+    let Some(kind) = EventKind::from_word(kind) else { return &ALL };
     match kind {
-        "escalation_opened" | "escalation_noted" | "escalation_lifts" | "lift_chosen" | "escalation_expired" => {
+        K::EscalationOpened | K::EscalationNoted | K::EscalationLifts | K::LiftChosen | K::EscalationExpired => {
             &[List::Escalations, List::Conversations, List::Shown]
         }
-        "approval_asked" | "approval_ruled" | "approval_decided" | "approval_used" => &[List::Approvals],
-        "incident_noted" => &[List::Incidents],
-        "agent_limited" | "agent_granted" | "agent_rests" | "agent_goes_on" | "role_set" => &[List::Agents],
-        "keyed" | "human_acted" | "alert_raised" | "refusals_summed" | "forgot" | "approval_offered" | "spent_on" => {
-            &[]
-        }
-        "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
-        "waits_for_user" => &[List::Conversations, List::Agents, List::Shown],
-        "registered" | "amended" | "rekeyed" | "noticed" => &[List::Agents],
-        "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
+        K::ApprovalAsked | K::ApprovalRuled | K::ApprovalDecided | K::ApprovalUsed => &[List::Approvals],
+        K::IncidentNoted => &[List::Incidents],
+        K::Registered
+        | K::Amended
+        | K::Rekeyed
+        | K::RoleSet
+        | K::Noticed
+        | K::AgentLimited
+        | K::AgentGranted
+        | K::AgentRests
+        | K::AgentGoesOn => &[List::Agents],
+        K::LatchSet | K::LatchLifted | K::Stalled => &[List::Incidents, List::Conversations, List::Shown],
         // The end of a task, a new attempt and the end of an agent also end its questions and held calls.
-        "accepted" | "turn_closed" | "grant_closed" | "root_ended" | "requeued" | "removed" => {
+        K::Accepted | K::TurnClosed | K::GrantClosed | K::RootEnded | K::Requeued | K::Removed => {
             &[List::Conversations, List::Agents, List::Shown, List::Escalations, List::Approvals]
         }
-        "refused"
-        | "observed"
-        | "turn_opened"
-        | "joined"
-        | "heard"
-        | "warned"
-        | "grant_opened"
-        | "grant_extended"
-        | "conversation_opened"
-        | "root_started"
-        | "budget_warned" => &[List::Conversations, List::Agents, List::Shown],
-        _ => &ALL,
+        // Also what holds everything, or lets go of it.
+        K::Controlled | K::Unattended | K::Idled | K::EpochBegan => &ALL,
+        K::Refused
+        | K::Observed
+        | K::WriteRefused
+        | K::TurnOpened
+        | K::Joined
+        | K::WaitsForUser
+        | K::WorkedOutside
+        | K::Heard
+        | K::Warned
+        | K::Rearmed
+        | K::GrantOpened
+        | K::GrantExtended
+        | K::GrantAged
+        | K::RoundsGranted
+        | K::RequestsGranted
+        | K::ConversationOpened
+        | K::RootStarted
+        | K::SessionBegan
+        | K::BudgetWarned => &[List::Conversations, List::Agents, List::Shown],
+        // What an open turn spends shows when it closes, or with the next change.
+        K::Spent
+        | K::SpentOn
+        | K::Renewed
+        | K::Late
+        | K::Collected
+        | K::Configured
+        | K::PolicyChanged
+        | K::Upgraded
+        | K::Forgot
+        | K::Keyed
+        | K::NoticeRead
+        | K::HumanActed
+        | K::PromptTyped
+        | K::PromptEnded
+        | K::AlertRaised
+        | K::RefusalsSummed
+        | K::EscalationKeyed
+        | K::ApprovalOffered
+        | K::Claimed
+        | K::Released
+        | K::RoomOpened
+        | K::Posted
+        | K::PostKeyed
+        | K::ScheduleSet
+        | K::ScheduleRemoved
+        | K::ScheduleTicked
+        | K::ScheduleSkipped => &[],
     }
 }
 
@@ -328,7 +369,8 @@ mod tests {
     #[test]
     fn an_event_of_a_kind_that_is_not_known_may_have_changed_everything() {
         assert_eq!(changed("something_new"), ALL);
-        assert_eq!(changed("renewed"), []);
+        // Each running turn reports what it spent once a second.
+        assert_eq!((changed("renewed"), changed("spent")), (&[][..], &[][..]));
         assert!(changed("approval_asked").contains(&List::Approvals));
         // A stopped task, root or not, takes its held calls with it.
         for end in ["accepted", "root_ended", "turn_closed", "grant_closed", "requeued", "removed"] {

@@ -2,7 +2,7 @@
 //! needs neither clock nor configuration.
 
 use super::{AskedCall, Claim, EscalationState, MadeOnce, State};
-use crate::fact::{EndReason, Fact, Key, Latched, Made, Place};
+use crate::fact::{EndReason, Fact, Key, Made, Place};
 use crate::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::Ref;
@@ -156,94 +156,18 @@ impl State {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "every fact is named, so that a new one must state its grant")]
     fn grant_of(&self, fact: &Fact) -> Option<GrantId> {
-        let of_task = |task| self.tasks.get(&task).map(|t| t.grant);
-        let of_turn = |turn| self.turns.get(&turn).and_then(|t| of_task(t.task));
-        match fact {
-            Fact::Accepted { message } => message.grant,
-            Fact::GrantOpened { grant, .. }
-            | Fact::GrantExtended { grant, .. }
-            | Fact::GrantClosed { grant, .. }
-            | Fact::BudgetWarned { grant, .. }
-            | Fact::GrantAged { grant, .. }
-            | Fact::ScheduleTicked { grant, .. }
-            | Fact::RoundsGranted { grant, .. }
-            | Fact::RootStarted { grant, .. }
-            | Fact::LatchSet { on: Latched::Grant(grant), .. }
-            | Fact::LatchLifted { on: Latched::Grant(grant), .. } => Some(*grant),
-            Fact::RootEnded { task, .. }
-            | Fact::Collected { task, .. }
-            | Fact::Requeued { task, .. }
-            | Fact::Stalled { task, .. }
-            | Fact::SessionBegan { task }
-            | Fact::RequestsGranted { task, .. } => of_task(*task),
-            Fact::TurnOpened { turn, .. }
-            | Fact::Joined { turn, .. }
-            | Fact::Renewed { turn, .. }
-            | Fact::WaitsForUser { turn, .. }
-            | Fact::TurnClosed { turn, .. }
-            | Fact::TurnFinished { turn, .. }
-            | Fact::TurnCharged { turn, .. }
-            | Fact::Spent { turn, .. }
-            | Fact::SpentOn { turn, .. }
-            | Fact::Late { turn, .. } => of_turn(*turn),
-            Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
-            Fact::ApprovalRuled { approval, .. }
-            | Fact::ApprovalDecided { approval, .. }
-            | Fact::ApprovalUsed { approval } => self.approvals.get(approval).and_then(|a| a.task).and_then(of_task),
-            Fact::Refused { turn, .. } | Fact::WriteRefused { turn, .. } => turn.and_then(of_turn),
-            Fact::EscalationLifts { met, .. } => Some(met.grant),
-            Fact::WorkedOutside { grant, .. } => Some(*grant),
-            Fact::Configured { .. }
-            | Fact::Registered { .. }
-            | Fact::Amended { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::TokenRotated { .. }
-            | Fact::Removed { .. }
-            | Fact::Heard { .. }
-            | Fact::Warned { .. }
-            | Fact::Observed { .. }
-            | Fact::ConversationOpened { .. }
-            | Fact::Noticed { .. }
-            | Fact::LatchSet { on: Latched::Place(_), .. }
-            | Fact::LatchLifted { on: Latched::Place(_), .. }
-            | Fact::Controlled { .. }
-            | Fact::EscalationNoted { .. }
-            | Fact::EscalationAnswered { .. }
-            | Fact::Claimed { .. }
-            | Fact::Released { .. }
-            | Fact::RoomOpened { .. }
-            | Fact::Posted { .. }
-            | Fact::PolicyConfigured { .. }
-            | Fact::PolicyChanged { .. }
-            | Fact::EscalationKeyed { .. }
-            | Fact::NoticeRead { .. }
-            | Fact::PostKeyed { .. }
-            | Fact::Rearmed { .. }
-            | Fact::Idled { .. }
-            | Fact::Forgot { .. }
-            | Fact::Upgraded { .. }
-            | Fact::EpochBegan { .. }
-            | Fact::AgentLimited { .. }
-            | Fact::AgentGranted { .. }
-            | Fact::AgentRested { .. }
-            | Fact::RefusalsSummed { .. }
-            | Fact::IncidentNoted { .. }
-            | Fact::LiftChosen { .. }
-            | Fact::EscalationExpired { .. }
-            | Fact::Keyed { .. }
-            | Fact::AlertRaised { .. }
-            | Fact::ApprovalOffered { .. }
-            | Fact::HumanActed { .. }
-            | Fact::PromptTyped { .. }
-            | Fact::PromptEnded { .. }
-            | Fact::Unattended { .. }
-            | Fact::RoleSet { .. }
-            | Fact::ScheduleSet { .. }
-            | Fact::ScheduleRemoved { .. }
-            | Fact::ScheduleSkipped { .. } => None,
+        // A notice to those who may decide is no step of the work.
+        if matches!(fact, Fact::ApprovalOffered { .. }) {
+            return None;
         }
+        let about = fact.about();
+        about.grant.or_else(|| {
+            let of_turn = || self.turns.get(&about.turn?).map(|turn| turn.task);
+            let of_call = || self.approvals.get(&about.approval?).and_then(|held| held.task);
+            let task = about.task.or_else(of_turn).or_else(of_call)?;
+            self.tasks.get(&task).map(|task| task.grant)
+        })
     }
 
     fn configured(&mut self, limits: &Limits) {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use lastword_proto::fact::{Latched, Part, Place, Scope};
+use lastword_proto::fact::Part;
 use lastword_proto::ids::ConvId;
 use lastword_proto::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
@@ -169,134 +169,52 @@ impl<'a> Lines<'a> {
         self.referred.query_row([reference], |row| row.get(0)).optional()
     }
 
-    /// Records the conversation of an id, and returns it.
-    fn known(&mut self, kind: Kind, id: u64, conv: Option<i64>) -> rusqlite::Result<Option<i64>> {
-        if let Some(conv) = conv {
+    /// Returns the conversation to whose history a fact belongs; `None` for bookkeeping facts and those outside of
+    /// work.
+    fn conversation(&mut self, fact: &Fact) -> rusqlite::Result<Option<i64>> {
+        if let Fact::Refused { turn: None, reference, .. } = fact {
+            return reference.as_ref().map_or(Ok(None), |reference| self.referred(reference.as_str()));
+        }
+        if let Fact::ConversationOpened { conv, reference, .. } = fact {
+            self.refer.execute((reference.as_str(), conv.0))?;
+        }
+        let about = fact.about();
+        if !about.in_history {
+            return Ok(None);
+        }
+        // An opened turn or question, or a held call, has no place yet.
+        let named = [
+            about.task.map(|task| (Kind::Task, task.0)),
+            about.turn.map(|turn| (Kind::Turn, turn.0)),
+            about.escalation.map(|escalation| (Kind::Escalation, escalation.0)),
+            about.approval.map(|approval| (Kind::Approval, approval.0)),
+            about.grant.map(|grant| (Kind::Grant, grant.0)),
+        ];
+        let conv = match about.conv.and_then(of) {
+            Some(conv) => Some(conv),
+            None => match named.into_iter().flatten().next() {
+                Some((kind, id)) => self.place(kind, id)?,
+                None => None,
+            },
+        };
+        if let (Some((kind, id)), Some(conv)) = (opened(fact), conv) {
             self.remember(kind, id, conv)?;
         }
         Ok(conv)
     }
-
-    /// Returns the conversation to whose history a fact belongs; `None` for bookkeeping facts and those outside of
-    /// work.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "`is_no_history` lists the others")]
-    fn conversation(&mut self, fact: &Fact) -> rusqlite::Result<Option<i64>> {
-        match fact {
-            Fact::Refused { turn, reference, .. } => match turn {
-                Some(turn) => self.place(Kind::Turn, turn.0),
-                None => reference.as_ref().map_or(Ok(None), |reference| self.referred(reference.as_str())),
-            },
-            Fact::ConversationOpened { conv, reference, .. } => {
-                self.refer.execute((reference.as_str(), conv.0)).map(|_| of(*conv))
-            }
-            Fact::GrantOpened { grant, conv, .. } => self.known(Kind::Grant, grant.0, of(*conv)),
-            Fact::RootStarted { task, conv, .. } => self.known(Kind::Task, task.0, of(*conv)),
-            Fact::TurnOpened { turn, task, .. } => {
-                let conv = self.place(Kind::Task, task.0)?;
-                self.known(Kind::Turn, turn.0, conv)
-            }
-            Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } | Fact::SessionBegan { task } => {
-                self.place(Kind::Task, task.0)
-            }
-            Fact::TurnClosed { turn, .. }
-            | Fact::TurnFinished { turn, .. }
-            | Fact::TurnCharged { turn, .. }
-            | Fact::Spent { turn, .. }
-            | Fact::SpentOn { turn, .. }
-            | Fact::WorkedOutside { turn, .. }
-            | Fact::Late { turn, .. } => self.place(Kind::Turn, turn.0),
-            Fact::GrantExtended { grant, .. }
-            | Fact::ScheduleTicked { grant, .. }
-            | Fact::GrantClosed { grant, .. }
-            | Fact::GrantAged { grant, .. }
-            | Fact::BudgetWarned { grant, .. } => self.place(Kind::Grant, grant.0),
-            Fact::RequestsGranted { task, .. } => self.place(Kind::Task, task.0),
-            Fact::WriteRefused { turn: Some(turn), .. } => self.place(Kind::Turn, turn.0),
-            Fact::Warned { place, .. } => Ok(place.conversation().and_then(of)),
-            Fact::LatchSet { on, .. } | Fact::LatchLifted { on, .. } => match on {
-                Latched::Grant(grant) => self.place(Kind::Grant, grant.0),
-                Latched::Place(Place::Conversation(conv)) => Ok(of(*conv)),
-                Latched::Place(Place::Room(_)) => Ok(None),
-            },
-            Fact::Controlled { scope, .. } => match scope {
-                Scope::Conversation(conv) => Ok(of(*conv)),
-                Scope::Workspace | Scope::Agent(_) => Ok(None),
-            },
-            Fact::EscalationOpened { escalation, conv, .. } => self.known(Kind::Escalation, escalation.0, of(*conv)),
-            Fact::EscalationNoted { escalation, .. }
-            | Fact::EscalationAnswered { escalation, .. }
-            | Fact::EscalationLifts { escalation, .. }
-            | Fact::LiftChosen { escalation, .. }
-            | Fact::EscalationExpired { escalation } => self.place(Kind::Escalation, escalation.0),
-            Fact::ApprovalAsked { approval, task, .. } => match task {
-                Some(task) => {
-                    let conv = self.place(Kind::Task, task.0)?;
-                    self.known(Kind::Approval, approval.0, conv)
-                }
-                None => Ok(None),
-            },
-            Fact::ApprovalDecided { approval, .. } | Fact::ApprovalUsed { approval } => {
-                self.place(Kind::Approval, approval.0)
-            }
-            Fact::Rearmed { conv, .. } | Fact::RoundsGranted { conv, .. } | Fact::Stalled { conv, .. } => Ok(of(*conv)),
-            other => {
-                debug_assert!(is_no_history(other), "a fact that belongs to a history is placed: {other:?}");
-                Ok(None)
-            }
-        }
-    }
 }
 
-/// Returns whether a fact belongs to no conversation's history: bookkeeping of each step, or not about work.
-const fn is_no_history(fact: &Fact) -> bool {
-    matches!(
-        fact,
-        Fact::Accepted { .. }
-            | Fact::Configured { .. }
-            | Fact::PolicyConfigured { .. }
-            | Fact::PolicyChanged { .. }
-            | Fact::Registered { .. }
-            | Fact::Amended { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::TokenRotated { .. }
-            | Fact::Removed { .. }
-            | Fact::Heard { .. }
-            | Fact::Observed { .. }
-            | Fact::Joined { .. }
-            | Fact::Collected { .. }
-            | Fact::Renewed { .. }
-            | Fact::WaitsForUser { .. }
-            | Fact::Noticed { .. }
-            | Fact::ApprovalRuled { .. }
-            | Fact::EscalationKeyed { .. }
-            | Fact::NoticeRead { .. }
-            | Fact::Claimed { .. }
-            | Fact::Released { .. }
-            | Fact::RoomOpened { .. }
-            | Fact::Posted { .. }
-            | Fact::PostKeyed { .. }
-            | Fact::Forgot { .. }
-            | Fact::Upgraded { .. }
-            | Fact::EpochBegan { .. }
-            | Fact::AgentLimited { .. }
-            | Fact::AgentGranted { .. }
-            | Fact::AgentRested { .. }
-            | Fact::WriteRefused { turn: None, .. }
-            | Fact::RefusalsSummed { .. }
-            | Fact::IncidentNoted { .. }
-            | Fact::Keyed { .. }
-            | Fact::AlertRaised { .. }
-            | Fact::ApprovalOffered { .. }
-            | Fact::HumanActed { .. }
-            | Fact::PromptTyped { .. }
-            | Fact::PromptEnded { .. }
-            | Fact::Unattended { .. }
-            | Fact::RoleSet { .. }
-            | Fact::ScheduleSet { .. }
-            | Fact::ScheduleRemoved { .. }
-            | Fact::ScheduleSkipped { .. }
-            | Fact::Idled { .. }
-    )
+/// Returns what a fact gives a number to, if later facts name only that number.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other fact opens something")]
+const fn opened(fact: &Fact) -> Option<(Kind, u64)> {
+    Some(match fact {
+        Fact::GrantOpened { grant, .. } => (Kind::Grant, grant.0),
+        Fact::RootStarted { task, .. } => (Kind::Task, task.0),
+        Fact::TurnOpened { turn, .. } => (Kind::Turn, turn.0),
+        Fact::EscalationOpened { escalation, .. } => (Kind::Escalation, escalation.0),
+        Fact::ApprovalAsked { approval, .. } => (Kind::Approval, approval.0),
+        _ => return None,
+    })
 }
 
 fn of(conv: ConvId) -> Option<i64> {

@@ -1,5 +1,7 @@
 //! Escalations (H1) and held calls (H2, H3): each ends in exactly one state.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch names every fact; this part looks at its own")]
+
 use lastword_proto::fact::{Decision, EscalationCause, Fact, Role, SYSTEM};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, TaskId, Time};
 use lastword_proto::policy::{ApprovalRule, Ruling};

@@ -1,5 +1,7 @@
 //! Grants and tasks: totals (D8), quotas (D3), and Φ, the waking messages that a grant can still cause.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch names every fact; this part looks at its own")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::fact::{Entry, Extension, Fact, Latched, Message, Part, Role, Spend};

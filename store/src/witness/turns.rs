@@ -1,5 +1,7 @@
 //! Turns: their openings, their number, and that a finish settles (F1, F2, D8, Q5).
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch names every fact; this part looks at its own")]
+
 use lastword_proto::fact::{Fact, Part, Rerun, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
 use lastword_proto::{FinishStatus, fact::EscalationCause};

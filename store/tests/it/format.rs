@@ -100,6 +100,32 @@ fn every_fact_has_a_sample() {
     assert!(postcard::from_bytes::<Fact>(&next).is_err(), "the last one has no sample");
 }
 
+/// Facts that say the same in two editions, or in two forms, share the kind of their events.
+const SHARED_KINDS: [(&str, &str); 7] = [
+    ("PolicyConfigured", "configured"),
+    ("TokenRotated", "rekeyed"),
+    ("TurnFinished", "turn_closed"),
+    ("TurnCharged", "turn_closed"),
+    ("EscalationAnswered", "escalation_noted"),
+    ("AgentRested", "agent_rests"),
+    ("AgentRested", "agent_goes_on"),
+];
+
+#[test]
+fn an_event_has_the_name_of_its_fact() {
+    for (_, entry) in samples() {
+        let (fact, kind) = (format!("{:?}", entry.fact), entry.fact.about().kind.word());
+        let fact = fact.split_once(' ').unwrap().0;
+        let own = kind
+            == fact.chars().fold(String::new(), |word, letter| match letter {
+                'A'..='Z' if word.is_empty() => letter.to_lowercase().to_string(),
+                'A'..='Z' => format!("{word}_{}", letter.to_ascii_lowercase()),
+                _ => format!("{word}{letter}"),
+            });
+        assert!(own || SHARED_KINDS.contains(&(fact, kind)), "{fact} is published as {kind}");
+    }
+}
+
 #[test]
 fn the_numbers_that_stand_for_words_never_change() {
     let mut lines = String::new();

@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
+use lastword_proto::fact::Area;
 use lastword_proto::ids::ConvId;
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
@@ -20,7 +21,7 @@ use crate::broker::Live;
 use crate::calls::decisions::{self, DecisionId};
 use crate::calls::{Context, epochs};
 use crate::edges::tail::LogTail;
-use crate::views::{self, Subject};
+use crate::views;
 
 /// The most entries read in one step.
 const BATCH_MAX: usize = 256;
@@ -155,14 +156,14 @@ fn topics_of(live: &Live<'_>, entries: &[(Seq, Arc<Entry>)]) -> BTreeSet<Topic> 
     for (_, entry) in entries {
         let (subject, conv) = views::subject(live.state, &entry.fact);
         match subject {
-            Subject::Work => topics.extend([Topic::Conversations, Topic::Agents]),
-            Subject::Desk => topics.extend([Topic::Inbox, Topic::Conversations]),
-            Subject::Notices => topics.extend([Topic::Inbox]),
-            Subject::People => topics.extend([Topic::Agents]),
-            Subject::Control => topics.extend([Topic::Conversations, Topic::Agents, Topic::Incidents]),
-            Subject::Incidents => topics.extend([Topic::Conversations, Topic::Incidents]),
-            Subject::Rooms => topics.extend([Topic::Rooms]),
-            Subject::Settings => topics.extend([Topic::Limits]),
+            Area::Work => topics.extend([Topic::Conversations, Topic::Agents]),
+            Area::Desk => topics.extend([Topic::Inbox, Topic::Conversations]),
+            Area::Notices => topics.extend([Topic::Inbox]),
+            Area::People => topics.extend([Topic::Agents]),
+            Area::Control => topics.extend([Topic::Conversations, Topic::Agents, Topic::Incidents]),
+            Area::Incidents => topics.extend([Topic::Conversations, Topic::Incidents]),
+            Area::Rooms => topics.extend([Topic::Rooms]),
+            Area::Settings => topics.extend([Topic::Limits]),
         }
         // A conversation's page shows its descendants too.
         let mut above = conv;
