@@ -8,5 +8,6 @@ pub(crate) mod session;
 
 mod tail;
 
-/// The names of all edges, as `edges_agree` and the documentation list them.
+/// The names of all edges. Tests play the same work over each of them: `edges_agree` that of agents, and
+/// `the_edges_agree_about_what_a_human_does` that of humans.
 pub const EDGES: &[&str] = &["http", "session", "mcp", "console"];

@@ -29,6 +29,7 @@ mod first_day;
 mod first_edition;
 mod history_pages;
 mod holders;
+mod human_edges;
 mod lifts;
 mod mcp;
 mod mcp_elicit;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::limits::Observed;
 use lastword_proto::{Core, Entry, Fact, Limits, Seq};
+use lastword_server::edges::EDGES;
 use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::{Config, Server};
 use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
@@ -142,16 +143,21 @@ const PAIR: [&str; 3] = ["alice", "bob", "carol"];
 /// The codes that every rogue meets, whichever limit is reached first.
 const MET: [&str; 3] = ["approver_not_allowed", "forbidden", "lease_lost"];
 
+/// Returns the surfaces of agents. The console is for humans alone, whose edges another test compares.
+fn surfaces() -> impl Iterator<Item = &'static str> {
+    EDGES.iter().copied().filter(|edge| *edge != "console").chain(["pipe"])
+}
+
 /// Runs the rogues over each surface, under limits at which they meet these codes.
 async fn over_every_surface(limits: Limits, codes: &[&str]) {
-    for surface in ["http", "session", "mcp", "pipe"] {
+    for surface in surfaces() {
         let stage = Stage::with(limits.clone(), &PAIR).await;
         let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
         let tally = match surface {
             "http" => campaign(&stage, &Http::new(&url, alice), &Http::new(&url, bob)).await,
             "session" => campaign(&stage, &in_session(&url, alice).await, &in_session(&url, bob).await).await,
             "mcp" => campaign(&stage, &Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
-            _ => {
+            "pipe" => {
                 let mut serving = JoinSet::new();
                 let (a, b) = (stage.pipe("alice", &mut serving).await, stage.pipe("bob", &mut serving).await);
                 let tally = campaign(&stage, &a, &b).await;
@@ -159,6 +165,7 @@ async fn over_every_surface(limits: Limits, codes: &[&str]) {
                 serving.join_all().await;
                 tally
             }
+            other => panic!("{other} has no rogue: give it one"),
         };
         judged(surface, &tally, &MET);
         judged(surface, &tally, codes);
@@ -250,7 +257,7 @@ fn without_moments(text: &str) -> String {
 #[tokio::test]
 async fn edges_agree() {
     let mut logs = Vec::new();
-    for surface in ["http", "session", "mcp", "pipe"] {
+    for surface in surfaces() {
         let stage = Stage::with(Limits::default(), &["alice", "bob"]).await;
         stage.asks("alice", "WORK-1").await;
         let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
@@ -258,13 +265,14 @@ async fn edges_agree() {
             "http" => transcript(&Http::new(&url, alice), &Http::new(&url, bob)).await,
             "session" => transcript(&in_session(&url, alice).await, &in_session(&url, bob).await).await,
             "mcp" => transcript(&Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
-            _ => {
+            "pipe" => {
                 let mut serving = JoinSet::new();
                 let (a, b) = (stage.pipe("alice", &mut serving).await, stage.pipe("bob", &mut serving).await);
                 transcript(&a, &b).await;
                 drop((a, b));
                 serving.join_all().await;
             }
+            other => panic!("{other} has no transcript: give it one"),
         }
         logs.push((surface, facts(stage.end().await)));
     }
