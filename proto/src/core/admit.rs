@@ -103,26 +103,9 @@ impl Step<'_> {
             return Ok(());
         }
         self.require_active(by.agent())?;
-        let limits = &self.state().limits;
         self.has_room(by.agent())?;
-        let Some(agent) = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate")) else {
-            return Ok(());
-        };
-        // A longer list is kept for the fan-out window, so entries outside this window are skipped.
-        let inside = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).count() as u64;
-        let max = agent.sender_messages_max(limits);
-        if inside < max {
-            return Ok(());
-        }
-        // As many of the oldest as are over the limit have to leave before this one fits.
-        let over = usize::try_from(inside - max).unwrap_or(usize::MAX);
-        let first = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).nth(over);
-        let refusal = Refusal::new(Code::SenderRate).numbers(max, inside + 1);
-        Err(match first {
-            Some((at, _)) => refusal.retry_after(at.plus(limits.window_ms).since(self.now).max(1)),
-            // Where none is allowed, waiting doesn't help.
-            None => refusal,
-        })
+        let agent = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate"));
+        agent.and_then(|agent| guards::write_rate(agent, &self.state().limits, self.now)).map_or(Ok(()), Err)
     }
 
     /// Refuses an agent that has had its day's bytes stored (G2).

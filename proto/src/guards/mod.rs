@@ -34,6 +34,7 @@ pub(crate) use budget::{
 };
 pub(crate) use bytes::exceeded as bytes_of_day;
 pub(crate) use totals::{overrun, trips_again};
+pub(crate) use windows::write_rate;
 
 /// A rule that can refuse a message.
 #[derive(Clone, Copy)]

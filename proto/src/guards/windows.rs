@@ -3,8 +3,9 @@
 use super::View;
 use crate::fact::SYSTEM;
 use crate::ids::{AgentId, Time};
+use crate::limits::Limits;
 use crate::refusal::{Code, Refusal};
-use crate::state::Few;
+use crate::state::{Agent, Few};
 
 /// Refuses a message beyond the rate from one sender to one recipient.
 pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
@@ -20,10 +21,26 @@ pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
     rate(view, max, view.ahead.count(), Code::SenderRate, |_| true)
 }
 
+/// Refuses a write of an agent beyond its rate that isn't a message: a post, question, held call or claim.
+pub(crate) fn write_rate(agent: &Agent, limits: &Limits, now: Time) -> Option<Refusal> {
+    let max = agent.sender_messages_max(limits);
+    beyond(agent, (now, limits.window_ms), (max, 0), Code::SenderRate, |_| true)
+}
+
 fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
-    let window = view.state.limits.window_ms;
-    let recent = &view.sender()?.recent;
-    let inside = || recent.iter().filter(|(at, to)| view.now.since(*at) < window && counts(*to));
+    beyond(view.sender()?, (view.now, view.state.limits.window_ms), (max, ahead), code, counts)
+}
+
+/// Refuses one more write, behind those that are `ahead` of it in the same send, where more than `max` would be in the
+/// window.
+fn beyond(
+    agent: &Agent,
+    (now, window): (Time, u64),
+    (max, ahead): (u64, u64),
+    code: Code,
+    counts: impl Fn(AgentId) -> bool,
+) -> Option<Refusal> {
+    let inside = || agent.recent.iter().filter(|(at, to)| now.since(*at) < window && counts(*to));
     let would_be = inside().count() as u64 + ahead + 1;
     if would_be <= max {
         return None;
@@ -32,7 +49,7 @@ fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(Agent
     // The message fits once that many of the oldest ones have left the window; if there are fewer, it never does.
     let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX);
     Some(match inside().nth(leave) {
-        Some((at, _)) => refusal.retry_after(at.plus(window).since(view.now).max(1)),
+        Some((at, _)) => refusal.retry_after(at.plus(window).since(now).max(1)),
         None => refusal,
     })
 }
