@@ -8,6 +8,7 @@
 )]
 
 mod brokers;
+mod decisions;
 mod dependencies;
 mod found;
 mod fuzzed;

@@ -8,11 +8,11 @@ use lastword_proto::Code;
 use lastword_proto::guards::GUARDS;
 use lastword_proto::limits::{LIMITS, Limits, Profile};
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
@@ -24,7 +24,7 @@ fn members() -> Vec<String> {
 }
 
 /// Returns every source file of the project.
-fn sources() -> Vec<String> {
+pub(crate) fn sources() -> Vec<String> {
     members().iter().flat_map(|folder| files(folder)).map(|(_, source)| source).collect()
 }
 
@@ -244,7 +244,7 @@ fn the_codes_document_is_the_table_in_the_code() {
     check("docs/refusals.md", &text);
 }
 
-fn check(path: &str, actual: &str) {
+pub(crate) fn check(path: &str, actual: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root().join(path), actual).unwrap();
     }
