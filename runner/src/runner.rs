@@ -181,7 +181,7 @@ impl Runner {
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();
-        let (agent, guard) = (me.name, Guard::start(&settings.lastword));
+        let (agent, guard) = (me.name, Guard::of_this_process(&settings.lastword));
         let shared = Arc::new(RunnerContext { settings, agent, broker, limits, watch, report, host, guard, phase });
         if let DriverHost::Acp(host) = &shared.host {
             host.start(&shared).await.map_err(RunnerError::Agent)?;
