@@ -2,9 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
-use crate::fact::{EDITION, Entry, Fact, Role};
+use crate::fact::{Entry, Fact, Role};
 use crate::ids::{AgentId, Seq, Time};
 use crate::input::{Effect, Input, Out, RefusedAbout, Reply};
 use crate::progress::Reading;
@@ -45,8 +44,6 @@ pub struct Core {
     attached: BTreeSet<AgentId>,
     /// Refusals that will be recorded as a sum, by agent and code (G2).
     unrecorded: BTreeMap<(AgentId, Code), Unrecorded>,
-    /// Records of the first edition that continue a conversation which it had forgotten.
-    revived: Vec<Seq>,
     rules: Rules,
 }
 
@@ -81,7 +78,7 @@ impl Core {
     /// Returns a core over a state that was folded elsewhere, such as from a snapshot.
     #[must_use]
     pub const fn from_state(state: State) -> Self {
-        Self { state, attached: BTreeSet::new(), unrecorded: BTreeMap::new(), revived: Vec::new(), rules: Rules::ALL }
+        Self { state, attached: BTreeSet::new(), unrecorded: BTreeMap::new(), rules: Rules::ALL }
     }
 
     /// Returns an empty core that lacks one rule, for the tests that prove that the rule is needed.
@@ -111,32 +108,12 @@ impl Core {
     /// Returns an error if the recorded potential differs from the folded one: the log was altered, or was written by
     /// rules that this program doesn't know. The fact is folded all the same.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), PhiMismatch> {
-        self.notice_revived(entry);
         let folded = self.state.apply(entry.at, &entry.fact);
         if folded == entry.grant {
             return Ok(());
         }
         let (recorded, folded) = (entry.grant.map(|(_, phi)| phi), folded.map(|(_, phi)| phi));
         Err(PhiMismatch { seq: self.state.seq, recorded, folded })
-    }
-
-    /// Returns the positions of first-edition messages in conversations that had been forgotten in the middle of the
-    /// very input that sent them. They are read as a continuation of those conversations; [`EDITION`] forgets only
-    /// between inputs.
-    #[must_use]
-    pub fn revived(&self) -> &[Seq] {
-        &self.revived
-    }
-
-    fn notice_revived(&mut self, entry: &Entry) {
-        let state = &self.state;
-        let Fact::Accepted { message } = &entry.fact else { return };
-        let Some(conv) = state.conversations.get(&message.conv).filter(|_| state.edition < EDITION) else { return };
-        // The first edition's fold forgot the oldest closed records once they were old enough.
-        let due = entry.at.since(conv.last_at) >= state.limits.retention_ms;
-        if due && conv.users == 0 && conv.open_tasks.is_empty() && conv.last_at > conv.opened_at {
-            self.revived.push(Seq(state.seq.0 + 1));
-        }
     }
 
     /// Handles one input at `now` and adds its facts and effects to `out`. Never fails and never blocks: an input that

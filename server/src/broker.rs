@@ -38,7 +38,7 @@ use lastword_proto::{Core, Effect, Input, Out, Reply, Seq};
 #[cfg(feature = "cluster")]
 pub(crate) use self::boot::fold;
 pub(crate) use self::boot::{Boot, boot_by, replay};
-pub use self::boot::{BootError, Repaired, begin_epoch, boot, repair};
+pub use self::boot::{BootError, begin_epoch, boot};
 pub(crate) use self::handle::Parcel;
 pub use self::handle::{BrokerFailure, Handle, Unserved};
 pub(crate) use self::holders::{Claimable, ClientId};

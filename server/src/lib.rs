@@ -38,7 +38,7 @@ mod workspace;
 pub use crate::archive::{ArchivePolicy, archives_of};
 pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::base_path::BasePath;
-pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
+pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Unserved, begin_epoch, boot};
 pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::calls::{Context, Resources};

@@ -24,11 +24,8 @@ use crate::text_file;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Repair a first-edition log so that it can be read, and list the records concerned. Needs a stopped server.
-    #[arg(long)]
-    repair: bool,
     /// Accept a log that lost its end: begin a new epoch behind what is left. Needs a stopped server.
-    #[arg(long, conflicts_with = "repair")]
+    #[arg(long)]
     accept_loss: bool,
     /// Confirm without a terminal, in a script.
     #[arg(long, requires = "accept_loss")]
@@ -60,9 +57,6 @@ struct Check {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    if args.repair {
-        return repair(cx);
-    }
     if args.accept_loss {
         return accept_loss(args.yes, cx);
     }
@@ -108,42 +102,6 @@ fn accept_loss(yes: bool, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&json!({ "ends": ends.0, "epoch_first": first.0 }), |_, _| {
         format!("the log ends at {}; a new epoch begins at {}", ends.0, first.0)
     })
-}
-
-fn repair(cx: &Context) -> Result<(), Failure> {
-    let mut log = Store::sqlite(&cx.settings.data).open().map_err(|error| Failure::unavailable(error.to_string()))?;
-    let found = lastword_server::repair(log.as_mut()).map_err(|error| Failure::unavailable(error.to_string()))?;
-    let report = Repair {
-        entries: found.entries,
-        continued: found.continued.iter().map(|(seq, reference)| (seq.to_string(), reference.clone())).collect(),
-        recorded: found.recorded.map(|seq| seq.0),
-    };
-    cx.out.show(&report, |report, _| report.words())
-}
-
-/// What `doctor --repair` found and did.
-#[derive(Debug, Serialize)]
-struct Repair {
-    entries: u64,
-    /// Messages that continue a forgotten conversation, each with its REF.
-    continued: Vec<(String, String)>,
-    /// The log position at which the repair is recorded; `None` if there was nothing to repair.
-    recorded: Option<u64>,
-}
-
-impl Repair {
-    fn words(&self) -> String {
-        let Some(recorded) = self.recorded else {
-            return format!("{} entries: nothing to repair", self.entries);
-        };
-        let mut text = format!("{} entries of the first edition were read; none is changed.\n", self.entries);
-        for (message, reference) in &self.continued {
-            let reference = escape_line(reference);
-            text.push_str(&format!("{message} continues {reference}, which the first edition had just forgotten\n"));
-        }
-        text.push_str(&format!("Recorded at {recorded}: the second edition of the rules applies from there on."));
-        text
-    }
 }
 
 fn words(checks: &[Check], out: &Out) -> String {

@@ -314,10 +314,11 @@ fn a_stop_ends_a_run_whose_lease_is_lost() {
     wait_for("the end of the run", || !shell_runs(&agent));
 }
 
-/// Returns whether a child of the runner still runs.
+/// Returns whether a shell that the runner started still runs.
 fn shell_runs(agent: &Running) -> bool {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.id())).unwrap_or_default();
-    children.split_whitespace().any(runs)
+    let shell = |id: &&str| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "sh");
+    children.split_whitespace().filter(shell).any(runs)
 }
 
 #[test]

@@ -35,17 +35,6 @@ pub enum BootError {
     /// The log can't be written.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// A log of the first edition holds records that it should not have written.
-    #[error(
-        "{count} of its records continue a conversation that the first edition had forgotten, the first at {first}: \
-         `lastword doctor --repair` says which they are and reads them as its continuation"
-    )]
-    Unrepaired {
-        /// The number of such records.
-        count: usize,
-        /// The position of the first of them.
-        first: Seq,
-    },
     /// The system can't start another thread.
     #[error("no thread for the broker: {0}")]
     Thread(#[from] io::Error),
@@ -54,8 +43,7 @@ pub enum BootError {
 /// Rebuilds the state from the log, sets `limits` if they differ from those in force, and starts the broker's threads.
 ///
 /// # Errors
-/// The log can't be read or written, needs a repair first ([`BootError::Unrepaired`]), or the system can't start a
-/// thread.
+/// The log can't be read or written, or the system can't start a thread.
 pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
     boot_by(Boot { clocks: Source::machine(), disk: Arc::default(), core: None, quiet: None }, log, signer, limits)
 }
@@ -83,9 +71,6 @@ pub(crate) fn boot_by(
         Some(core) => follow_up(core, log.as_ref())?,
         None => rebuild(log.as_ref())?,
     };
-    if let Some(first) = core.revived().first().copied().filter(|_| core.state().edition < EDITION) {
-        return Err(BootError::Unrepaired { count: core.revived().len(), first });
-    }
     // A start must succeed on a full disk too: without a running broker no human can stop work.
     let epoch = disk.with_reserve(|| log.begin_epoch(), AppendError::is_full)?;
     // An empty log has no last fact; its clock starts at the wall clock's time.
@@ -257,45 +242,6 @@ fn append((log, disk): (&mut dyn Log, &Disk), (epoch, expect): (u64, Seq), out: 
     }
     let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
     disk.with_reserve(|| log.append(epoch, expect, &entries), AppendError::is_full).map(|_| ())
-}
-
-/// What a repair found in a log of the first edition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repaired {
-    /// Entries in the log before the repair.
-    pub entries: u64,
-    /// The messages in a conversation that the first edition had forgotten, each with its REF. They are read as its
-    /// continuation.
-    pub continued: Vec<(Seq, String)>,
-    /// The position of the fact that records the repair; `None` if nothing needed one.
-    pub recorded: Option<Seq>,
-}
-
-/// Reads a log of the first edition as it should have been written, and records that the rules of this edition hold
-/// from here on. Existing entries are never changed.
-///
-/// # Errors
-/// The log can't be read or written.
-pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
-    let reader = log.reader();
-    // From the start, not from a snapshot: only a full replay finds the forgotten conversations in use.
-    let mut core = replay(None, reader.as_ref(), log.archive().as_ref())?;
-    let entries = core.state().seq.0;
-    if core.state().edition >= EDITION || entries == 0 {
-        return Ok(Repaired { entries, continued: Vec::new(), recorded: None });
-    }
-    let mut continued = Vec::new();
-    for seq in core.revived().to_vec() {
-        for (_, entry) in reader.read(seq, 1)? {
-            let conv = if let Fact::Accepted { message } = &entry.fact { Some(message.conv) } else { None };
-            let reference = conv.and_then(|conv| core.state().ref_of(conv)).map(ToString::to_string);
-            continued.push((seq, reference.unwrap_or_default()));
-        }
-    }
-    let (expect, epoch, mut out) = (core.state().seq, log.begin_epoch()?, Out::default());
-    core.handle(core.state().at, Input::Upgrade(EDITION), &mut out);
-    append((log, &Disk::default()), (epoch, expect), out)?;
-    Ok(Repaired { entries, continued, recorded: Some(Seq(expect.0 + 1)) })
 }
 
 /// The moment from which the first numbers of epochs are counted: 2025-01-01 00:00 UTC, in seconds since the Unix epoch.

@@ -26,7 +26,6 @@ mod every_lift;
 mod exact_calls;
 mod exchange;
 mod first_day;
-mod first_edition;
 mod history_pages;
 mod holders;
 mod human_edges;

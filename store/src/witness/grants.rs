@@ -296,11 +296,11 @@ impl Witness {
 
     /// Counts the agent that a reassigned request wakes.
     pub(super) fn wakes_another(&mut self, id: GrantId, agent: AgentId) {
-        let (limit, second) = (self.limits.grant_agents_max, self.second());
+        let limit = self.limits.grant_agents_max;
         let Some(grant) = self.grants.get_mut(&id) else { return };
         let fresh = grant.agents.insert(agent);
         let (agents, max) = (grant.agents.len() as u64, limit.saturating_add(grant.more.agents));
-        let within = agents <= max || !fresh || !second;
+        let within = agents <= max || !fresh;
         self.expect(within, "agents per grant <= bound", || format!("{agents} of {max}"));
     }
 
@@ -315,8 +315,8 @@ impl Witness {
     }
 
     pub(super) fn see_grant_turn(&mut self, id: GrantId) {
-        let (limit, second, structure) = (self.limits.grant_turns_max, self.second(), self.numbers.turns_max);
-        let bounded = second && self.enforced("hop_cap") && self.enforced("task_requests");
+        let (limit, structure) = (self.limits.grant_turns_max, self.numbers.turns_max);
+        let bounded = self.enforced("hop_cap") && self.enforced("task_requests");
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.turns += 1;
         let (turns, latched, plain) = (grant.turns, grant.latched, grant.plain);
@@ -324,8 +324,8 @@ impl Witness {
         if plain {
             self.peaks.turns = self.peaks.turns.max(turns);
         }
-        self.expect(turns <= max || !second, "turns per grant <= bound", || format!("{turns} of {max}"));
-        self.expect(!latched || !second, "no turn opens where a human or a latch holds", || id.to_string());
+        self.expect(turns <= max, "turns per grant <= bound", || format!("{turns} of {max}"));
+        self.expect(!latched, "no turn opens where a human or a latch holds", || id.to_string());
         let within = !plain || !bounded || turns <= structure;
         self.expect(within, "turns per grant <= what its structure allows", || format!("{turns} of {structure}"));
     }

@@ -1,8 +1,7 @@
 //! The witness: a second, independent implementation of the rules, which recounts a log from its facts alone (L5).
 //!
 //! It shares the names of facts and limits with the broker, and none of its bookkeeping: no state, no fold, no guard.
-//! It counts naively, forgets what belongs to closed grants, and notes every promise that a fact breaks. Rules that
-//! joined with the second edition apply to what is recorded behind [`Fact::Upgraded`].
+//! It counts naively, forgets what belongs to closed grants, and notes every promise that a fact breaks.
 //!
 //! It doesn't recount: which agents may see what, keys of retries, times to acknowledge, leases, the clock of a grant,
 //! days' budgets of agents, and what is held by a pause of a conversation above.
@@ -30,8 +29,6 @@ use turns::OpenTurn;
 
 /// Entries between two sweeps.
 const SWEEP_EVERY: u64 = 4_096;
-/// The newest edition of the rules.
-const SECOND_EDITION: u32 = 2;
 
 /// A promise that a fact of the log breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -66,7 +63,6 @@ pub struct Peaks {
 pub struct Witness {
     seq: u64,
     at: Time,
-    edition: u32,
     limits: Limits,
     numbers: Numbers,
     /// A guard whose promise is checked even in observe mode (G7).
@@ -181,11 +177,6 @@ impl Witness {
         }
     }
 
-    /// Returns whether the rules of the second edition are in force at this point of the log.
-    const fn second(&self) -> bool {
-        self.edition >= SECOND_EDITION
-    }
-
     /// Returns whether a guard enforces, as opposed to observes.
     fn enforced(&self, guard: &str) -> bool {
         self.looks_at == Some(guard) || !self.limits.observed.observes(guard)
@@ -196,7 +187,6 @@ impl Witness {
     fn count(&mut self, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
-            Fact::Upgraded { edition } => self.edition = *edition,
             Fact::EpochBegan { first } => self.begin_epoch(first.0),
             Fact::Registered { .. }
             | Fact::Amended { .. }
@@ -282,7 +272,8 @@ impl Witness {
             | Fact::ScheduleSkipped { .. }
             | Fact::TokenRotated { .. }
             | Fact::Stalled { .. }
-            | Fact::SessionBegan { .. } => {}
+            | Fact::SessionBegan { .. }
+            | Fact::Upgraded { .. } => {}
         }
     }
 
@@ -360,7 +351,7 @@ impl Witness {
         let used = self.grants.values().flat_map(|grant| grant.convs.iter().copied()).collect();
         self.places.sweep(at, keep, &used);
         self.escalations.retain(|_, escalation| escalation.is_waited_for() || at.since(escalation.at) < keep);
-        let use_ms = if self.second() { self.limits.approval_use_ms } else { keep };
+        let use_ms = self.limits.approval_use_ms;
         self.approvals.retain(|_, held| !held.is_past(at, use_ms));
     }
 

@@ -153,7 +153,7 @@ impl Witness {
 
     /// Returns whether it is a human with at least this role.
     pub(super) fn has_role(&self, who: AgentId, role: Role) -> bool {
-        self.parties.get(&who).is_some_and(|party| party.is_human() && (party.role <= role || !self.second()))
+        self.parties.get(&who).is_some_and(|party| party.is_human() && party.role <= role)
     }
 
     /// Checks that a human who isn't a viewer lifts, extends, stops or answers.
@@ -219,7 +219,7 @@ impl Witness {
     /// Checks that agents may start work: a human acted recently (D12).
     pub(super) fn expect_attended(&mut self) {
         let (max, since) = (self.limits.unattended_ms, self.at.since(self.last_act));
-        let attended = max == 0 || since < max || !self.second();
+        let attended = max == 0 || since < max;
         self.expect(attended, "agents start nothing where no human acted for long", || format!("{since} ms of {max}"));
     }
 }

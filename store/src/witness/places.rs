@@ -94,14 +94,14 @@ impl Witness {
     }
 
     fn heard(&mut self, place: Place, agent_messages: u64) {
-        let (at, second) = (self.at, self.second());
+        let at = self.at;
         let spot = self.places.spot(place, at);
         let before = spot.agent_messages.replace(agent_messages);
         let next = before.map(|before| before + 1);
         if next != Some(agent_messages) {
             spot.warned = [false; 2];
         }
-        let counts = next.is_none_or(|next| next == agent_messages) || !second;
+        let counts = next.is_none_or(|next| next == agent_messages);
         self.expect(counts, "each agent message is counted once", || {
             format!("{place:?}: {agent_messages} after {before:?}")
         });
@@ -129,7 +129,7 @@ impl Witness {
         self.expect(!held, "nothing is admitted where a human or a latch holds", || conv.to_string());
         let limits = &self.limits;
         // An agent without a part in the conversation isn't counted there; it gets in only if `ref_in_use` observes.
-        let judged = self.second() && self.enforced("ref_in_use") && agent_messages > 1;
+        let judged = self.enforced("ref_in_use") && agent_messages > 1;
         for (guard, max) in [("turns_soft", limits.turns_soft_max), ("turns_hard", limits.turns_hard_max)] {
             let over = judged && agent_messages >= self.threshold(max) && self.enforced(guard);
             self.expect(!over, "nothing is admitted past a threshold of agent messages", || {

@@ -103,14 +103,14 @@ impl Witness {
             self.deliver(task_id, message, Some(id));
         }
         self.see_grant_turn(grant);
-        let (second, workspace) = (self.second(), self.limits.agent_turns_max);
+        let workspace = self.limits.agent_turns_max;
         let held = self.conv(conv).running != Running::Active || self.running != Running::Active;
         let Some(party) = self.parties.get_mut(&agent) else { return };
         party.open_turns += 1;
         let (open, max) = (party.open_turns, party.turns_max(workspace));
         let runs = party.live && party.running == Running::Active && !party.resting && !held;
-        self.expect(open <= max || !second, "open turns of an agent", || format!("{open} of {max}"));
-        self.expect(runs || !second, "no turn opens where a human or a latch holds", || agent.to_string());
+        self.expect(open <= max, "open turns of an agent", || format!("{open} of {max}"));
+        self.expect(runs, "no turn opens where a human or a latch holds", || agent.to_string());
     }
 
     /// Returns an open turn; a stale turn has no effect.
@@ -194,7 +194,7 @@ impl Witness {
             self.finishing = None;
         }
         self.wakes_another(grant, agent);
-        self.expect(self.is_agent(agent) || !self.second(), "only an agent is woken", || agent.to_string());
+        self.expect(self.is_agent(agent), "only an agent is woken", || agent.to_string());
     }
 
     /// Checks that a finish settles: before the next unrelated fact, its task has ended or is run again.

@@ -30,11 +30,9 @@ const fn or(own: u64, workspace: u64) -> u64 {
 }
 
 impl Witness {
-    /// Counts a write that isn't a message against the agent's window of all writes (since the second edition).
+    /// Counts a write that isn't a message against the agent's window of all writes.
     pub(super) fn see_write(&mut self, from: AgentId) {
-        if self.second() {
-            self.see_window(from, Target::Nobody);
-        }
+        self.see_window(from, Target::Nobody);
     }
 
     /// Checks every window position: none holds more messages than the limit.
@@ -71,14 +69,14 @@ impl Witness {
     /// Checks an agent's own root: at most so many per hour, and only in an attended workspace.
     pub(super) fn see_root(&mut self, agent: AgentId) {
         self.expect_attended();
-        let (at, workspace, second) = (self.at, self.limits.roots_per_hour_max, self.second());
+        let (at, workspace) = (self.at, self.limits.roots_per_hour_max);
         let Some(party) = self.parties.get_mut(&agent) else { return };
         while party.roots.front().is_some_and(|root| at.since(*root) >= HOUR_MS) {
             party.roots.pop_front();
         }
         party.roots.push_back(at);
         let (roots, max) = (party.roots.len() as u64, or(party.own.roots_per_hour_max, workspace));
-        self.expect(roots <= max || !second, "roots an hour", || format!("{roots} of {max}"));
+        self.expect(roots <= max, "roots an hour", || format!("{roots} of {max}"));
     }
 
     /// Checks a root that is due to a typed prompt: each prompt has one, at most so many an hour, and only in an attended
@@ -97,13 +95,11 @@ impl Witness {
     /// Counts a request in an agent's own work against its messages of the day.
     pub(super) fn see_root_messages(&mut self, giver: AgentId) {
         self.expect_attended();
-        let (today, max, second) = (self.at.0 / DAY_MS, self.limits.root_messages_per_day_max, self.second());
+        let (today, max) = (self.at.0 / DAY_MS, self.limits.root_messages_per_day_max);
         let Some(party) = self.parties.get_mut(&giver) else { return };
         let (day, sum) = party.day;
         party.day = (today, if day == today { sum + 2 } else { 2 });
         let (_, sum) = party.day;
-        self.expect(sum <= max || !second, "waking messages a day of an agent's own roots", || {
-            format!("{sum} of {max}")
-        });
+        self.expect(sum <= max, "waking messages a day of an agent's own roots", || format!("{sum} of {max}"));
     }
 }
