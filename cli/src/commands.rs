@@ -40,6 +40,7 @@ mod init_check;
 mod init_clients;
 mod init_denials;
 mod init_files;
+mod init_inline;
 mod init_write;
 mod last_session;
 mod launch;

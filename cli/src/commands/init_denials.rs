@@ -105,11 +105,21 @@ pub(super) fn remove_claude_denials(root: &CstObject) {
     ours.into_iter().for_each(CstNode::remove);
     remove_if_empty(&permissions, "deny");
     remove_if_empty(root, "permissions");
-    // `init` adds it as the last member. A user's own elsewhere stays.
-    let last = root.properties().pop();
+}
+
+/// Takes out the refusal of other sessions' messages, which `init` adds behind the rules and the hooks, and behind which the
+/// program may have added members since. A user's own elsewhere stays.
+pub(super) fn remove_inbound(root: &CstObject) {
     let refused = format!("\"{INBOUND}\":\"{REFUSED}\"");
-    if let Some(last) = last.filter(|last| compact(&last.to_string()) == refused) {
-        last.remove();
+    let members: Vec<String> = root.properties().iter().map(|member| compact(&member.to_string())).collect();
+    let at = members.iter().position(|member| *member == refused);
+    let before =
+        |name: &str| members.iter().take(at.unwrap_or(0)).any(|member| member.starts_with(&format!("{name:?}:")));
+    if before("permissions")
+        && before("hooks")
+        && let Some(inbound) = root.get(INBOUND)
+    {
+        inbound.remove();
     }
 }
 

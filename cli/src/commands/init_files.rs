@@ -12,8 +12,9 @@ use similar::TextDiff;
 
 use super::init_clients::{Call, Identity, Program};
 use super::init_denials::{
-    add_claude_denials, add_denials, remove_claude_denials, remove_denials, with_denial, without_denial,
+    add_claude_denials, add_denials, remove_claude_denials, remove_denials, remove_inbound, with_denial, without_denial,
 };
+use super::init_inline::in_line;
 use super::init_write::Edit;
 use crate::failure::Failure;
 use crate::text_file;
@@ -105,12 +106,12 @@ pub(super) fn plan(program: Program, step: Step<'_>) -> Result<Vec<Edit>, Failur
     let first = match program {
         Program::Codex => edit(file, |text| codex(text, step))?,
         Program::Claude | Program::Opencode | Program::Gemini => {
-            edit(file, |text| json(text, |root| server(root, program, step)))?
+            edit(file, |text| stepped(text, step, &|root, step| server(root, program, step)))?
         }
     };
     let mut edits = vec![first];
     if program == Program::Claude {
-        edits.push(edit(Path::new(SETTINGS), |text| json(text, |root| claude_settings(root, step)))?);
+        edits.push(edit(Path::new(SETTINGS), |text| stepped(text, step, &claude_settings))?);
     }
     Ok(edits)
 }
@@ -128,6 +129,19 @@ fn edit(file: &Path, change: impl FnOnce(&str) -> Result<String, String>) -> Res
     let name = file.display().to_string();
     let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(2).header(&name, &name).to_string();
     Ok(Edit { change: Change { file: file.to_owned(), diff }, old: bytes, new: new.into_bytes() })
+}
+
+/// Changes a JSON text by a step, and keeps its lines.
+fn stepped(
+    text: &str,
+    step: Step<'_>,
+    change: &dyn Fn(&CstObject, Step<'_>) -> Result<(), String>,
+) -> Result<String, String> {
+    match step {
+        Step::Add(_) => Ok(in_line(text, json(text, |root| change(root, step))?)),
+        Step::Replace(call) => stepped(&stepped(text, Step::Remove, change)?, Step::Add(call), change),
+        Step::Remove => json(text, |root| change(root, step)),
+    }
 }
 
 /// Changes a JSON text and keeps its comments. An empty text is an empty object, and the other way round.
@@ -225,6 +239,7 @@ fn server_of(program: Program, call: &Call) -> CstInputValue {
 /// is asked for.
 fn claude_settings(root: &CstObject, step: Step<'_>) -> Result<(), String> {
     if step.removes() {
+        remove_inbound(root);
         remove_claude_denials(root);
         remove_hooks(root);
         remove_allowed(root);
@@ -478,6 +493,45 @@ mod tests {
         let added = json("", |root| server(root, Program::Gemini, Step::Add(&call))).unwrap();
         let value: serde_json::Value = serde_json::from_str(&added).unwrap();
         assert_eq!(value["mcpServers"]["lastword"]["trust"], true);
+    }
+
+    #[test]
+    fn a_file_is_byte_for_byte_the_same_once_what_init_added_is_taken_out() {
+        let call = call();
+        let files = [
+            "{\"permission\": {\"bash\": \"ask\"}, \"model\": \"x\"}\n",
+            "{ \"permission\": { \"bash\": \"ask\" } }",
+            "{\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"remote\", \"url\": \"x\"}},\n  \"permission\": {\"bash\": \"ask\"}\n}\n",
+            "{\n\t\"tools\": {\"exclude\": [\"x\"]},\n\t\"mcpServers\": {\"other\": {\"command\": \"x\"}}\n}\n",
+            "{\"permissions\": {\"allow\": [\"Bash\"], \"deny\": [\"Read\"]}, \"hooks\": {\"Stop\": [{\"hooks\": []}]}}\n",
+        ];
+        for text in files {
+            for program in [Program::Opencode, Program::Gemini, Program::Claude] {
+                let change = |text: &str, step| stepped(text, step, &|root, step| server(root, program, step)).unwrap();
+                let added = change(text, Step::Add(&call));
+                assert!(added.contains("lastword"), "{added}");
+                assert_eq!(change(&added, Step::Remove), text, "{added}");
+                assert_eq!(change(&change(&added, Step::Replace(&call)), Step::Remove), text, "{added}");
+            }
+            let change = |text: &str, step| stepped(text, step, &claude_settings).unwrap();
+            let added = change(text, Step::Add(&call));
+            assert_eq!(change(&added, Step::Add(&call)), added, "a second time adds nothing");
+            assert_eq!(change(&added, Step::Remove), text, "{added}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_other_sessions_goes_also_where_the_program_has_added_members_since() {
+        let call = call();
+        let change = |text: &str, step| stepped(text, step, &claude_settings).unwrap();
+        let added = change("{\n  \"model\": \"opus\"\n}\n", Step::Add(&call));
+        let later =
+            added.replace("\"refuse\"\n", "\"refuse\",\n  \"enabledMcpjsonServers\": [\n    \"lastword\"\n  ]\n");
+        assert_ne!(later, added);
+        let left: serde_json::Value = serde_json::from_str(&change(&later, Step::Remove)).unwrap();
+        assert_eq!(left, serde_json::json!({ "model": "opus", "enabledMcpjsonServers": ["lastword"] }));
+        let own = "{\n  \"crossSessionInbound\": \"refuse\"\n}\n";
+        assert_eq!(change(&change(own, Step::Add(&call)), Step::Remove), own, "a user's own");
     }
 
     #[test]
