@@ -155,6 +155,17 @@ pub(crate) fn complain(message: &str, hint: Option<&str>) -> io::Result<()> {
     }
 }
 
+/// Returns a word in quotes for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Returns a word for a command that a person copies into a shell, in quotes if it needs them.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { quoted(word) }
+}
+
 /// Escapes foreign text and puts it on one line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', " ")

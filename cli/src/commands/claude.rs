@@ -13,6 +13,7 @@ use super::last_session::{LastSession, Options};
 use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
 use crate::home::main_worktree_of;
+use crate::out::quoted;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
 const WAIT_S: u32 = 2_000_000;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let place = Place::take("claude", args.name.as_deref(), cx).await?;
+    let place = Place::take("claude", (args.name.as_deref(), &args.args, &OPTIONS), cx).await?;
     let calls = args.calls;
     let (mut args, _) = place.resumed(&args.args, &OPTIONS)?;
     let own = take_settings(&mut args)?;
@@ -148,7 +149,6 @@ fn merged(mut below: Value, above: Value) -> Value {
 
 /// Returns the call of this program's hook, for a shell.
 fn hook_command(state: &Path, last: &LastSession) -> Result<String, Failure> {
-    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let [state, file, folder] =
         [state.to_string_lossy(), last.file.to_string_lossy(), last.folder.as_str().into()].map(|word| quoted(&word));
     Ok(format!("{} hook --state {state} --keep {file} {folder}", quoted(&this_program()?)))

@@ -71,7 +71,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let calls = args.calls;
     let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let held = if calls.unheld { Held::default() } else { held(&args.args, &folder)? };
-    let place = Place::take("codex", args.name.as_deref(), cx).await?;
+    let place = Place::take("codex", (args.name.as_deref(), &args.args, &OPTIONS), cx).await?;
     let (args, _) = place.resumed(&last_first(args.args), &OPTIONS)?;
     let socket = folder.path().join("codex.sock");
     let log = folder.path().join("codex.log");

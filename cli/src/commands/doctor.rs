@@ -18,7 +18,7 @@ use super::restore::now;
 use super::{Context, bound, channels, cluster, versions};
 use crate::failure::Failure;
 use crate::notify;
-use crate::out::{Out, Tone, escape_line};
+use crate::out::{Out, Tone, escape_line, shell_word};
 use crate::session::{Authority, FILE_OPERATOR, confirmed};
 use crate::text_file;
 
@@ -149,7 +149,8 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
         Ok(found) if found.permissions().mode() & 0o077 == 0 => check(what, Grade::Ok, shown.to_string()),
         Ok(found) => {
             let mode = found.permissions().mode() & 0o777;
-            check(what, Grade::Failed, format!("{shown} can be read by others ({mode:o}): chmod {wanted:o} {shown}"))
+            let word = shell_word(&shown.to_string());
+            check(what, Grade::Failed, format!("{shown} can be read by others ({mode:o}): chmod {wanted:o} {word}"))
         }
         Err(error) => check(what, Grade::Warning, format!("{shown}: {error}; `lastword serve` creates it")),
     }
@@ -320,7 +321,8 @@ async fn client(program: Program, cx: &Context) -> Check {
     let Some(token) = named("--token-file") else {
         return check(name, Grade::Ok, "set up with custom settings".to_owned());
     };
-    let again = format!("create a new token with `lastword agent token NAME > {token}`");
+    let word = shell_word(token);
+    let again = format!("create a new token with `lastword agent token NAME > {word}`");
     let server = match (named("--url"), cx.endpoint()) {
         (_, Ok(server)) => server,
         (Some(url), Err(_)) => Endpoint::new(url),
@@ -350,7 +352,7 @@ async fn client(program: Program, cx: &Context) -> Check {
             check(name, Grade::Warning, format!("set up, but no server at {url}; `lastword serve` starts one"))
         }
         Err(error @ ClientError::Untrusted { .. }) => {
-            let again = format!("`lastword --token-file {token} init {flag} --replace` writes the new fingerprint");
+            let again = format!("`lastword --token-file {word} init {flag} --replace` writes the new fingerprint");
             check(name, Grade::Failed, format!("{error}; {again}"))
         }
         Err(error) => check(name, Grade::Failed, format!("{token}: {error}; {again}")),

@@ -18,6 +18,7 @@ use super::hook::state_folder;
 use super::last_session::Options;
 use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
+use crate::out::quoted;
 
 /// Longest call of a tool and longest run of a hook, in ms: `next_message` waits up to 5 min.
 const TOOL_MS: u32 = 330_000;
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             "leave --held out, so that it asks you, or use `lastword run --driver acp --as NAME -- gemini --acp`",
         ));
     }
-    let place = Place::take("gemini", args.name.as_deref(), cx).await?;
+    let place = Place::take("gemini", (args.name.as_deref(), &args.args, &OPTIONS), cx).await?;
     let (calls, wake) = (args.calls, args.wake);
     let args = place.resumed(&with_latest(&args.args), &OPTIONS)?.0;
     let parent = private_parent(cx)?;
@@ -156,7 +157,7 @@ fn hook_line(place: &Place, folder: &Path) -> Result<String, Failure> {
     let mut line = Vec::new();
     for word in words {
         let word = word.to_str().ok_or_else(|| Failure::usage(format!("{}: the path isn't UTF-8", word.display())))?;
-        line.push(format!("'{}'", word.replace('\'', r"'\''")));
+        line.push(quoted(word));
     }
     Ok(line.join(" "))
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::Context;
 use crate::config::TokenSource;
 use crate::failure::Failure;
+use crate::out::quoted;
 use crate::session::{no_human_for_a_model, read_token};
 use crate::text_file;
 
@@ -219,7 +220,6 @@ impl Call {
 
     /// Returns the command line of `lastword hook`, for a shell.
     pub(super) fn hook(&self) -> String {
-        let quoted = |text: &String| format!("'{}'", text.replace('\'', r"'\''"));
         let words = [self.program.clone()].into_iter().chain(self.before());
         let mut line: Vec<String> = words.map(|word| quoted(&word)).collect();
         line.push("hook".to_owned());

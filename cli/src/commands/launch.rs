@@ -74,8 +74,19 @@ pub(super) struct Place {
 
 impl Place {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
-    /// number.
-    pub(super) async fn take(program: &str, named: Option<&str>, cx: &Context) -> Result<Self, Failure> {
+    /// number. Options of
+    /// Lastword among the program's arguments `args` are refused before anything is made.
+    pub(super) async fn take(
+        program: &str,
+        (named, args, options): (Option<&str>, &[String], &Options),
+        cx: &Context,
+    ) -> Result<Self, Failure> {
+        let mut before_end = args.iter().take_while(|arg| *arg != "--");
+        let is_ours = |arg: &&String| OWN.contains(&arg.split('=').next().unwrap_or_default());
+        if let Some(ours) = before_end.find(is_ours) {
+            return Err(Failure::usage(format!("{ours} stands among the arguments for {}", options.program))
+                .hint("options of Lastword stand before those of the program"));
+        }
         if on_path(program).is_none() {
             return Err(Failure::unavailable(format!("{program} is not in PATH")).hint(format!("install {program}")));
         }
@@ -112,12 +123,6 @@ impl Place {
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
     pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
-        let before_end = || args.iter().take_while(|arg| *arg != "--");
-        let is_ours = |arg: &&String| OWN.contains(&arg.split('=').next().unwrap_or_default());
-        if let Some(ours) = before_end().find(is_ours) {
-            return Err(Failure::usage(format!("{ours} stands among the arguments for {}", options.program))
-                .hint("options of Lastword stand before those of the program"));
-        }
         let resumed = self.last.resumed(&self.data, args, options)?;
         // What a session goes on with by itself is no prompt.
         if let (Some(vouch), (_, None)) = (&self.vouch, &resumed) {

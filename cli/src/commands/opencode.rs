@@ -64,7 +64,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let calls = args.calls;
-    let place = Place::take("opencode", args.name.as_deref(), cx).await?;
+    let place = Place::take("opencode", (args.name.as_deref(), &args.args, &OPTIONS), cx).await?;
     let (args, resumed) = place.resumed(&args.args, &OPTIONS)?;
     let password = secret()?;
     let port = free_port()?;

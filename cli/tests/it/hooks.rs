@@ -301,6 +301,20 @@ fn doctor_says_what_each_agent_program_lacks() {
     let (code, claude, ..) = doctor();
     assert!(code == 0 && claude.0 == "warning" && claude.1.contains("chmod 600"), "{claude:?}");
     private(0o600);
+    let spaced = dir.join("my team");
+    fs::create_dir(&spaced).unwrap();
+    fs::copy(dir.join("kilo.token"), spaced.join("kilo.token")).unwrap();
+    let replace = |token: &Path| {
+        let mut init = lastword(dir);
+        init.arg("--token-file").arg(token).args(["init", "--claude", "--replace"]).env("HOME", dir);
+        finish(&mut init, "").ok();
+    };
+    replace(&spaced.join("kilo.token"));
+    fs::write(spaced.join("kilo.token"), "none").unwrap();
+    let quoted = format!("> '{}'`", spaced.join("kilo.token").display());
+    let (_, claude, ..) = doctor();
+    assert!(claude.1.contains(&quoted), "a command for a shell: {claude:?}");
+    replace(&dir.join("kilo.token"));
     let (_, claude, codex, opencode) = doctor();
     assert_eq!((claude.1.as_str(), codex.1.as_str()), ("set up as kilo", "set up as kilo"));
     assert_eq!(opencode.0, "warning", "{opencode:?}");

@@ -552,6 +552,7 @@ fn an_option_of_lastword_among_the_programs_arguments_is_refused_and_starts_noth
             let refused = finish(&mut command, "");
             assert!(refused.code == 2 && refused.stderr.contains(&format!("{ours} stands among")), "{refused:?}");
         }
+        assert_eq!(server.operator(&["agent", "show", program]).code, 1, "no agent is registered for nothing");
     }
     let mut command = lastword(dir);
     command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo", "-p", "--", "--held"]);
