@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use lastword_runner::main_worktree;
 use rustix::process::geteuid;
 
 use crate::config::{CONFIG_FILE, DATA_DIR};
@@ -40,20 +41,6 @@ fn find_from(here: &Path, user: u32) -> PathBuf {
 /// Whether a path is the user's own, and no link to something else.
 fn is_own(path: &Path, user: u32) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == user && !found.is_symlink())
-}
-
-/// Returns the main worktree of the repository in which a folder lies, if that is a linked worktree.
-pub(crate) fn main_worktree_of(here: &Path) -> Option<PathBuf> {
-    main_worktree(here.ancestors().find(|folder| folder.join(".git").exists())?)
-}
-
-/// Returns the main worktree of a linked one, whose `.git` is a file that names a folder in the shared repository.
-fn main_worktree(top: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(top.join(".git")).ok()?;
-    let folder = top.join(text.strip_prefix("gitdir:")?.trim());
-    let common = folder.join(fs::read_to_string(folder.join("commondir")).ok()?.trim()).canonicalize().ok()?;
-    // A bare repository has no main worktree.
-    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
 }
 
 #[cfg(test)]

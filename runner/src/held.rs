@@ -15,6 +15,8 @@ use crate::settings::{Driver, Settings};
 
 /// The folder of Claude Code in a home and in a project, and its tools that change nothing.
 const CLAUDE_FOLDER: &str = ".claude";
+/// The variable that names another folder than that of the home.
+const CLAUDE_CONFIG: &str = "CLAUDE_CONFIG_DIR";
 /// The hook that can answer in place of a dialog.
 const CLAUDE_DECIDES: &str = "PermissionRequest";
 const CLAUDE_READS: [&str; 7] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "TodoWrite", "ToolSearch"];
@@ -75,7 +77,10 @@ pub(crate) fn hold(settings: &mut Settings, folder: &PrivateFolder) -> Result<()
     match Program::of(&settings.program, &settings.args) {
         Some(Program::Gemini) => gemini(settings, folder),
         Some(Program::CodexAcp) => codex(settings, folder),
-        Some(Program::ClaudeCode | Program::ClaudeAcp | Program::Codex | Program::Opencode) | None => Ok(()),
+        Some(Program::ClaudeAcp) => claude_asks(&settings.env, &settings.cwd)
+            .map(drop)
+            .map_err(|why| format!("{why}; take it out, or run it with --unheld")),
+        Some(Program::ClaudeCode | Program::Codex | Program::Opencode) | None => Ok(()),
     }
 }
 
@@ -162,9 +167,9 @@ fn codex(settings: &mut Settings, folder: &PrivateFolder) -> Result<(), String> 
     Ok(())
 }
 
-/// Puts a copy in the place of a link to settings of Codex, whose servers' tools aren't called unasked.
-fn ask_in_copy(link: &Path) -> io::Result<()> {
-    let Ok(mut settings) = fs::read_to_string(link).unwrap_or_default().parse::<toml::Table>() else { return Ok(()) };
+/// Changes a copy of Codex's settings so that no server's tools are called unasked.
+fn ask_in_copy(copy: &Path) -> io::Result<()> {
+    let Ok(mut settings) = fs::read_to_string(copy).unwrap_or_default().parse::<toml::Table>() else { return Ok(()) };
     let mut found = Vec::new();
     approvals(&settings, &[], &mut found);
     if found.is_empty() {
@@ -180,8 +185,13 @@ fn ask_in_copy(link: &Path) -> io::Result<()> {
             at.insert(key.clone(), "prompt".into());
         }
     }
-    fs::remove_file(link)?;
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(link)?.write_all(settings.to_string().as_bytes())
+    fs::remove_file(copy)?;
+    private_file(copy)?.write_all(settings.to_string().as_bytes())
+}
+
+/// Makes a file for its user alone.
+fn private_file(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Makes a folder for Codex that has all of the user's but the rules, and returns its path; `None` if the user has none.
@@ -209,7 +219,10 @@ pub fn codex_home(own: Option<&String>, cwd: &Path, folder: &PrivateFolder) -> R
         fs::create_dir_all(user.join(CODEX_SESSIONS))?;
         for entry in fs::read_dir(&user)? {
             let entry = entry?;
-            if entry.file_name() != CODEX_RULES && !is_of_process(&entry)? {
+            if entry.file_name() == CODEX_SETTINGS {
+                // What is always allowed in a dialog is allowed in this run.
+                private_file(&home.join(CODEX_SETTINGS))?.write_all(&fs::read(entry.path())?)?;
+            } else if entry.file_name() != CODEX_RULES && !is_of_process(&entry)? {
                 symlink(entry.path(), home.join(entry.file_name()))?;
             }
         }
@@ -317,17 +330,18 @@ fn users_codex(own: Option<&String>) -> Option<PathBuf> {
     Some(user.canonicalize().unwrap_or(user))
 }
 
-/// Returns the tools for which Claude Code asks whatever else its settings in `home` and in the `projects`' folders allow:
-/// those that act, and each that they allow by name.
+/// Returns the tools for which Claude Code asks in `cwd` whatever else the settings of its user, of the project and of the
+/// folders above allow: those that act, and each that they allow by name. `env` goes before this process's environment.
 ///
 /// # Errors
 /// A hook in one of them decides in place of its dialogs.
-pub fn claude_asks<'a>(
-    home: Option<&Path>,
-    projects: impl IntoIterator<Item = &'a Path>,
-) -> Result<Vec<String>, String> {
-    let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).or_else(|| Some(home?.join(CLAUDE_FOLDER)));
-    let folders = own.into_iter().chain(projects.into_iter().map(|project| project.join(CLAUDE_FOLDER)));
+pub fn claude_asks(env: &BTreeMap<String, String>, cwd: &Path) -> Result<Vec<String>, String> {
+    let set = |name: &str| env.get(name).map(PathBuf::from).or_else(|| set(name));
+    let own = set(CLAUDE_CONFIG).or_else(|| Some(set("HOME")?.join(CLAUDE_FOLDER)));
+    // In a linked worktree the program also reads the local settings of the main one.
+    let main = main_worktree_of(cwd);
+    let projects = cwd.ancestors().chain(main.as_deref());
+    let folders = own.into_iter().chain(projects.map(|project| project.join(CLAUDE_FOLDER)));
     let files = folders.flat_map(|folder| ["settings.json", "settings.local.json"].map(|file| folder.join(file)));
     let mut asks: Vec<String> = CLAUDE_ACTS.map(str::to_owned).to_vec();
     for file in files {
@@ -346,6 +360,21 @@ pub fn claude_asks<'a>(
         }
     }
     Ok(asks)
+}
+
+/// Returns the main worktree of the repository in which a folder lies, if that is a linked worktree.
+fn main_worktree_of(here: &Path) -> Option<PathBuf> {
+    main_worktree(here.ancestors().find(|folder| folder.join(".git").exists())?)
+}
+
+/// Returns the main worktree of a linked one, whose `.git` is a file that names a folder in the shared repository.
+#[must_use]
+pub fn main_worktree(top: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(top.join(".git")).ok()?;
+    let folder = top.join(text.strip_prefix("gitdir:")?.trim());
+    let common = folder.join(fs::read_to_string(folder.join("commondir")).ok()?.trim()).canonicalize().ok()?;
+    // A bare repository has no main worktree.
+    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
 }
 
 /// Returns the path in a variable; `None` if it is unset or empty.
@@ -369,6 +398,41 @@ mod tests {
 
     use super::*;
     use crate::program::testing::settings;
+
+    #[test]
+    fn claude_over_acp_asks_for_what_settings_allow_by_name_and_a_hook_that_decides_is_refused() {
+        let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-held-").unwrap();
+        let (home, work) = (folder.path().join("home"), folder.path().join("repo/deep"));
+        let settings_file = |above: &Path| above.join(CLAUDE_FOLDER).join("settings.json");
+        for above in [&home, &folder.path().join("repo")] {
+            fs::create_dir_all(above.join(CLAUDE_FOLDER)).unwrap();
+        }
+        let allows = |tool: &str| json!({ "permissions": { "allow": [tool] } }).to_string();
+        fs::write(settings_file(&home), allows("mcp__files__push(x)")).unwrap();
+        fs::write(settings_file(&folder.path().join("repo")), allows("WebSearch")).unwrap();
+        let mut held = settings(Driver::Acp, "claude-agent-acp");
+        (held.cwd, held.unheld) = (work, false);
+        held.env.insert("HOME".to_owned(), home.display().to_string());
+        held.env.insert(CLAUDE_CONFIG.to_owned(), home.join(CLAUDE_FOLDER).display().to_string());
+        let asks = |held: &Settings| {
+            let meta = Program::ClaudeAcp.session_meta(held).unwrap().unwrap();
+            meta["claudeCode"]["options"]["settings"]["permissions"]["ask"].clone()
+        };
+        let all: Vec<&str> = CLAUDE_ACTS.into_iter().chain(["mcp__files__push", "WebSearch"]).collect();
+        assert_eq!(asks(&held), json!(all));
+        hold(&mut held.clone(), &folder).unwrap();
+        let hook = json!({ "hooks": { CLAUDE_DECIDES: [{ "hooks": [] }] } }).to_string();
+        fs::write(settings_file(&home), hook).unwrap();
+        let refused = hold(&mut held.clone(), &folder).unwrap_err();
+        assert!(
+            refused.contains(&settings_file(&home).display().to_string()) && refused.contains("--unheld"),
+            "{refused}"
+        );
+        Program::ClaudeAcp.session_meta(&held).unwrap_err();
+        held.unheld = true;
+        hold(&mut held, &folder).unwrap();
+        assert_eq!(asks(&held), json!([]));
+    }
 
     #[test]
     fn codex_asks_for_each_call_that_a_server_may_make_unasked() {
@@ -452,6 +516,7 @@ mod tests {
         fs::create_dir_all(user.join(CODEX_RULES)).unwrap();
         fs::create_dir_all(work.join(".codex/rules")).unwrap();
         fs::write(user.join("auth.json"), "old").unwrap();
+        fs::write(user.join(CODEX_SETTINGS), "model = \"x\"").unwrap();
         let of_process = ["app-server-control", "app-server-startup.lock", "ipc.sock", "daemon.pid"];
         fs::create_dir(user.join(of_process[0])).unwrap();
         fs::write(user.join(of_process[1]), "").unwrap();
@@ -470,6 +535,13 @@ mod tests {
         assert!(!of_process.into_iter().chain(["ipc"]).any(linked), "of a process that runs");
         fs::write(home.join("auth.json"), "renewed").unwrap();
         assert_eq!(fs::read_to_string(user.join("auth.json")).unwrap(), "renewed", "a login that Codex renews is kept");
+        assert_eq!(fs::read_to_string(home.join(CODEX_SETTINGS)).unwrap(), "model = \"x\"");
+        fs::write(home.join(CODEX_SETTINGS), "allowed").unwrap();
+        assert_eq!(
+            fs::read_to_string(user.join(CODEX_SETTINGS)).unwrap(),
+            "model = \"x\"",
+            "what dialogs allow is not"
+        );
         let rules = work.join(".codex/rules/mine.rules");
         fs::write(&rules, "prefix_rule(pattern=[\"rm\"], decision=\"forbidden\")").unwrap();
         hold(&mut settings.clone(), &PrivateFolder::make(folder.path(), "b").unwrap()).unwrap();

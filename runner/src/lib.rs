@@ -25,7 +25,7 @@ pub use crate::event::{Event, EventSink};
 pub use crate::guard::guard_groups;
 pub use crate::held::{
     CODEX_HOME, GEMINI_SETTINGS, claude_asks, codex_asks, codex_home, codex_server, gemini_policy, gemini_system,
-    gemini_trusted,
+    gemini_trusted, main_worktree,
 };
 pub use crate::hook::{
     HookError, Occasion, claude as hook, end_interrupted, follow_ends, is_at_work, keep_leases, wait as hook_wait,

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::held::claude_asks;
 use crate::settings::{Driver, Settings};
 
 /// Tools of Claude Code that reach other sessions, or start turns later.
@@ -120,18 +121,24 @@ impl Program {
     }
 
     /// Returns the `_meta` of a new or loaded session, which carries settings that no argument takes.
-    pub(crate) fn session_meta(self, unheld: bool) -> Option<Map<String, Value>> {
+    ///
+    /// # Errors
+    /// Something in the user's settings or in the project's decides on calls that are to be held.
+    pub(crate) fn session_meta(self, run: &Settings) -> Result<Option<Map<String, Value>>, String> {
         if self != Self::ClaudeAcp {
-            return None;
+            return Ok(None);
         }
-        let ask: &[&str] = if unheld { &[] } else { &CLAUDE_ACTS };
-        let settings = json!({
+        let ask = if run.unheld { Vec::new() } else { claude_asks(&run.env, &run.cwd)? };
+        let mut settings = json!({
             "crossSessionInbound": "refuse",
             "permissions": { "allow": ["mcp__lastword"], "ask": ask },
         });
+        if !run.unheld {
+            settings["sandbox"] = json!({ "autoAllowBashIfSandboxed": false });
+        }
         // The adapter doesn't report the tokens of a suggested prompt, which the runner has no use for.
         let options = json!({ "disallowedTools": CLAUDE_CHANNELS, "promptSuggestions": false, "settings": settings });
-        json!({ "claudeCode": { "options": options } }).as_object().cloned()
+        Ok(json!({ "claudeCode": { "options": options } }).as_object().cloned())
     }
 }
 
@@ -298,7 +305,8 @@ mod tests {
         let claude = prepared(Driver::Command, "npx claude -p").args;
         let denied = "--disallowedTools=ListAgents,SendMessage,CronCreate,ScheduleWakeup,Monitor";
         assert_eq!(claude, ["claude", denied, r#"--settings={"crossSessionInbound":"refuse"}"#, "-p"]);
-        let meta = Program::ClaudeAcp.session_meta(true).unwrap();
+        let acp = super::testing::settings(Driver::Acp, "claude-agent-acp");
+        let meta = Program::ClaudeAcp.session_meta(&acp).unwrap().unwrap();
         let options = &meta["claudeCode"]["options"];
         assert_eq!(options["disallowedTools"], json!(CLAUDE_CHANNELS));
         assert_eq!(options["settings"]["crossSessionInbound"], "refuse");

@@ -1,7 +1,8 @@
 //! `lastword claude`: Claude Code as an agent of the workspace, in this terminal and for this run alone.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use lastword_runner::{CLAUDE_CHANNELS, PrivateFolder, claude_asks};
@@ -12,7 +13,6 @@ use super::Context;
 use super::last_session::{LastSession, Options};
 use super::launch::{CLIENT, Calls, Place, exit, this_program};
 use crate::failure::Failure;
-use crate::home::main_worktree_of;
 use crate::out::quoted;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
@@ -80,15 +80,10 @@ fn settings(hook: &str, calls: Calls) -> Result<Value, Failure> {
         "type": "command", "command": format!("exec {hook} wait"), "asyncRewake": true, "timeout": WAIT_S,
         "rewakeMessage": "Message from Lastword:", "rewakeSummary": "Lastword",
     });
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let here = std::env::current_dir()?;
-    // In a linked worktree the program also reads the local settings of the main one.
-    let main = main_worktree_of(&here);
-    let projects = here.ancestors().chain(main.as_deref());
     let asks = if calls.unheld {
         Vec::new()
     } else {
-        claude_asks(home.as_deref(), projects)
+        claude_asks(&BTreeMap::new(), &std::env::current_dir()?)
             .map_err(|why| Failure::refused(why).hint("take it out, or let the settings decide with --unheld"))?
     };
     let mut settings = json!({

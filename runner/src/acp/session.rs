@@ -131,7 +131,7 @@ async fn open(
     slot: &mut Slot,
 ) -> Result<(SessionId, Memory, &'static str), String> {
     let cwd = &shared.settings.cwd;
-    let meta = link.program.and_then(|program| program.session_meta(shared.settings.unheld));
+    let meta = link.program.map(|program| program.session_meta(&shared.settings)).transpose()?.flatten();
     let was_spare = std::mem::take(&mut slot.spare);
     let memory = match &slot.id {
         Some(id) if slot.start == process.start => {
