@@ -5,6 +5,7 @@
 //! message may be meant for the user. A prompt is no human's grant by itself, because the program also sends prompts without
 //! its user (schedules, subagents that return); a launcher that sees the keys vouches for it.
 
+mod background;
 mod dialog;
 mod kept;
 mod leases;
@@ -25,6 +26,7 @@ use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::background::Background;
 use self::kept::Kept;
 use crate::wording::{CONDUCT, Memory, announced, mark, prompt};
 
@@ -52,7 +54,9 @@ pub struct Occasion {
     pub stop_hook_active: bool,
     /// `Notification` only: what the program tells its user.
     pub message: String,
-    /// `PermissionRequest` only: the call for whose decision a dialog would open.
+    /// `Stop` only: what the program goes on with behind the model's last message.
+    pub background_tasks: Vec<Background>,
+    /// `PermissionRequest`: the call for whose decision a dialog would open; `PostToolUse`: the call that was made.
     pub tool_name: String,
     /// Its arguments.
     pub tool_input: Arguments,
@@ -138,6 +142,9 @@ struct Session {
     /// A dialog of the program is open.
     #[serde(default)]
     waits: bool,
+    /// The calls of the session's dialogs that wait for humans of the team.
+    #[serde(default)]
+    held: Vec<dialog::Held>,
     /// The end of the turn, which a broker that was away has not taken yet.
     #[serde(default)]
     owed: Option<Box<Finish>>,
@@ -226,6 +233,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     if occasion.hook_event_name != "Notification" {
         session.waits = occasion.waits;
     }
+    dialog::answered(client, &mut session, occasion).await;
     if let Some(owed) = session.owed.take() {
         let handed_in = end_turn(client, &mut session, *owed).await;
         kept.write(&session)?;
@@ -448,6 +456,11 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
     (session.busy, session.works) = (false, false);
     charge_stray_work(client, session, occasion).await;
     if let Some(open) = session.turn.clone() {
+        if occasion.background_tasks.iter().any(Background::is_of_turn) {
+            // Its return is the next part of the turn.
+            session.works = true;
+            return Ok(None);
+        }
         // Nobody waits for the answer of a turn without a requester, so the end of what the user asked for ends it.
         if session.mixed && open.requester.is_some() {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use lastword_client::wire::quote;
 use lastword_client::{Client, is_transient};
 use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wait};
 use serde_json::Value;
@@ -66,8 +67,8 @@ pub(super) enum Order {
     Say(String),
     /// Interrupts the model's turn.
     Interrupt,
-    /// Answers the dialog with this id: whether the call may be made.
-    Decide(String, bool),
+    /// Answers the dialog with this id: the call may be made, or the model is told why not.
+    Decide(String, Result<(), String>),
 }
 
 /// A program's end of the connection: it reports events and takes orders.
@@ -178,13 +179,13 @@ struct Attended<'a> {
     /// The number of turns that the program has started on its own since its user last typed.
     strays: u32,
     calls: Calls,
-    /// The open dialogs, each with the task that waits for a human of the team where one decides.
-    dialogs: BTreeMap<String, Option<AbortHandle>>,
+    /// The open dialogs, each with its call and the task that waits for a human of the team where one decides.
+    dialogs: BTreeMap<String, Option<(Occasion, AbortHandle)>>,
     deciding: JoinSet<Option<Decided>>,
 }
 
 /// The id of a dialog, its tool, and whether a human of the team allowed its call; `None` if it is up to the session's user.
-type Decided = (String, String, Option<bool>);
+type Decided = (String, String, Option<Result<(), String>>);
 
 impl Attended<'_> {
     async fn happened(&mut self, happened: Happened) -> Option<Order> {
@@ -199,7 +200,7 @@ impl Attended<'_> {
             Happened::Used(request) => {
                 self.handed = handed;
                 self.used.add(&request);
-                self.worked().await
+                self.worked(occasion("")).await
             }
             Happened::Asked(asked) => {
                 self.handed = handed;
@@ -207,10 +208,12 @@ impl Attended<'_> {
             }
             Happened::Settled(id) => {
                 self.handed = handed;
-                if let Some(decides) = self.dialogs.remove(&id)? {
+                let mut made = occasion("");
+                if let Some((asks, decides)) = self.dialogs.remove(&id)? {
                     decides.abort();
+                    made = asks;
                 }
-                self.worked().await
+                self.worked(made).await
             }
             Happened::Answered(text) => {
                 self.close_dialogs();
@@ -260,21 +263,19 @@ impl Attended<'_> {
         };
         let (client, folder) = (self.client.clone(), self.folder.to_owned());
         let asks = Occasion { tool_name: tool, tool_input: arguments.into(), ..occasion("PermissionRequest") };
-        let dialog = id.clone();
+        let (dialog, call) = (id.clone(), asks.clone());
         let decides = self.deciding.spawn(async move {
-            let said = hook(&client, &folder, &asks).await.ok().flatten();
+            let said = hook(&client, &folder, &call).await.ok().flatten();
             let decision = said.as_ref().and_then(|said| said.pointer("/hookSpecificOutput/decision"));
-            // The program's answer is only yes or no, so a call that was edited isn't made.
-            let allowed = |decision: &Value| decision["behavior"] == "allow" && decision["updatedInput"].is_null();
-            Some((dialog, asks.tool_name, decision.map(allowed)))
+            Some((dialog, call.tool_name, decision.map(answer)))
         });
-        self.dialogs.insert(id, Some(decides));
+        self.dialogs.insert(id, Some((asks, decides)));
         None
     }
 
     async fn decided(&mut self, decided: Option<Decided>) -> Option<Order> {
         match decided? {
-            (id, _, Some(allowed)) => Some(Order::Decide(id, allowed)),
+            (id, _, Some(answer)) => Some(Order::Decide(id, answer)),
             (id, tool, None) => {
                 self.dialogs.insert(id, None);
                 self.waits(tool).await
@@ -286,9 +287,9 @@ impl Attended<'_> {
         self.call(Occasion { message, ..occasion("Notification") }).await
     }
 
-    async fn worked(&self) -> Option<Order> {
+    async fn worked(&self, made: Occasion) -> Option<Order> {
         let waits = self.dialogs.values().any(Option::is_none);
-        self.call(Occasion { usage: self.used.used(), waits, ..occasion("PostToolUse") }).await
+        self.call(Occasion { usage: self.used.used(), waits, hook_event_name: "PostToolUse".to_owned(), ..made }).await
     }
 
     fn close_dialogs(&mut self) {
@@ -299,13 +300,25 @@ impl Attended<'_> {
     /// Without work a turn that lapsed is forgotten, so that the next message is waited for.
     async fn tick(&mut self) -> Option<Order> {
         if self.works {
-            return self.worked().await;
+            return self.worked(occasion("")).await;
         }
         self.call(Occasion { usage: self.used.used(), ..occasion("") }).await
     }
 
     async fn call(&self, occasion: Occasion) -> Option<Order> {
         call(self.client, self.folder, &occasion).await
+    }
+}
+
+/// Returns the answer to a dialog. It is only yes or no, so a call that was edited isn't made.
+fn answer(decision: &Value) -> Result<(), String> {
+    match (&decision["message"], &decision["updatedInput"]) {
+        (Value::Null, Value::Null) => Ok(()),
+        (Value::Null, edited) => Err(format!(
+            "The call is allowed with other arguments only: {}. The program can't change them; make that call instead.",
+            quote::json(&edited.clone().into())
+        )),
+        (message, _) => Err(message.as_str().unwrap_or_default().to_owned()),
     }
 }
 

@@ -295,8 +295,8 @@ impl Joined {
                             }
                             Ok(None)
                         }
-                        Some(Order::Decide(id, allowed)) => {
-                            self.decide(&id, allowed).await;
+                        Some(Order::Decide(id, answer)) => {
+                            self.decide(&id, answer).await;
                             Ok(None)
                         }
                     },
@@ -429,10 +429,14 @@ impl Joined {
     }
 
     /// Answers a dialog in place of the interface, which closes it.
-    async fn decide(&mut self, id: &str, allowed: bool) {
+    async fn decide(&mut self, id: &str, allowed: Result<(), String>) {
         if let Some((request, answer)) = self.dialogs.remove(id) {
-            let decision = if allowed { "accept" } else { "decline" };
-            // An app-server that is gone is noticed where its messages are read.
+            let decision = if allowed.is_ok() { "accept" } else { "decline" };
+            if let Err(why) = allowed {
+                // While the dialog is open it joins the turn for sure. An app-server that is gone is noticed where its
+                // messages are read.
+                let _steered = self.hand(&why).await;
+            }
             let _sent = self.wire.send(&json!({ "id": request, "result": { answer: decision } })).await;
         }
     }

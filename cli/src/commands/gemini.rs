@@ -138,7 +138,7 @@ fn settings(place: &Place, folder: &Path, calls: Calls, wake: bool) -> Result<Va
     let line = hook_line(place, folder)?;
     let hooks = object(&mut settings, "hooks");
     let hook = |line: String, ms: u32| json!({ "hooks": [{ "type": "command", "command": line, "timeout": ms }] });
-    for event in ["SessionStart", "BeforeAgent", "AfterTool"] {
+    for event in ["SessionStart", "BeforeAgent", "AfterTool", "Notification"] {
         append(hooks, event, hook(line.clone(), HOOK_MS));
     }
     let end = if wake { hook(format!("exec {line} wait"), WAIT_MS) } else { hook(line, HOOK_MS) };

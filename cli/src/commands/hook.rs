@@ -25,6 +25,8 @@ const GEMINI_EVENTS: [(&str, &str); 3] =
     [("BeforeAgent", "UserPromptSubmit"), ("AfterTool", "PostToolUse"), ("AfterAgent", "Stop")];
 /// What Gemini CLI reports as the model's text if there is none.
 const GEMINI_NOTHING: &str = "[no response text]";
+/// How a prompt begins that Claude Code writes once work in the background has ended.
+const OWN_PROMPT: &str = "<task-notification>";
 /// Pause before a wait asks again whether it may replace another one.
 const REPLACED: Duration = Duration::from_millis(200);
 /// The exit code with which a hook of `asyncRewake` wakes its session.
@@ -122,7 +124,9 @@ async fn report_prompt(folder: &Path, occasion: &mut Occasion) {
     if !(began || ended) || (began && hook_woke(folder, occasion)) {
         return;
     }
-    let Some((typed, problem)) = own_terminal::report(began).await else { return };
+    // An Enter before it was one in a dialog, or is part of a prompt to come.
+    let own = occasion.prompt.starts_with(OWN_PROMPT);
+    let Some((typed, problem)) = own_terminal::report(began && !own).await else { return };
     occasion.typed = began.then_some(typed);
     if let Some(why) = problem {
         // What the prompt asks for is the agent's own work then; the session goes on.

@@ -45,6 +45,8 @@ const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 /// Linux's table of IPv4 sockets, and the state in it of a socket that listens.
 const SOCKETS: &str = "/proc/net/tcp";
 const LISTENS: &str = "0A";
+/// Why a turn failed whose user refused a call.
+const REFUSED: &str = "the user of the session refused the call";
 /// opencode's own name for the user of its server.
 const USER: &str = "opencode";
 pub(super) const OPTIONS: Options =
@@ -301,8 +303,8 @@ impl Joined {
                     self.interrupt().await;
                     None
                 }
-                Order::Decide(id, allowed) => {
-                    self.decide(&id, allowed).await;
+                Order::Decide(id, answer) => {
+                    self.decide(&id, answer).await;
                     None
                 }
             }),
@@ -343,6 +345,10 @@ impl Joined {
                 return Some(Happened::Asked(Asked { id, tool: "question".to_owned(), arguments: None }));
             }
             "permission.replied" | "question.replied" | "question.rejected" => {
+                if properties["reply"] == "reject" || kind == "question.rejected" {
+                    // The turn is over, unless its model is told why and goes on.
+                    self.failed.get_or_insert_with(|| REFUSED.to_owned());
+                }
                 return Some(Happened::Settled(properties["requestID"].as_str().unwrap_or_default().to_owned()));
             }
             "session.status" if properties["status"]["type"] == "busy" => self.works = true,
@@ -368,7 +374,7 @@ impl Joined {
     fn message(&mut self, info: &Value) -> Option<Happened> {
         let id = info["id"].as_str().unwrap_or_default();
         if info["role"] == "assistant" && self.said.0 != id {
-            self.said = (id.to_owned(), Vec::new());
+            (self.said, self.failed) = ((id.to_owned(), Vec::new()), None);
         } else if info["role"] == "user" && info["summary"].is_null() {
             // A message with a summary is an old one that was annotated.
             self.asked = Some(id.to_owned());
@@ -431,11 +437,17 @@ impl Joined {
         Some(Happened::BrokeOff(format!("opencode did not take the message: {problem}")))
     }
 
-    /// Answers a dialog in place of the interface, which closes it.
-    async fn decide(&self, id: &str, allowed: bool) {
-        let answer = json!({ "reply": if allowed { "once" } else { "reject" } });
+    /// Answers a dialog in place of the interface, which closes it. A model that is told why not goes on.
+    async fn decide(&mut self, id: &str, allowed: Result<(), String>) {
+        let answer = match &allowed {
+            Ok(()) => json!({ "reply": "once" }),
+            Err(why) => json!({ "reply": "reject", "message": why }),
+        };
         // The session's user may have been first.
-        let _told = self.server.call(Method::POST, &format!("/permission/{id}/reply"), Some(&answer)).await;
+        let told = self.server.call(Method::POST, &format!("/permission/{id}/reply"), Some(&answer)).await;
+        if let (Ok(_), Err(why)) = (told, allowed) {
+            self.failed = Some(why.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
     }
 
     async fn interrupt(&self) {

@@ -178,6 +178,63 @@ fn a_held_session_waits_for_a_human_of_the_team_where_a_message_asked() {
 }
 
 #[test]
+fn a_dialog_that_its_user_answers_is_no_ones_to_decide_any_more() {
+    let session = Session::start(&["--held"]);
+    session.asked("P-1");
+    let call = |command: &str| json!({ "tool_name": "Bash", "tool_input": { "command": command } });
+    let all = || session.server.operator(&["--json", "approvals", "--all"]).json()["items"].clone();
+    let states = || all().as_array().unwrap().iter().map(|held| held["state"].clone()).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let session = &session;
+        let hooks = ["make test", "make deploy"].map(|command| {
+            let held = states().len();
+            let hook = scope.spawn(move || session.happens("PermissionRequest", &call(command)));
+            wait_for("the held call", || states().len() > held);
+            hook
+        });
+        session.happens("PostToolUse", &call("ls"));
+        assert_eq!(states(), ["pending", "pending"], "another call");
+        session.happens("PostToolUse", &call("make test"));
+        let mut after = states();
+        after.sort_by_key(ToString::to_string);
+        assert_eq!(after, ["ignored", "pending"]);
+        let sub_agent = json!([{ "id": "1", "type": "subagent", "status": "running", "description": "x" }]);
+        session.happens("Stop", &json!({ "last_assistant_message": "it works on", "background_tasks": sub_agent }));
+        assert_eq!(states().iter().filter(|state| *state == "pending").count(), 1, "it may be the sub-agent's");
+        // What waits for a decision would keep the turn open.
+        session.happens("Stop", &json!({ "last_assistant_message": "it is done" }));
+        assert_eq!(states(), ["ignored", "ignored"]);
+        assert_eq!(all()[0]["by"], "kilo");
+        for hook in hooks {
+            assert_eq!(hook.join().unwrap(), "", "its dialog is gone");
+        }
+    });
+    let answered = session.server.operator(&["--json", "inbox", "--wait", "30s"]).json();
+    assert_eq!(
+        (&answered["message"]["status"], &answered["message"]["body"]),
+        (&json!("completed"), &json!("it is done"))
+    );
+}
+
+#[test]
+fn a_turn_whose_sub_agents_work_on_ends_with_them() {
+    let session = Session::start(&[]);
+    session.asked("P-1");
+    let stop = |said: &str, kind: &str| {
+        let tasks = json!([{ "id": "1", "type": kind, "status": "running", "description": "x" }]);
+        session.happens("Stop", &json!({ "last_assistant_message": said, "background_tasks": tasks }))
+    };
+    session.server.operator(&["send", "kilo", "and this", "--ref", "P-2"]).ok();
+    assert_eq!(stop("it works on", "subagent"), "", "and no other message comes between");
+    assert_eq!(session.shows_dialog(), [false; 4]);
+    session.happens("Notification", &json!({ "message": "Claude needs your permission to use Bash" }));
+    wait_for("the dialog of its sub-agent", || session.shows_dialog() == [true; 4]);
+    assert!(stop("it is done", "shell").contains("and this"), "a server of the shell may run for ever");
+    let answered = session.server.operator(&["--json", "inbox", "--wait", "30s"]).json();
+    assert_eq!(answered["message"]["body"], "it is done");
+}
+
+#[test]
 fn what_no_layer_overrides_is_refused_by_name_and_runs_unheld() {
     let server = Server::start();
     let dir = server.path();

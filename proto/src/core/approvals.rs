@@ -100,7 +100,9 @@ impl Step<'_> {
         self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
-        let may_decide = by.is_human() || self.state().may_decide(by.agent(), approval);
+        // An agent may give its own call up, which lets nothing through.
+        let gives_up = approval.agent == by.agent() && verdict.decision == Decision::Ignore;
+        let may_decide = by.is_human() || gives_up || self.state().may_decide(by.agent(), approval);
         if by.is_human() {
             self.human(by, Role::Approver)?;
         }

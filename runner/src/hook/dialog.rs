@@ -4,20 +4,49 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use lastword_client::wire::{Arguments, HeldCall, Progress, UseApproval, quote};
+use lastword_client::wire::{ApprovalView, Arguments, DecideApproval, HeldCall, Progress, UseApproval, quote};
 use lastword_client::{Client, ClientError, is_transient};
+use lastword_proto::fact::Decision;
 use lastword_proto::state::ApprovalState;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::kept::Kept;
-use super::{HookError, Occasion, Session};
+use super::{Background, HookError, Occasion, Session};
 use crate::wording::seed;
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(25);
 /// Pause before a call that failed is repeated.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Says in Lastword why nobody there needs to decide any more.
+const ANSWERED: &str = "the session's user answered in the program's own dialog";
+
+/// A call of a dialog that waits for a human of the team.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Held {
+    approval: String,
+    tool: String,
+    arguments: Arguments,
+}
+
+/// Gives up the calls whose dialogs are gone without a decision of the team: the one that was made, or all of them at the
+/// end of the model's turn, which else would wait for the decision.
+pub(super) async fn answered(client: &Client, session: &mut Session, occasion: &Occasion) {
+    let goes_on = occasion.background_tasks.iter().any(Background::is_of_turn);
+    let ends = matches!(occasion.hook_event_name.as_str(), "Stop" | "StopFailure") && !goes_on;
+    let made = occasion.hook_event_name == "PostToolUse";
+    let is_it = |held: &Held| held.tool == occasion.tool_name && held.arguments == occasion.tool_input;
+    let gone = |held: &mut Held| ends || (made && is_it(held));
+    for held in session.held.extract_if(.., gone) {
+        let comment = Some(ANSWERED.to_owned());
+        let given_up = DecideApproval { decision: Decision::Ignore, comment, input: None, digest: None };
+        // One that a human decided stays as it is.
+        let _told = client.decide(&held.approval, &given_up).await;
+    }
+}
 
 /// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
 pub(super) async fn waits_for_user(client: &Client, session: &mut Session, message: &str) {
@@ -37,29 +66,48 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
     if session.turn.is_none() {
         return Ok(None);
     }
-    let decision = match decided(client, occasion).await {
-        Ok(decision) => decision,
-        Err(error) => refused(&format!("the call can't be held: {error}")),
-    };
-    Ok(Some(json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": decision } })))
-}
-
-async fn decided(client: &Client, occasion: &Occasion) -> Result<Value, ClientError> {
     let (tool, arguments) = (occasion.tool_name.clone(), occasion.tool_input.clone());
     let call = HeldCall { tool: tool.clone(), arguments: arguments.clone(), reason: None, key: None };
-    let mut view = persist(|| client.hold(&call)).await?;
+    let view = match persist(|| client.hold(&call)).await {
+        Ok(view) => view,
+        Err(error) => return Ok(Some(said(&unheld(&error)))),
+    };
+    let kept = Kept::of(folder, &occasion.session_id)?;
+    let noted = kept.lock()?;
+    let mut session = kept.read()?;
+    session.held.push(Held { approval: view.id.clone(), tool, arguments });
+    kept.write(&session)?;
+    drop(noted);
+    let decision = decided(client, view, call).await.unwrap_or_else(|error| Some(unheld(&error)));
+    Ok(decision.map(|decision| said(&decision)))
+}
+
+fn said(decision: &Value) -> Value {
+    json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": decision } })
+}
+
+fn unheld(error: &ClientError) -> Value {
+    refused(&format!("the call can't be held: {error}"))
+}
+
+/// Waits for the decision; `None` if it was made in the dialog.
+async fn decided(client: &Client, mut view: ApprovalView, call: HeldCall) -> Result<Option<Value>, ClientError> {
+    let HeldCall { tool, arguments, .. } = call;
     while view.state == ApprovalState::Pending {
         view = persist(|| client.approval(&view.id, Some(POLL))).await?;
     }
+    if view.state == ApprovalState::Ignored && view.by.as_ref() == Some(&view.agent) {
+        return Ok(None);
+    }
     if view.state != ApprovalState::Approved {
-        return Ok(refused(&quote::denied(&view, seed())));
+        return Ok(Some(refused(&quote::denied(&view, seed()))));
     }
     let edited = view.arguments != arguments;
     let call = UseApproval { tool, arguments: view.arguments };
     // The broker checks the digest, and that the approval is used only once.
     persist(|| client.use_approval(&view.id, &call)).await?;
     let allowed = json!({ "behavior": "allow" });
-    Ok(if edited { with_input(allowed, &call.arguments) } else { allowed })
+    Ok(Some(if edited { with_input(allowed, &call.arguments) } else { allowed }))
 }
 
 fn with_input(mut decision: Value, input: &Arguments) -> Value {

@@ -19,6 +19,10 @@ const RENEWAL_MAX: Duration = Duration::from_secs(60);
 /// Pause before a broker that is away is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Why a turn failed in which a dialog was open when its user broke it off, and otherwise.
+const REFUSED: &str = "the user of the session refused the call";
+const INTERRUPTED: &str = "the user of the session interrupted the turn";
+
 /// Renews the leases of the turns at which sessions of this agent work, whatever their model waits for: a tool that takes
 /// an hour calls no hook, and neither does a dialog that its user hasn't seen. Never returns.
 pub async fn keep_leases(client: &Client, folder: &Path) -> Infallible {
@@ -55,7 +59,7 @@ pub async fn end_interrupted(client: &Client, folder: &Path) -> Infallible {
             let broke_off = session.works && session.is_interrupted();
             if broke_off || session.owed.is_some() {
                 let event = if broke_off { "StopFailure" } else { "" };
-                let failure = "the user of the session interrupted the turn".to_owned();
+                let failure = if session.waits { REFUSED } else { INTERRUPTED }.to_owned();
                 let over = Occasion { transcript_path: session.transcript, failure, ..Occasion::default() };
                 let over = Occasion { hook_event_name: event.to_owned(), session_id: id, ..over };
                 let _ended = super::claude(client, folder, &over).await;

@@ -16,8 +16,9 @@ use crate::usage::Prices;
 /// The end of a transcript in which its last line is looked for.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// What the program notes in the name of a user who broke its turn off.
+/// What Claude Code notes in the name of a user who broke its turn off, and what Gemini CLI tells the user then.
 const INTERRUPTED: &str = "[Request interrupted by user";
+const CANCELLED: &str = "Request cancelled.";
 
 /// Longest wait for the last message of a turn, and the pause between two looks.
 const WRITTEN_MAX: Duration = Duration::from_secs(1);
@@ -57,11 +58,16 @@ pub(super) async fn written(occasion: &Occasion, from: u64) {
 pub(super) fn is_interrupted(path: &Path, began: u64) -> bool {
     let from = fs::metadata(path).map_or(0, |known| known.len().saturating_sub(TAIL_BYTES)).max(began);
     let Ok(end) = opened(path, from) else { return false };
-    // The program notes its mode, its cost and more behind what was said.
+    // The program notes its mode, its cost and more behind what was said; Gemini CLI repeats the prompt that it goes back to.
     let said = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         let value: Value = serde_json::from_str(&line).ok()?;
-        ["user", "assistant"].iter().any(|kind| value["type"] == *kind).then(|| line.contains(INTERRUPTED))
+        match value["type"].as_str()? {
+            "assistant" | "gemini" => Some(false),
+            "user" if value.get("message").is_some() => Some(line.contains(INTERRUPTED)),
+            "info" => (value["content"] == CANCELLED).then_some(true),
+            _ => None,
+        }
     };
     end.split(b'\n').map_while(Result::ok).filter_map(|line| said(&line)).last().unwrap_or(false)
 }
@@ -104,6 +110,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_turn_that_its_user_broke_off_is_known_by_what_its_program_wrote() {
+        let file = std::env::temp_dir().join(format!("lastword-cancelled-{}", std::process::id()));
+        let calls = json!({"type": "gemini", "toolCalls": [{"name": "run_shell_command", "status": "cancelled"}]});
+        let info = |content: &str| json!({"type": "info", "content": content});
+        let prompt = json!({"type": "user", "content": [{"text": "[Request interrupted by user]"}]});
+        let set = json!({"$set": {"messages": []}});
+        let interrupted = |lines: &[&Value]| {
+            let lines = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+            fs::write(&file, format!("before\n{lines}")).unwrap();
+            is_interrupted(&file, 7)
+        };
+        let cancelled = info(CANCELLED);
+        assert!(interrupted(&[&calls, &cancelled, &prompt, &set]));
+        assert!(
+            !interrupted(&[&calls, &info("This request failed."), &prompt]),
+            "what Gemini CLI tells its user otherwise"
+        );
+        assert!(!interrupted(&[&cancelled, &prompt, &calls]), "it goes on");
+        let said = json!({"type": "user", "message": {"content": "[Request interrupted by user for tool use]"}});
+        assert!(interrupted(&[&said, &json!({"type": "mode"})]));
+        fs::remove_file(&file).unwrap();
+    }
 
     #[test]
     fn what_was_said_last_is_found_in_a_transcript_too() {

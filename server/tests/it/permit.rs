@@ -152,6 +152,24 @@ async fn a_call_that_nobody_decides_is_denied() {
 }
 
 #[tokio::test]
+async fn an_agent_gives_its_own_call_up_and_no_other_agents() {
+    let world = at_work(Limits::default(), Policy::default()).await;
+    let decisions = async {
+        for decision in
+            [json!({ "decision": "approve" }), json!({ "decision": "reject" }), json!({ "decision": "respond" })]
+        {
+            assert_eq!(decide(&world, "kilo", decision).await["code"], "approver_not_allowed");
+        }
+        let given_up = json!({ "decision": "ignore", "comment": "answered at its terminal" });
+        assert_eq!(decide(&world, "boss", given_up.clone()).await["code"], "approver_not_allowed");
+        let own = decide(&world, "kilo", given_up).await;
+        assert_eq!((&own["state"], &own["by"]), (&json!("ignored"), &json!("kilo")), "{own}");
+    };
+    let (answer, ()) = tokio::join!(ask(&world, "kilo", "Bash", json!({ "command": "deploy" })), decisions);
+    assert_eq!(answer["behavior"], "deny");
+}
+
+#[tokio::test]
 async fn the_agent_itself_and_its_approver_in_name_only_decide_nothing() {
     let approvers = Approvers { asker: false, agents: vec![AgentName::new("boss").unwrap()] };
     let world = at_work(Limits { approvers, ..Limits::default() }, Policy::default()).await;

@@ -164,6 +164,8 @@ impl Witness {
                 Ruling::Ask => false,
             }),
             Some(by) if self.is_human(by) => self.has_role(by, Role::Approver) && decision != Decision::Expire,
+            // It may give its own call up.
+            Some(by) if by == held.agent => decision == Decision::Ignore,
             Some(by) => self.agent_may_decide(by, &held) && decision != Decision::Expire,
         };
         self.expect(may, "an approval is decided by who may", || format!("{id} by {by:?}: {decision}"));
