@@ -156,6 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.replies += 1
         if tools:
             prompts = [text for is_result, text in turns(body) if not is_result]
+            self.server.newest = "\n".join(text for _, text in turns(body))
             self.server.requests.append(
                 {"path": path, "tools": [(space or "") + name for name, space in tools], "prompts": prompts})
         stream = bool(body.get("stream"))
@@ -252,7 +253,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.requests, self.replies = [], 0
+        self.requests, self.replies, self.newest = [], 0, ""
         self.waiting, self.released, self.closed, self.changed = {}, set(), False, threading.Condition()
 
     def gate(self, name):
@@ -274,6 +275,10 @@ class Model:
 
     def requests(self):
         return list(self.server.requests)
+
+    def heard(self):
+        """All prompts and tool results of the newest request."""
+        return self.server.newest
 
     def replies(self):
         """How many replies reported tokens."""

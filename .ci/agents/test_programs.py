@@ -36,7 +36,8 @@ OPENCODE_ALLOWS = {"permission": {"*": "allow", "bash": "allow"},
 # What Codex's sandbox doesn't hold back, but its user.
 ESCALATED = 'call: exec_command {"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "x"}'
 # An MCP server of a user with one tool, which makes a file in the folder of its program.
-SERVER = """import json, sys
+SERVER = """import json, os, sys
+os.chdir(os.environ.get("FOLDER", "."))
 tool = {"name": "touch", "description": "makes a file", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 for line in sys.stdin:
     asked = json.loads(line)
@@ -55,6 +56,8 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
 """
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
+# What the programs' dialogs say.
+DIALOG = b"(?i)proceed|permission|would you like|allow execution"
 PATIENCE = 60
 
 
@@ -158,14 +161,16 @@ class Workspace:
             (self.work / ".codex/rules").mkdir(parents=True)
             (self.work / ".codex/rules/default.rules").write_text(CODEX_ALLOWS)
 
-    def allow_server(self):
+    def allow_server(self, codex='default_tools_approval_mode = "approve"\n'
+                     '[mcp_servers.files.tools.touch]\napproval_mode = "approve"\n'):
         """A server of the user's, whose tools each program that knows such a setting runs unasked."""
         server = self.dir / "files.py"
         server.write_text(SERVER)
         with open(self.home / ".codex/config.toml", "a") as config:
-            config.write(f'[mcp_servers.files]\ncommand = "python3"\nargs = ["{server}"]\ncwd = "{self.work}"\n'
-                         'default_tools_approval_mode = "approve"\n'
-                         '[mcp_servers.files.tools.touch]\napproval_mode = "approve"\n')
+            config.write(f'[mcp_servers.files]\ncommand = "python3"\nargs = ["{server}"]\ncwd = "{self.work}"\n{codex}')
+        files = {"command": "python3", "args": [str(server)], "env": {"FOLDER": str(self.work)}}
+        self.amend(self.home / ".claude.json", {"mcpServers": {"files": files}})
+        self.amend(self.home / ".claude/settings.json", {"permissions": {"allow": ["Bash", "mcp__files__touch"]}})
         trusted = {"command": "python3", "args": [str(server)], "cwd": str(self.work), "trust": True}
         self.amend(self.home / ".gemini/settings.json", {"mcpServers": {"files": trusted}})
 
@@ -242,9 +247,10 @@ class Programs(unittest.TestCase):
         self.space.lastword("send", "bob", touch, "--ref", "E-1")
         call = self.space.pending()
         self.assertEqual(call["tool"], tool)
-        self.space.lastword("reject", call["id"], "--yes")
+        self.space.lastword("reject", call["id"], "--yes", "--comment", "not before noon")
         self.space.answer()
         self.assertFalse(made.exists(), "rejected")
+        self.assertIn("not before noon", self.space.model.heard())
         self.space.lastword("send", "bob", touch, "--ref", "E-2")
         call = self.space.pending()
         approved = self.space.lastword("approve", call["id"], "--yes", "--digest", call["digest"])
@@ -253,8 +259,9 @@ class Programs(unittest.TestCase):
         # Codex answers its model before a slow command has ended.
         until("the approved file", made.exists)
 
-    def server_held(self, command):
-        self.space.allow_server()
+    def server_held(self, command, allowed=True):
+        if allowed:
+            self.space.allow_server()
         self.space.run("bob", command, "--driver", "acp")
         self.space.lastword("send", "bob", TOUCH_BY_SERVER, "--ref", "E-1")
         call = self.space.pending()
@@ -264,6 +271,34 @@ class Programs(unittest.TestCase):
 
     def test_what_servers_do_for_codex_over_acp_is_held(self):
         self.server_held(["node", CODEX_ACP])
+
+    def test_what_servers_do_for_claude_over_acp_is_held(self):
+        self.server_held([MODULES / ".bin/claude-agent-acp"])
+
+    def test_claude_over_acp_is_held_in_a_linked_worktree(self):
+        # The program also reads the local settings of the main one.
+        self.space.allow_server()
+        self.space.amend(self.space.home / ".claude/settings.json", {"permissions": {}})
+        main = self.space.dir / "main"
+        git = ["git", "-C", main, "-c", "user.name=x", "-c", "user.email=x@example.com"]
+        subprocess.run(["git", "init", "-q", main], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        shutil.rmtree(self.space.work)
+        subprocess.run([*git, "worktree", "add", "-q", self.space.work], check=True)
+        allows = {"permissions": {"allow": ["mcp__files__touch"]}}
+        self.space.amend(main / ".claude/settings.local.json", allows)
+        self.server_held([MODULES / ".bin/claude-agent-acp"], allowed=False)
+
+    def test_claude_over_acp_refuses_a_hook_that_answers_its_dialogs(self):
+        allow = json.dumps({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}})
+        hook = {"hooks": [{"type": "command", "command": f"echo '{allow}'"}]}
+        self.space.amend(self.space.home / ".claude/settings.json", {"hooks": {"PermissionRequest": [hook]}})
+        with self.assertRaisesRegex(AssertionError, "PermissionRequest hook in .*settings.json"):
+            self.space.run("bob", [MODULES / ".bin/claude-agent-acp"], "--driver", "acp")
+        self.space.run("amy", [MODULES / ".bin/claude-agent-acp"], "--driver", "acp", "--unheld")
+        self.space.lastword("send", "amy", TOUCH, "--ref", "E-1")
+        self.assertIn("done", self.space.answer()["body"], "as its settings have it")
+        self.assertTrue((self.space.work / "made").exists())
 
     def test_what_servers_do_for_the_successor_of_codex_acp_is_held(self):
         self.server_held(["node", MODULES / "@successor/codex-acp/dist/index.js"])
@@ -605,16 +640,56 @@ class Programs(unittest.TestCase):
         types = self.sits(program, path, *args)
         made = self.space.work / made
         self.space.lastword("send", "bob", call, "--ref", "E-1")
+        until("the dialog at the broker", self.waits_for_user)
+        self.assertIn("waits for its user", self.space.lastword("ls").stdout)
         if program == "gemini":
+            # Its hook is called before its dialog is shown.
             until("the dialog", lambda: b"Allow execution" in self.shown)
-        else:
-            until("the dialog at the broker", self.waits_for_user)
-            self.assertIn("waits for its user", self.space.lastword("ls").stdout)
         self.assertFalse(made.exists(), "its user is asked")
         types("", enter=True)
         self.assertIn("done", self.space.answer()["body"])
         until("the allowed file", made.exists)
         self.assertFalse(self.waits_for_user())
+
+    def refuses(self, program, path, call, *args, keys=("\x1b",), reason="refused the call"):
+        """A call that its user refuses in the dialog ends the turn of who asked, with that reason."""
+        types = self.sits(program, path, *args)
+        self.space.lastword("send", "bob", call, "--ref", "E-1")
+        until("the dialog at the broker", self.waits_for_user)
+        until("the dialog", lambda: re.search(DIALOG, self.shown))
+        for key in keys:
+            types(key)
+        answer = self.space.answer()
+        self.assertEqual(answer["status"], "failed", answer)
+        self.assertIn(reason, answer["reason"])
+        self.assertFalse((self.space.work / "made").exists())
+        self.assertFalse(self.waits_for_user())
+
+    def test_a_refused_dialog_of_claude_ends_the_turn(self):
+        self.refuses("claude", CLAUDE, TOUCH)
+
+    def test_a_refused_dialog_of_codex_ends_the_turn(self):
+        self.refuses("codex", CODEX, ESCALATED, reason="interrupted the turn")
+
+    def test_a_refused_dialog_of_opencode_ends_the_turn(self):
+        self.refuses("opencode", OPENCODE, TOUCH.replace("^Bash$", "^bash$"), keys=("\x1b", "\r"))
+
+    def test_a_refused_dialog_of_gemini_ends_the_turn(self):
+        self.refuses("gemini", MODULES / ".bin/gemini", TOUCH.replace("^Bash$", "run_shell_command"), "--wake", keys="3")
+
+    def test_a_turn_of_claude_ends_with_the_sub_agent_that_it_left_behind(self):
+        types = self.sits("claude", CLAUDE)
+        agent = {"description": "x", "subagent_type": "general-purpose", "run_in_background": True, "prompt": TOUCH}
+        self.space.lastword("send", "bob", f"call: ^Agent$ {json.dumps(agent)}", "--ref", "E-1")
+        until("the dialog of the sub-agent", self.waits_for_user)
+        until("the dialog", lambda: re.search(DIALOG, self.shown))
+        self.assertIn("no answer yet", self.space.lastword("inbox").stdout)
+        types("", enter=True)
+        answer = self.space.answer()
+        self.assertEqual(answer["status"], "completed", answer)
+        self.assertTrue((self.space.work / "made").exists(), "what it asked for was made within the turn")
+        self.assertFalse(self.space.json("incidents")["items"])
+        self.assertEqual(self.asks("E-2", "say: still here"), "still here")
 
     def waits_in_lastword(self, program, path, call, made="made"):
         """With --held, any human of the team decides on what a message asks for, and the session's user on the rest."""
@@ -624,9 +699,10 @@ class Programs(unittest.TestCase):
         asked = self.space.pending()
         self.assertIn("touch made", json.dumps(asked["arguments"]))
         self.assertFalse(made.exists(), "held")
-        self.space.lastword("reject", asked["id"], "--yes", "--comment", "not now")
-        self.space.answer()
+        self.space.lastword("reject", asked["id"], "--yes", "--comment", "not before noon")
+        self.assertEqual(self.space.answer()["status"], "completed", "the model goes on")
         self.assertFalse(made.exists(), "rejected")
+        self.assertIn("not before noon", self.space.model.heard())
         self.space.lastword("send", "bob", call, "--ref", "E-2")
         asked = self.space.pending()
         approved = self.space.lastword("approve", asked["id"], "--yes", "--digest", asked["digest"])
@@ -635,8 +711,18 @@ class Programs(unittest.TestCase):
         until("the approved file", made.exists)
         made.unlink()
         self.shown.clear()
+        self.space.lastword("send", "bob", call, "--ref", "E-3")
+        asked = self.space.pending()
+        until("a dialog", lambda: re.search(DIALOG, self.shown))
+        types("", enter=True)
+        self.assertIn("done", self.space.answer()["body"], "its user answered, and nobody else has to")
+        until("the file", made.exists)
+        given_up = next(call for call in self.space.json("approvals", "--all")["items"] if call["id"] == asked["id"])
+        self.assertEqual((given_up["state"], given_up["by"]), ("ignored", "bob"))
+        made.unlink()
+        self.shown.clear()
         types(call, enter=True)
-        until("a dialog", lambda: re.search(b"(?i)proceed|permission|would you like", self.shown))
+        until("a dialog", lambda: re.search(DIALOG, self.shown))
         self.assertFalse(made.exists(), "its user is asked")
         self.assertFalse(self.space.json("approvals")["items"], "what its user asked for is its user's to decide")
 
@@ -669,6 +755,21 @@ class Programs(unittest.TestCase):
     def test_a_servers_call_in_a_session_of_codex_waits_in_lastword(self):
         self.space.allow_server()
         self.waits_in_lastword("codex", CODEX, TOUCH_BY_SERVER, made="touch made")
+
+    def test_what_is_always_allowed_in_a_session_of_codex_ends_with_it(self):
+        self.space.allow_server(codex="")
+        types = self.sits("codex", CODEX)
+        home = self.space.home / ".codex"
+        for reference, call, shown, key in [("E-1", TOUCH_BY_SERVER, b"Always", "3"), ("E-2", ESCALATED, b"ask again", "2")]:
+            self.shown.clear()
+            self.space.lastword("send", "bob", call, "--ref", reference)
+            until("the dialog at the broker", self.waits_for_user)
+            until("the dialog", lambda: shown in self.shown)
+            types(key)
+            self.assertEqual(self.space.answer()["status"], "completed")
+        self.assertEqual((home / "rules/default.rules").read_text(), CODEX_ALLOWS)
+        self.assertNotIn("approval_mode", (home / "config.toml").read_text())
+        self.assertFalse((home / "config.toml").is_symlink())
 
     def test_a_session_of_codex_starts_in_a_home_and_a_project_that_know_it(self):
         # The socket of the app-server that plain `codex` starts.
