@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -219,6 +220,16 @@ pub(crate) enum TokenSource {
     File(PathBuf),
     /// None is named; the operator's own is used if no agent can be acting.
     Implicit,
+}
+
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("LASTWORD_TOKEN"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Implicit => f.write_str("the data directory"),
+        }
+    }
 }
 
 /// The settings of this run.

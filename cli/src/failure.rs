@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::config::TokenSource;
 use lastword_client::ClientError;
 use lastword_proto::Code;
 use lastword_proto::wire::Problem;
@@ -99,11 +100,33 @@ impl From<lastword_server::cluster::NodeError> for Failure {
     }
 }
 
-/// Tools that hints name, each with the command that does the same.
-const TOOLS: [(&str, &str); 2] =
-    [("list_agents", "`lastword agent list`"), ("escalate_to_user", "`lastword send user`")];
+/// What hints name for models and programs, each with what a user of the shell does instead.
+const TOOLS: [(&str, &str); 4] = [
+    ("list_agents", "`lastword agent list`"),
+    ("escalate_to_user", "`lastword send user`"),
+    ("Fix the field named in `detail`, then resend", "Fix what the error names, then run the command again"),
+    ("Send a valid token in the header `Authorization: Bearer TOKEN`", "Name a valid token with --token-file FILE"),
+];
 
 impl Failure {
+    /// Names the source of a token that the server doesn't accept.
+    pub(crate) fn proven_by(mut self, source: &TokenSource) -> Self {
+        if self.problem.as_ref().is_some_and(|problem| problem.code == Code::Unauthenticated) {
+            self = self.in_token(source);
+            let is_path = matches!(source, TokenSource::Text(text) if std::path::Path::new(text.trim()).is_file());
+            if is_path {
+                self = self.hint("LASTWORD_TOKEN is the token itself; name its file in LASTWORD_TOKEN_FILE");
+            }
+        }
+        self
+    }
+
+    /// Names the source of a token that is none.
+    pub(crate) fn in_token(mut self, source: &TokenSource) -> Self {
+        self.message = format!("{source}: {}", self.message);
+        self
+    }
+
     /// Names the team in which a recipient was looked for: another folder may have another one.
     pub(crate) fn looked_in(mut self, team: &str) -> Self {
         if self.problem.as_ref().is_some_and(|problem| problem.code == Code::UnknownRecipient)
@@ -117,7 +140,7 @@ impl Failure {
     }
 }
 
-/// Words a hint for the shell: a command in place of each tool that a model has.
+/// Words a hint for the shell.
 fn at_the_shell(hint: &str) -> String {
     TOOLS.iter().fold(hint.to_owned(), |hint, (tool, command)| hint.replace(tool, command))
 }
@@ -134,6 +157,10 @@ impl From<ClientError> for Failure {
                 let parts = [retry, lift, more].map(Option::unwrap_or_default).concat();
                 let hint = format!("{}{parts}", at_the_shell(&problem.hint));
                 Self { exit, message, hint: Some(hint), problem: Some(problem) }
+            }
+            // The error itself names the address to use.
+            ClientError::Unreachable { reason, .. } if reason.contains("begins with http://") => {
+                Self::unavailable(message)
             }
             ClientError::Unreachable { .. } => Self::unavailable(message)
                 .hint("start a server with `lastword serve`, or name a running one with --url"),

@@ -47,14 +47,16 @@ fn main() -> ExitCode {
         // If standard error is closed, the report is lost: no other place remains.
         let _told = out::complain(&format!("{info}"), Some("this is a bug in lastword; please report it"));
     }));
-    let matches = help::command().try_get_matches().unwrap_or_else(|error| no_text(error).exit());
+    let matches = help::command().try_get_matches().unwrap_or_else(|error| no_number(no_text(error)).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let environment = Environment { team: home::find(), ..Environment::read() };
     let out = Out::new(cli.global.json, &environment);
     let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
         let settings = Settings::resolve(&cli.global, &environment)?;
         let team = settings.url.clone().unwrap_or_else(|| settings.data.display().to_string());
-        commands::run(cli.command, &Context { settings, environment, out }).map_err(|failure| failure.looked_in(&team))
+        let token = settings.token.clone();
+        commands::run(cli.command, &Context { settings, environment, out })
+            .map_err(|failure| failure.looked_in(&team).proven_by(&token))
     }));
     match ended {
         Ok(Ok(())) => Exit::Done.into(),
@@ -68,6 +70,15 @@ fn no_text(error: clap::Error) -> clap::Error {
     let arg = std::env::args_os().find(|arg| arg.to_str().is_none()).filter(|_| error.kind() == ErrorKind::InvalidUtf8);
     let flaw = arg.and_then(|arg| Some((no_utf8(arg.as_encoded_bytes())?, arg)));
     flaw.map_or(error, |(flaw, arg)| help::command().error(ErrorKind::InvalidUtf8, format!("{arg:?}: {flaw}")))
+}
+
+/// Says what a number looks like, in place of what the standard library says of its digits.
+fn no_number(error: clap::Error) -> clap::Error {
+    let said = error.to_string();
+    let text = said
+        .replace("invalid digit found in string", "it is a whole number such as 1000")
+        .replace("invalid float literal", "it is a number such as 2.50");
+    if text == said { error } else { clap::Error::raw(error.kind(), text.trim_start_matches("error: ")) }
 }
 
 fn tell(out: &Out, failure: &Failure) -> ExitCode {

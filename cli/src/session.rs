@@ -71,6 +71,9 @@ impl Context {
             TokenSource::File(path) => read_token(path)?,
             TokenSource::Implicit => self.own_token(authority, server.as_deref())?,
         };
+        // Its source is only known here.
+        let named = |error| Failure::from(error).in_token(&self.settings.token);
+        Token::new(&token).map_err(named)?;
         Ok((self.endpoint()?, token))
     }
 

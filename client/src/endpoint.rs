@@ -225,7 +225,12 @@ impl Endpoint {
     pub fn http(&self) -> Result<reqwest::Client, ClientError> {
         let secure = self.url.starts_with("https://");
         if !secure && !self.url.starts_with("http://") {
-            return Err(unusable(format!("{:?} isn't an address such as http://127.0.0.1:7171", self.url)));
+            let bare = !self.url.is_empty() && !self.url.contains("://");
+            let near = bare.then(|| format!("; did you mean http://{}?", self.url)).unwrap_or_default();
+            return Err(unusable(format!("{:?} isn't an address such as http://127.0.0.1:7171{near}", self.url)));
+        }
+        if let Err(error) = reqwest::Url::parse(&self.url) {
+            return Err(unusable(format!("{:?} isn't an address such as http://127.0.0.1:7171: {error}", self.url)));
         }
         if !secure && self.trust != Trust::System {
             // Otherwise a token would be sent in clear where its owner took care to name a certificate.

@@ -34,6 +34,10 @@ impl Token {
     /// The token is empty or has characters that no token has.
     pub fn new(text: &str) -> Result<Self, ClientError> {
         let text = text.trim();
+        if text.starts_with(BEARER) {
+            let what = format!("the token begins with `{}`, which is no part of it: leave it out", BEARER.trim_end());
+            return Err(ClientError::Unusable(what));
+        }
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ClientError::Unusable("the token is empty or has characters that no token has".to_owned()));
         }

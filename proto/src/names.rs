@@ -239,9 +239,12 @@ fn check_bytes(
 }
 
 /// Returns names that may have been meant by a text that isn't one: other characters replaced by `-`, and the same in lower
-/// case.
+/// case. What is left of a word of another script is no name that anyone meant.
 #[must_use]
 pub fn corrected(text: &str) -> [String; 2] {
+    if text.chars().any(|c| !c.is_ascii() && c.is_alphanumeric()) {
+        return [String::new(), String::new()];
+    }
     let keep = |c: char| if c.is_ascii_alphanumeric() || "._/#:-".contains(c) { c } else { '-' };
     let kept: String = text.chars().map(keep).collect();
     let cut = kept.trim_matches(|c: char| !c.is_ascii_alphanumeric());

@@ -248,7 +248,7 @@ codes! {
         "Do nothing; it is already settled.";
     MutualWait "mutual_wait" 409 "Q8" "The recipient is blocked waiting for you"
         "Send without `wait`, or finish your turn first.";
-    Saturated "saturated" 503 "L4" "The queue is full"
+    Saturated "saturated" 503 "L4" "There is no room for more"
         "Retry after retry_after_ms.";
     TooLarge "too_large" 413 "L4" "Too large"
         "Send a reference to the content instead of the content.";

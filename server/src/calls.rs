@@ -223,7 +223,10 @@ impl Caller {
     /// Returns this caller in the turn that the turn token names.
     pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
         let named = handle.signer().verify(turn, self.principal.agent());
-        let turn = named.ok_or_else(|| ApiError::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
+        let turn = named.ok_or_else(|| {
+            ApiError::new(Code::Forbidden, "the turn token names no turn of this agent")
+                .hinted("Name the turn by `turn.token` of its delivery, or omit it if only one is open.")
+        })?;
         Ok(self.in_turn(turn))
     }
 

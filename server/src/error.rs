@@ -52,6 +52,13 @@ impl ApiError {
         Self::internal("an internal error: the reply was of the wrong kind")
     }
 
+    /// Says what to do instead, where the hint of the code is about another fault.
+    #[must_use]
+    pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = hint.into();
+        self
+    }
+
     /// Adds the id of the refusal's record in the log.
     #[must_use]
     pub(crate) fn recorded(mut self, record: Option<Seq>) -> Self {
@@ -71,6 +78,7 @@ impl ApiError {
     pub(crate) fn internal(detail: &str) -> Self {
         let mut problem = Problem::detailed(&Refusal::new(Code::Saturated), detail.to_owned());
         problem.status = 500;
+        problem.hint = "Retry with the same Idempotency-Key; a human finds the cause in the log of the server.".into();
         Self(Box::new(problem))
     }
 }

@@ -40,8 +40,11 @@ impl Origins {
     /// Admits a request with these headers, or returns why not.
     pub(crate) fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
         let host = only(headers, &HOST)?.ok_or("there is no Host header")?;
+        let name = without_port(host);
+        if name.is_empty() {
+            return Err("the Host header is empty".to_owned());
+        }
         if !self.knows(host) {
-            let name = without_port(host);
             return Err(format!(
                 "the Host header names {name:?}, which this server isn't called: start it with `lastword serve --host {name}`"
             ));

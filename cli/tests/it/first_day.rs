@@ -140,25 +140,6 @@ fn init_changes_all_of_its_files_or_none() {
 }
 
 #[test]
-fn a_refusal_of_a_name_says_what_a_name_is_and_which_was_meant() {
-    let server = Server::start();
-    fs::write(server.path().join("kilo.token"), agent(&server, "kilo")).unwrap();
-    agent(&server, "reviewer");
-    for (args, says) in [
-        (&["send", "reviewer", "x", "--ref", "JIRA 12"][..], "for example `JIRA-12`"),
-        (&["send", "Reviewer", "x", "--ref", "J-1"], "for example `reviewer`"),
-        (&["send", "reveiwer", "x", "--ref", "J-1"], "Did you mean reviewer?"),
-    ] {
-        let refused = with(&server, "kilo.token", args);
-        assert!(refused.code == 1 && refused.stderr.contains(says), "{refused:?}");
-    }
-    let refused = server.operator(&["agent", "add", "研究员"]);
-    assert!(refused.code == 1 && refused.stderr.contains("use a-z, 0-9"), "{refused:?}");
-    let refused = server.operator(&["agent", "add", "kilo"]);
-    assert!(refused.code == 1 && refused.stderr.contains("lastword agent token NAME"), "{refused:?}");
-}
-
-#[test]
 fn a_refusal_that_a_human_can_lift_names_the_step_to_an_agent_too() {
     let data = tempfile::tempdir().unwrap();
     fs::write(data.path().join("lastword.toml"), "[limits]\nroots_per_hour_max = 1\n").unwrap();

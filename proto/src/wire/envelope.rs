@@ -248,8 +248,12 @@ impl Envelope {
 
     fn address(&self) -> Result<Address, FieldError> {
         let one = |text: &str| {
-            let wrong = |e| FieldError::new("to", misnamed(text, &e, |text| Address::parse(text).is_ok()));
-            Address::parse(text).map_err(wrong)
+            let is_right = |text: &str| Address::parse(text).is_ok();
+            Address::parse(text).map_err(|error| {
+                let several = text.contains(',') && text.split(',').all(|one| is_right(one.trim()));
+                let list = || alloc::format!("{text:?} names several: send a list of them, or a message to each");
+                FieldError::new("to", if several { list() } else { misnamed(text, &error, is_right) })
+            })
         };
         match &self.to {
             Some(To::One(text)) => one(text),

@@ -59,6 +59,18 @@ fn detail(refusal: &Refusal) -> String {
     text
 }
 
+/// Returns the hint of the code, for this refusal.
+fn hint(refusal: &Refusal) -> String {
+    match (refusal.code, &refusal.subject) {
+        // There are as many as there may be, and none goes away by itself.
+        (Code::Saturated, None) if refusal.limit.is_some() && refusal.retry_after_ms.is_none() => {
+            "Remove or reuse one that is no longer needed, because waiting makes no room.".into()
+        }
+        (Code::NameTaken, Some(name)) => refusal.code.hint().replace("NAME", name),
+        _ => refusal.code.hint().into(),
+    }
+}
+
 impl Problem {
     /// Returns the problem for a refusal, with its default detail.
     #[must_use]
@@ -81,7 +93,7 @@ impl Problem {
             limit: refusal.limit,
             current: refusal.current,
             retry_after_ms: refusal.retry_after_ms,
-            hint: code.hint().into(),
+            hint: hint(refusal),
             lift: None,
             record: None,
         }

@@ -9,7 +9,7 @@ use lastword_proto::names::{AgentName, Label, OWN_NAME};
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, Unavailable,
-    microusd, rfc3339,
+    microusd, nearest, rfc3339,
 };
 use lastword_proto::{Code, Input, Reply};
 
@@ -253,7 +253,32 @@ pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<
 pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
-    found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("Agent or human {name:?} not found")))
+    match found {
+        Some(agent) => Ok(agent),
+        None => {
+            let fault = ApiError::new(Code::UnknownRecipient, format!("Agent or human {name:?} not found"));
+            Err(Box::pin(with_near(ctx, fault, name)).await)
+        }
+    }
+}
+
+/// Names the agent, human, `@group` or `#action` that was probably meant by a text.
+pub(super) async fn with_near(ctx: &Context, mut fault: ApiError, text: &str) -> ApiError {
+    let known = |live: &Live<'_>| -> Vec<String> {
+        let agents = live.state.agents.iter().filter(|agent| live.state.live(agent.name()).is_some());
+        let all = agents.flat_map(|agent| {
+            let groups = agent.profile.groups.iter().map(|group| format!("@{group}"));
+            let actions = agent.profile.actions.iter().map(|action| format!("#{action}"));
+            std::iter::once(agent.name().to_owned()).chain(groups).chain(actions)
+        });
+        all.collect()
+    };
+    if let Ok(known) = ctx.handle.query(known).await
+        && let Some(near) = nearest(text, known.iter().map(String::as_str))
+    {
+        fault.0.hint = format!("Did you mean {near}? {}", fault.0.hint);
+    }
+    fault
 }
 
 fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldError> {

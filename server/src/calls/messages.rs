@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lastword_proto::names::{AgentName, RequestId};
+use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, nearest, text};
+use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
-use super::{Caller, Context, admitted, escalations, wait_for};
+use super::{Caller, Context, admitted, agents, escalations, wait_for};
 use crate::broker::{Handle, Live, Wait};
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
@@ -71,10 +71,6 @@ pub(crate) async fn send<M: SentView>(
         draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }
     let note = draft.note.take();
-    let to = match &draft.to {
-        Address::Name(name) => Some(name.clone()),
-        Address::Group(_) | Address::Action(_) | Address::List(_) | Address::All | Address::User => None,
-    };
     let replaced = Some(&draft).filter(|draft| draft.kind == MessageType::Response);
     let replaced =
         replaced.and_then(|draft| text::warning([&*draft.body, draft.payload.as_deref().unwrap_or_default()]));
@@ -104,7 +100,10 @@ pub(crate) async fn send<M: SentView>(
             let all: Vec<&str> = [&note.as_deref(), &replaced.as_deref()].into_iter().copied().flatten().collect();
             let warning = (!all.is_empty()).then(|| all.join(" "));
             return match Box::pin(without_message(ctx, other, warning)).await {
-                Err(fault) if fault.0.code == Code::UnknownRecipient => Err(Box::pin(known(ctx, fault, to)).await),
+                Err(fault) if fault.0.code == Code::UnknownRecipient => {
+                    let missing = fault.0.detail.rsplit_once(": ").map(|(_, missing)| missing.to_owned());
+                    Err(Box::pin(agents::with_near(ctx, fault, &missing.unwrap_or_default())).await)
+                }
                 other => other,
             };
         }
@@ -127,21 +126,6 @@ pub(crate) async fn send<M: SentView>(
     };
     let sent = view(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
     Ok(Sent::One(Box::new(sent), response.map(Box::new)))
-}
-
-/// Names the recipient that was probably meant.
-async fn known(ctx: &Context, mut fault: ApiError, to: Option<AgentName>) -> ApiError {
-    let Some(to) = to else { return fault };
-    let names = |live: &Live<'_>| -> Vec<String> {
-        let live_ones = live.state.agents.iter().filter(|agent| live.state.live(agent.name()).is_some());
-        live_ones.map(|agent| agent.name().to_owned()).collect()
-    };
-    if let Ok(names) = ctx.handle.query(names).await
-        && let Some(near) = nearest(to.as_str(), names.iter().map(String::as_str))
-    {
-        fault.0.hint = format!("Did you mean {near}? {}", fault.0.hint);
-    }
-    fault
 }
 
 /// Returns the warning that the reply to the request at `seq` carries (R5).

@@ -183,12 +183,14 @@ fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
 }
 
 async fn nothing(uri: Uri, headers: HeaderMap) -> Response {
-    let fault = ApiError::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()));
+    let fault = ApiError::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()))
+        .hinted("Check the path: `/openapi.json` has all of them, most below `/v1`.");
     if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
 }
 
 async fn not_that_way(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let mut fault = ApiError::new(Code::Malformed, format!("{} has no {method}", uri.path()));
+    let mut fault = ApiError::new(Code::Malformed, format!("{} has no {method}", uri.path()))
+        .hinted("Use a method that the header `Allow` of this response names.");
     fault.0.status = 405;
     if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
 }

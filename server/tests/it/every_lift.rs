@@ -107,7 +107,7 @@ const BEGINNINGS: [(&str, &str); 6] = [
 ];
 
 /// A world in which one case is played.
-struct Play {
+pub(crate) struct Play {
     machine: Machine,
     world: World,
     /// The last delivery that each agent took.
@@ -115,7 +115,7 @@ struct Play {
 }
 
 impl Play {
-    async fn within(settings: &str) -> Self {
+    pub(crate) async fn within(settings: &str) -> Self {
         let mut limits = Limits::default();
         for setting in settings.split_whitespace() {
             match setting.split_once('=') {
@@ -128,8 +128,41 @@ impl Play {
         Self { machine, world, taken: BTreeMap::new() }
     }
 
+    /// Does the steps that lead to a case; the error says which one got another reply than it should.
+    pub(crate) async fn steps(&mut self, steps: &str) -> Result<(), String> {
+        let steps = BEGINNINGS.iter().fold(steps.to_owned(), |steps, (name, steps_of)| steps.replace(name, steps_of));
+        for step in steps.split("; ").filter(|step| !step.is_empty()) {
+            let (step, fails) = step.strip_prefix('!').map_or((step, false), |step| (step, true));
+            let answer = self.step(step).await;
+            let nothing = |answer: &Answer| step.ends_with("takes") && answer.status.as_u16() == 204;
+            if let Some(answer) = answer.filter(|answer| answer.status.is_success() == fails || nothing(answer)) {
+                return Err(format!("{step}: {} {}", answer.status, answer.body));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a call: `WHO METHOD PATH`, then `HEADER=VALUE` if there is one, and the body.
+    async fn call(&self, step: &str) -> Answer {
+        let mut words = step.splitn(4, ' ');
+        let [who, method, path] = [(); 3].map(|()| words.next().unwrap());
+        let rest = words.next().unwrap_or_default();
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let mut call = self.world.request(who, method, &format!("/v1/{path}"));
+        let header = rest.strip_prefix("Lastword-Turn=").map(|rest| rest.split_once(' ').unwrap());
+        if let Some((turn, _)) = header {
+            let taken = self.taken.get(who).filter(|_| turn == "TURN");
+            call = call.header("Lastword-Turn", taken.map_or(turn, |taken| id(&taken["turn"], "token")));
+        }
+        let body = header.map_or(rest, |(_, body)| body).to_owned();
+        if !body.is_empty() {
+            call = call.header("content-type", if body.starts_with('{') { "application/json" } else { "text/plain" });
+        }
+        Answer::of(call.body(body).send().await.unwrap()).await
+    }
+
     /// Does one step; `None` if it can't be refused.
-    async fn step(&mut self, step: &str) -> Option<Answer> {
+    pub(crate) async fn step(&mut self, step: &str) -> Option<Answer> {
         let words: Vec<&str> = step.split_whitespace().collect();
         let world = &self.world;
         let message = |kind: &str, to: &str, reference: &str| {
@@ -189,6 +222,7 @@ impl Play {
                 };
                 world.post(who, &format!("/v1/{on}/{}", control.trim_end_matches('s')), json!({})).await
             }
+            [_, "GET" | "POST" | "PATCH" | "DELETE", ..] => self.call(step).await,
             _ => panic!("what is {step:?}?"),
         })
     }
@@ -246,15 +280,7 @@ impl Play {
         let fields: Vec<&str> = line.split('|').map(str::trim).collect();
         let [code, limits, steps, refused, lift] = fields[..] else { panic!("{line}: five fields") };
         let mut play = Self::within(limits).await;
-        let steps = BEGINNINGS.iter().fold(steps.to_owned(), |steps, (name, steps_of)| steps.replace(name, steps_of));
-        for step in steps.split("; ").filter(|step| !step.is_empty()) {
-            let (step, fails) = step.strip_prefix('!').map_or((step, false), |step| (step, true));
-            let answer = play.step(step).await;
-            let nothing = |answer: &Answer| step.ends_with("takes") && answer.status.as_u16() == 204;
-            if let Some(answer) = answer.filter(|answer| answer.status.is_success() == fails || nothing(answer)) {
-                return Err(format!("{step}: {} {}", answer.status, answer.body));
-            }
-        }
+        play.steps(steps).await?;
         let problem = play.step(refused).await.unwrap().body;
         if problem["code"] != code {
             return Err(format!("is refused otherwise: {problem}"));

@@ -40,6 +40,7 @@ mod notices;
 mod people;
 mod permit;
 mod provider;
+mod remedies;
 mod roles;
 mod schedules;
 mod session;

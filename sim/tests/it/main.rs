@@ -15,6 +15,7 @@ mod fuzzed;
 mod histories;
 mod model;
 mod no_progress;
+mod remedies;
 mod sixty_days;
 mod surfaces;
 mod tidy;

@@ -232,18 +232,6 @@ fn the_limits_document_is_the_table_in_the_code() {
     check("docs/limits.md", &text);
 }
 
-#[test]
-fn the_codes_document_is_the_table_in_the_code() {
-    let mut text = String::from(
-        "# Refusals\n\nEvery refusal code; the same on every surface. `hint` tells a model what to do next.\n\n| code | HTTP | rule | meaning | hint |\n|---|---|---|---|---|\n",
-    );
-    for code in Code::ALL {
-        writeln!(text, "| `{code}` | {} | {} | {} | {} |", code.http_status(), code.rule(), code.title(), code.hint())
-            .unwrap();
-    }
-    check("docs/refusals.md", &text);
-}
-
 pub(crate) fn check(path: &str, actual: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root().join(path), actual).unwrap();

@@ -114,7 +114,11 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiEr
     }
     let Some(token) = bearer(headers) else {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
-        return Err(Refusal::new(Code::Unauthenticated).into());
+        let what = match headers.contains_key(AUTHORIZATION) {
+            true => "The header Authorization doesn't begin with `Bearer `",
+            false => "The header Authorization is missing",
+        };
+        return Err(ApiError::new(Code::Unauthenticated, what));
     };
     let proven = Caller::prove(&ctx.handle, token, text(TURN_HEADER));
     let caller = proven.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;

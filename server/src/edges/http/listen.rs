@@ -140,7 +140,8 @@ async fn secured(
 
 /// Tells a caller without TLS that the server speaks TLS, and ends the connection.
 async fn refuse_plain<T>(mut stream: TcpStream) -> io::Result<T> {
-    let refusal = ApiError::new(Code::Malformed, "This server speaks TLS: its address begins with https://");
+    let refusal = ApiError::new(Code::Malformed, "This server speaks TLS: its address begins with https://")
+        .hinted("Make the same call with https:// in the address.");
     let body = serde_json::to_vec(&refusal.0)?;
     let head = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\

@@ -14,11 +14,10 @@ pub(super) async fn check(State(ctx): State<Context>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(why) => {
             ctx.handle.metrics().refuse(Code::Forbidden);
-            let mut fault = ApiError::new(Code::Forbidden, why);
+            let mut fault = ApiError::new(Code::Forbidden, why)
+                .hinted("Allow the host with `lastword serve --host NAME`, or call the server by a name that it has.");
             // Nobody's token was looked at.
             fault.0.title = "The request names a host or a site that isn't allowed".into();
-            fault.0.hint =
-                "Allow the host with `lastword serve --host NAME`, or call the server by a name that it has.".into();
             fault.into_response()
         }
     }

@@ -271,5 +271,7 @@ fn is_stream(response: &Response) -> bool {
 }
 
 fn no_such_session() -> Response {
-    ApiError::new(Code::UnknownRequest, "Unknown session: start a new one with `initialize`").into_response()
+    ApiError::new(Code::UnknownRequest, "Unknown session")
+        .hinted("Start a new session with `initialize`.")
+        .into_response()
 }
