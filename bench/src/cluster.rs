@@ -154,5 +154,5 @@ async fn operator(broker: &Handle) -> Result<Principal, Failure> {
 fn registration(name: &str, kind: Kind) -> Result<Registration, Failure> {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
     let (name, credential) = (AgentName::new(name).map_err(Failure::bug)?, Secret::token()?.credential());
-    Ok(Registration { name, kind, profile, credential, role: None, key: None })
+    Ok(Registration { name, kind, profile, credential, role: None, display_name: None, key: None })
 }

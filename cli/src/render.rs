@@ -1,11 +1,16 @@
 //! Formats messages and other objects as text. All foreign text is escaped here.
 
-use lastword_client::wire::{ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
+use lastword_client::wire::{AgentView, ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::out::{Out, Tone, escape, escape_line};
+
+/// Returns the name with the display name behind it.
+pub(crate) fn named(agent: &AgentView) -> String {
+    agent.display_name.as_ref().map_or_else(|| agent.name.clone(), |other| format!("{} ({other})", agent.name))
+}
 
 /// Returns a value's word in JSON.
 pub(crate) fn word<T: Serialize>(value: &T) -> String {

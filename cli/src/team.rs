@@ -238,6 +238,7 @@ impl Member {
                 kind: Kind::Agent,
                 turns_max: self.concurrency,
                 role: None,
+                display_name: None,
                 key: None,
             };
             let token = human.register(&new).await.map_err(of_a_human)?.token;
@@ -258,6 +259,7 @@ impl Member {
             turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
             limits: Some(self.limits.clone())
                 .filter(|wanted| wanted.iter().any(|(name, value)| known.limits.get(name).unwrap_or(&0) != value)),
+            display_name: None,
         };
         let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
         if amends || patch.limits.is_some() {

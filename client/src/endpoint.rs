@@ -226,7 +226,7 @@ impl Endpoint {
         let secure = self.url.starts_with("https://");
         if !secure && !self.url.starts_with("http://") {
             let bare = !self.url.is_empty() && !self.url.contains("://");
-            let near = bare.then(|| format!("; did you mean http://{}?", self.url)).unwrap_or_default();
+            let near = if bare { format!("; did you mean http://{}?", self.url) } else { String::new() };
             return Err(unusable(format!("{:?} isn't an address such as http://127.0.0.1:7171{near}", self.url)));
         }
         if let Err(error) = reqwest::Url::parse(&self.url) {

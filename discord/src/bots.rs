@@ -234,6 +234,7 @@ pub(crate) async fn agent_token(broker: &RetryingClient, name: &str) -> Result<S
         kind: Kind::Agent,
         turns_max: 0,
         role: None,
+        display_name: None,
         key: None,
     };
     let registered = match broker.client().agent(name).await {

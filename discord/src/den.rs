@@ -285,6 +285,7 @@ fn registration(name: &str, kind: Kind) -> Registration {
         profile,
         credential: credential(name),
         role: None,
+        display_name: None,
         key: None,
     }
 }

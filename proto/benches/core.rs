@@ -42,8 +42,15 @@ fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
     for n in 0..=agents {
         let name = AgentName::new(&format!("agent-{n}")).unwrap();
         let kind = if n == 0 { Kind::Human } else { Kind::Agent };
-        let registration =
-            Registration { name, kind, profile: profile.clone(), credential: credential(n), role: None, key: None };
+        let registration = Registration {
+            name,
+            kind,
+            profile: profile.clone(),
+            credential: credential(n),
+            role: None,
+            display_name: None,
+            key: None,
+        };
         let input = if n == 0 { Input::Bootstrap(registration) } else { Input::Register(principals[0], registration) };
         core.handle(now, input, &mut out);
         principals.push(core.state().prove(&credential(n)).unwrap());

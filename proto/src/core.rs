@@ -186,6 +186,7 @@ impl Step<'_> {
             Input::ExtendRounds(by, conv, rounds) => self.extend_rounds(by, conv, rounds),
             Input::ChooseLift(by, escalation, lift, words) => self.choose_lift(by, escalation, lift, words),
             Input::LimitAgent(by, agent, limits) => self.limit_agent(by, agent, limits),
+            Input::SetDisplayName(by, agent, name) => self.set_display_name(by, agent, name),
             Input::GrantAgent(by, agent, spend) => self.grant_agent(by, agent, spend),
             Input::SetRole(by, human, role) => self.set_role(by, human, role),
             Input::Act(by) => self.act(by),

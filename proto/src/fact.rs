@@ -14,7 +14,7 @@ use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
 use crate::limits::Limits;
-use crate::names::{AgentName, Label, Ref, Resource};
+use crate::names::{AgentName, DisplayName, Label, Ref, Resource};
 use crate::policy::{ApprovalRule, Policy};
 use crate::progress::{Curve, Stall};
 use crate::refusal::{Code, Refusal};
@@ -815,5 +815,12 @@ pub enum Fact {
         turn: TurnId,
         /// Whether it is open.
         waits: bool,
+    },
+    /// The display name of an agent or human was set or removed (§1).
+    DisplayNameSet {
+        /// The agent or human.
+        agent: AgentId,
+        /// The display name; `None` removes it.
+        display_name: Option<DisplayName>,
     },
 }

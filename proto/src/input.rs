@@ -10,7 +10,7 @@ use crate::fact::{
 };
 use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
-use crate::names::{AgentName, Label, Ref, RequestId, Resource};
+use crate::names::{AgentName, DisplayName, Label, Ref, RequestId, Resource};
 use crate::policy::{Policy, Subjects};
 use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
@@ -83,6 +83,8 @@ pub enum Input {
     ChooseLift(Principal, EscalationId, u32, Option<Box<str>>),
     /// Sets the limits of one agent (§1).
     LimitAgent(Principal, AgentId, Box<AgentLimits>),
+    /// Sets the display name of an agent or human; `None` removes it (§1).
+    SetDisplayName(Principal, AgentId, Option<DisplayName>),
     /// Extends an agent's budget for the current UTC day (B1).
     GrantAgent(Principal, AgentId, Spend),
     /// Sets the role of a human (H7).
@@ -130,6 +132,8 @@ pub struct Registration {
     pub credential: Credential,
     /// The role of a human; `None` means `owner` (H7).
     pub role: Option<Role>,
+    /// The name that humans and models read beside its own (§1).
+    pub display_name: Option<DisplayName>,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
 }

@@ -5,12 +5,16 @@ use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::{SmolStr, format_smolstr};
 
+use crate::visible::steers;
+
 /// The longest agent name, action or group, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// The longest REF, request id or resource name, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
 /// The longest name of a model, in characters.
 pub const MODEL_CHARACTERS_MAX: usize = 64;
+/// The longest display name, in characters.
+pub const DISPLAY_NAME_CHARACTERS_MAX: usize = 64;
 /// The name by which callers refer to themselves.
 pub const OWN_NAME: &str = "me";
 /// The name of the broker as a sender.
@@ -26,6 +30,9 @@ const FORM_REF: &str = "use A-Z, a-z, 0-9 and, after the first, `.` `_` `/` `#` 
 const FORM_REQUEST_ID: &str = "use visible ASCII without spaces, `[` and `]`";
 /// What the name of a resource may hold.
 const FORM_RESOURCE: &str = "use visible ASCII without spaces, and `*` only at the end";
+/// What a display name may hold.
+const FORM_DISPLAY_NAME: &str =
+    "use one line with a letter or digit, without spaces at its ends and invisible characters";
 /// What the name of a model may hold.
 const FORM_MODEL: &str = "use one line without spaces at its ends";
 
@@ -163,6 +170,11 @@ name!(
     Resource, check_resource
 );
 name!(
+    /// The name that humans and models read beside an agent's own: 1 to 64 characters of any script on one line, none of
+    /// which steers a terminal, changes the reading direction or is invisible; not reserved (§1).
+    DisplayName, check_display_name
+);
+name!(
     /// The name of a model, as its vendor writes it: 1 to 64 characters, of which none is a control character, and the
     /// first and the last are no spaces (B1).
     ModelName, check_model
@@ -207,16 +219,34 @@ fn check_resource(text: &str) -> Result<(), NameError> {
 }
 
 fn check_model(text: &str) -> Result<(), NameError> {
+    check_line(text, (MODEL_CHARACTERS_MAX, FORM_MODEL), char::is_control)
+}
+
+fn check_display_name(text: &str) -> Result<(), NameError> {
+    let form = FORM_DISPLAY_NAME;
+    // A blank of another width, and a letter that is drawn as nothing, pass for a space.
+    let unseen =
+        |c: char| matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fe00}'..='\u{fe0f}');
+    check_line(text, (DISPLAY_NAME_CHARACTERS_MAX, form), |c| {
+        c != ' ' && (c.is_control() || c.is_whitespace() || steers(c) || unseen(c))
+    })?;
+    if !text.contains(char::is_alphanumeric) {
+        return Err(NameError::Character { offset: 0, form });
+    }
+    if RESERVED.contains(&text.to_lowercase().as_str()) { Err(NameError::Reserved) } else { Ok(()) }
+}
+
+fn check_line(text: &str, (max, form): (usize, &'static str), refused: impl Fn(char) -> bool) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
-    if text.chars().count() > MODEL_CHARACTERS_MAX {
-        return Err(NameError::TooManyCharacters { max: MODEL_CHARACTERS_MAX });
+    if text.chars().count() > max {
+        return Err(NameError::TooManyCharacters { max });
     }
     let (first, last) = (text.len() - text.trim_start().len(), text.trim_end().len());
     let edge = |offset: usize| offset < first || offset >= last;
-    match text.char_indices().find(|&(offset, c)| c.is_control() || edge(offset)) {
-        Some((offset, _)) => Err(NameError::Character { offset, form: FORM_MODEL }),
+    match text.char_indices().find(|&(offset, c)| refused(c) || edge(offset)) {
+        Some((offset, _)) => Err(NameError::Character { offset, form }),
         None => Ok(()),
     }
 }
@@ -300,6 +330,30 @@ mod tests {
             assert_eq!(ModelName::new(bad), Err(error), "{bad:?}");
         }
         assert_eq!(ModelName::new(&"é".repeat(65)), Err(NameError::TooManyCharacters { max: 64 }));
+    }
+
+    #[test]
+    fn a_display_name_is_of_any_script_and_hides_nothing() {
+        let longest = "é".repeat(64);
+        for good in ["研究员", "Прüfer", "Code Reviewer", "باحث", "R2-D2 🤖", longest.as_str()] {
+            assert!(DisplayName::new(good).is_ok(), "{good}");
+        }
+        for (bad, offset) in [
+            (" Otto", 0),
+            ("Otto ", 4),
+            ("Ot\nto", 2),
+            ("Ot\u{2028}to", 2),
+            ("Ot\u{202e}to", 2),
+            ("Ot\u{200b}to", 2),
+            ("Ot\u{a0}to", 2),
+            ("Ot\u{3164}to", 2),
+            ("Ot\u{1b}[1mto", 2),
+            ("---", 0),
+        ] {
+            assert_eq!(DisplayName::new(bad), Err(NameError::Character { offset, form: FORM_DISPLAY_NAME }), "{bad:?}");
+        }
+        assert_eq!(DisplayName::new(&"é".repeat(65)), Err(NameError::TooManyCharacters { max: 64 }));
+        assert_eq!(DisplayName::new("System"), Err(NameError::Reserved));
     }
 
     #[test]

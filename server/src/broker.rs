@@ -385,7 +385,7 @@ mod tests {
     fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
         let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
         let (name, credential) = (AgentName::new(name).unwrap(), token.credential());
-        Registration { name, kind, profile, credential, role: None, key: None }
+        Registration { name, kind, profile, credential, role: None, display_name: None, key: None }
     }
 
     fn send(from: lastword_proto::Principal, reference: &str) -> Input {

@@ -66,6 +66,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::ExtendRounds(..)
         | Input::ChooseLift(..)
         | Input::LimitAgent(..)
+        | Input::SetDisplayName(..)
         | Input::GrantAgent(..)
         | Input::SetRole(..)
         | Input::Act(_)

@@ -405,6 +405,7 @@ async fn bootstrap(handle: &Handle, files: &Files, renew: bool) -> Result<PathBu
             profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
             credential: token.credential(),
             role: None,
+            display_name: None,
             key: None,
         }),
     };

@@ -7,7 +7,7 @@ use lastword_proto::fact::{
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
 use lastword_proto::input::{ClaimDraft, Consumer, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
-use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
 use lastword_proto::state::{Escalation, EscalationState, Task};
 use lastword_proto::{Input, MessageType, Principal, Reply};
@@ -353,6 +353,7 @@ impl Random {
             20 => Input::ExtendRounds(by, conv, self.below(12) as u64),
             21 | 22 => Input::ChooseLift(by, self.escalation(world), 1, self.chance(50).then(|| "go on".into())),
             23 => Input::LimitAgent(by, agent, Box::new(self.own_limits())),
+            24 if self.chance(50) => Input::SetDisplayName(by, agent, DisplayName::new("研究员").ok()),
             24 => Input::GrantAgent(by, agent, Spend { tokens: 100_000, cost_microusd: 0 }),
             25 => self.role(world, by),
             26 if self.chance(75) => Input::Prompt(by, agent, Prompted::Typed),

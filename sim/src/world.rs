@@ -81,7 +81,8 @@ impl World {
         let profile = Profile { actions, groups: Vec::new(), turns_max: 0 };
         let Ok(name) = AgentName::new(name) else { return };
         let id = self.core.state().agents.len();
-        let registration = Registration { credential: credential(id), name, kind, profile, role: None, key: None };
+        let registration =
+            Registration { credential: credential(id), name, kind, profile, role: None, display_name: None, key: None };
         let input = match self.core.state().prove(&credential(HUMAN.0 as usize)) {
             None => Input::Bootstrap(registration),
             Some(human) => Input::Register(human, registration),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use lastword_client::Client;
 use lastword_client::wire::{AgentPatch, AgentView, NewAgent, TokenTerms};
+use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use serde_json::json;
 
@@ -39,16 +40,22 @@ enum Verb {
         /// What to register: agent or human.
         #[arg(long, default_value = "agent", value_parser = kind)]
         kind: Kind,
+        /// Name that humans and models read beside it, in any script.
+        #[arg(long, value_name = "NAME")]
+        display_name: Option<String>,
         /// Open turns that it may have at once [default: the workspace's limit].
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         turns_max: u64,
         #[command(flatten)]
         limits: Limits,
     },
-    /// Set per-agent limits in place of the workspace's; 0 removes one
+    /// Set the display name, or per-agent limits in place of the workspace's; 0 removes one
     Set {
         /// Name of the agent or human.
         name: String,
+        /// Name that humans and models read beside it, in any script; an empty one removes it.
+        #[arg(long, value_name = "NAME")]
+        display_name: Option<String>,
         #[command(flatten)]
         limits: Limits,
         /// Confirm without a terminal, in a script.
@@ -131,30 +138,38 @@ async fn limit(client: &Client, name: &str, limits: BTreeMap<String, u64>) -> Re
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
-        Verb::Add { name, actions, groups, kind, turns_max, limits } => {
+        Verb::Add { name, actions, groups, kind, display_name, turns_max, limits } => {
             let set = limits.set();
             if kind == Kind::Human && !set.is_empty() {
                 return Err(Failure::usage("only agents have limits; this is a human"));
             }
-            let agent = NewAgent { name, actions, groups, kind, turns_max, role: None, key: None };
+            let agent = NewAgent { name, actions, groups, kind, turns_max, role: None, display_name, key: None };
             let client = cx.acting().await?;
-            let registered = client.register(&agent).await?;
+            let registered = client.register(&agent).await.map_err(|error| in_ascii(error.into(), &agent.name))?;
             if !set.is_empty() {
                 limit(&client, &registered.name, set).await?;
             }
             cx.out.show(&registered, |registered, _| registered.token.clone())
         }
-        Verb::Set { name, limits, yes } => {
-            let set = limits.set();
-            if set.is_empty() {
-                return Err(Failure::usage("no limit given").hint("`lastword agent set --help` lists them"));
-            }
+        Verb::Set { name, display_name, limits, yes } => {
+            let set = Some(limits.set()).filter(|set| !set.is_empty());
+            let what = match (&set, &display_name) {
+                (None, None) => {
+                    let none = Failure::usage("neither a limit nor a display name given");
+                    return Err(none.hint("`lastword agent set --help` lists what can be set"));
+                }
+                (None, Some(_)) => "the display name of",
+                (Some(_), None) => "limits for",
+                (Some(_), Some(_)) => "the display name and limits of",
+            };
             let client = cx.deciding(yes).await?;
-            if !confirmed(&format!("Set limits for {}?", escape_line(&name)), yes)? {
+            if !confirmed(&format!("Set {what} {}?", escape_line(&name)), yes)? {
                 return Err(Failure::refused("not changed"));
             }
-            let agent = limit(&client, &name, set).await?;
-            cx.out.show(&agent, |agent, _| own_limits(agent))
+            let shows_limits = set.is_some();
+            let patch = AgentPatch { limits: set, display_name, ..AgentPatch::default() };
+            let agent = client.amend(&name, &patch).await?;
+            cx.out.show(&agent, |agent, _| if shows_limits { own_limits(agent) } else { render::named(agent) })
         }
         Verb::List => {
             let page = cx.client(Authority::Read)?.agents().await?;
@@ -184,6 +199,15 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
+/// Words the refusal of a name in another script: it is a display name.
+fn in_ascii(failure: Failure, name: &str) -> Failure {
+    let is_display_name = failure.problem.as_ref().is_some_and(|problem| problem.code == Code::Malformed);
+    if name.is_ascii() || !is_display_name {
+        return failure;
+    }
+    failure.hint(format!("a name is ASCII: `lastword agent add NAME --display-name {name:?}`"))
+}
+
 /// Returns why the agent's program can't work, if its runner reported a reason.
 pub(super) fn unavailable(agent: &AgentView) -> Option<String> {
     let reason = agent.unavailable.as_ref()?;
@@ -207,7 +231,7 @@ const HEAD: [&str; 8] = ["name", "kind", "state", "connected", "turns", "queued"
 
 fn row(agent: &AgentView) -> Vec<String> {
     vec![
-        agent.name.clone(),
+        render::named(agent),
         agent.kind.to_string(),
         if agent.waits_for_user { WAITS_FOR_USER.to_owned() } else { render::word(&agent.state) },
         match agent.clients {

@@ -269,7 +269,8 @@ impl<'a> Stage<'a> {
         let name = AgentName::new(&format!("{prefix}-{}", self.known.len()));
         let name = name.unwrap_or_else(|_| unreachable!("prefix and number are a name"));
         let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: if human { 0 } else { 1_000_000 } };
-        let registration = Registration { name: name.clone(), kind, profile, credential, role: None, key: None };
+        let registration =
+            Registration { name: name.clone(), kind, profile, credential, role: None, display_name: None, key: None };
         let input = match speaker {
             OPERATOR => Input::Bootstrap(registration),
             _ => Input::Register(self.prove(OPERATOR), registration),

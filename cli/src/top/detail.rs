@@ -128,7 +128,7 @@ fn agent(view: &AgentView) -> Vec<StyledLine> {
     let list = |items: &[String]| if items.is_empty() { "-".to_owned() } else { items.join(", ") };
     let mut lines = vec![
         vec![
-            (Tone::Strong, escape_line(&view.name)),
+            (Tone::Strong, escape_line(&render::named(view))),
             (Tone::Plain, format!("  {}  ", render::word(&view.kind))),
             (tone, state),
         ],

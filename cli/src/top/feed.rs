@@ -92,6 +92,7 @@ fn changed(kind: &str) -> &'static [List] {
         | K::Amended
         | K::Rekeyed
         | K::RoleSet
+        | K::DisplayNameSet
         | K::Noticed
         | K::AgentLimited
         | K::AgentGranted

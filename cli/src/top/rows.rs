@@ -12,6 +12,7 @@ use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
 use super::model::Lists;
 use crate::out::{Tone, escape_line};
+use crate::render;
 
 /// The state of an agent whose program has a dialog open for its own user, and of its work.
 pub(crate) const WAITS_FOR_USER: &str = "waits for its user";
@@ -171,7 +172,7 @@ fn agent(view: &AgentView) -> Vec<Cell> {
         found.map_or_else(|| ("-".to_owned(), Tone::Faint), share)
     };
     vec![
-        (escape_line(&view.name), Tone::Plain),
+        (escape_line(&render::named(view)), Tone::Plain),
         // The detail says it in full.
         if rests(view).is_some() { ("budget".to_owned(), Tone::Warn) } else { runs(view) },
         (link.to_owned(), look),

@@ -9,7 +9,10 @@ use crate::program::{Ended, Server, finish, lastword};
 /// file, `KILO` an agent's token and `PORT` the server's port.
 const TABLE: &str = r#"
 @operator  agent  add  kilo | kilo (name_taken); call `lastword agent token kilo`
-@operator  agent  add  研究员 | `name` "研究员" has a character that is not allowed at byte 0: use a-z; !for example
+@operator  agent  add  研究员 | `name` "研究员" has a character that is not allowed at byte 0: use a-z; `lastword agent add NAME --display-name "研究员"`; !for example
+@operator  agent  add  hive  --display-name  评审 | the display name "评审" (name_taken)
+@operator  agent  set  kilo  --display-name  Reviewer  --yes | the display name "Reviewer" (name_taken)
+@operator  send  评审  look  --ref  R-1 | 评审 is the display name of reviewer (unknown_recipient); Address reviewer
 @operator  agent  add  Прüfer | use a-z; !for example
 @operator  agent  add  Code Reviewer | for example `code-reviewer`; Fix what the error names
 @operator  agent  add  Code.Reviewer. | for example `code.reviewer`
@@ -69,6 +72,9 @@ fn a_wrong_input_is_named_with_what_to_write_instead() {
     server.agent("kilo");
     let made = ["agent", "add", "reviewer", "--group", "team-red", "--action", "review"];
     server.operator(&made).ok();
+    let named = server.operator(&["agent", "set", "reviewer", "--display-name", "评审", "--yes"]).ok();
+    assert_eq!(named, "reviewer (评审)\n");
+    assert!(server.operator(&["agent", "list"]).ok().contains("\nreviewer (评审)  agent"), "beside the name");
     let kilo = fs::read_to_string(server.path().join("kilo.token")).unwrap();
     for (name, text) in
         [("bearer", format!("Bearer {kilo}")), ("empty", String::new()), ("quoted", format!("{:?}", kilo.trim()))]

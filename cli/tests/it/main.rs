@@ -18,6 +18,7 @@ mod crash;
 mod disk;
 #[cfg(test)]
 mod exhaustion;
+#[cfg(test)]
 mod faults;
 mod first_day;
 #[cfg(test)]

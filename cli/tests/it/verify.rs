@@ -34,7 +34,8 @@ impl Broker {
     fn enrol(&mut self, number: u8, name: &str, kind: Kind) -> Principal {
         let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
         let name = AgentName::new(name).unwrap();
-        let registration = Registration { name, kind, profile, credential: [number; 32], role: None, key: None };
+        let registration =
+            Registration { name, kind, profile, credential: [number; 32], role: None, display_name: None, key: None };
         self.give(match self.core.state().prove(&[1; 32]) {
             None => Input::Bootstrap(registration),
             Some(human) => Input::Register(human, registration),

@@ -5,6 +5,7 @@ use super::{Outcome, Step};
 use crate::fact::{EndReason, Fact, GrantEnd, Kind, Profile, Role};
 use crate::ids::AgentId;
 use crate::input::{NewToken, Registration, Reply};
+use crate::names::DisplayName;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Agent, Principal};
@@ -41,6 +42,10 @@ impl Step<'_> {
         if known.is_some_and(|id| state.agents[id.0 as usize].live) {
             return Err(Refusal::new(Code::NameTaken).about(&new.name));
         }
+        self.unlike(None, new.name.as_str())?;
+        if let Some(display_name) = &new.display_name {
+            self.unlike(None, display_name.as_str())?;
+        }
         let max = state.limits.agents_max;
         let count = state.agents.iter().filter(|agent| agent.live).count() as u64;
         if count >= max {
@@ -49,13 +54,40 @@ impl Step<'_> {
         // A name that is registered again gets another number, so that nothing meant for its predecessor reaches it.
         let agent = AgentId(u32::try_from(state.agents.len()).unwrap_or(u32::MAX));
         let incarnation = known.map_or(1, |id| state.agents[id.0 as usize].incarnation + 1);
-        let Registration { name, kind, profile, credential, role, key: _ } = new;
+        let Registration { name, kind, profile, credential, role, display_name, key: _ } = new;
         self.record(Fact::Registered { agent, name, kind, incarnation, profile, credential });
         // A human without a role fact is an owner, so only the other roles are recorded.
         if let Some(role) = role.filter(|role| kind == Kind::Human && *role != Role::Owner) {
             self.record(Fact::RoleSet { human: agent, role });
         }
+        if display_name.is_some() {
+            self.record(Fact::DisplayNameSet { agent, display_name });
+        }
         Ok(Reply::Registered(agent))
+    }
+
+    /// Refuses a name or display name by which an agent or human would pass for another one.
+    fn unlike(&self, own: Option<AgentId>, name: &str) -> Result<(), Refusal> {
+        let wanted = name.to_lowercase();
+        let reads_as = |known: &Agent| {
+            known.name() == wanted || known.display_name().is_some_and(|name| name.as_str().to_lowercase() == wanted)
+        };
+        let mut others = self.state().agents.iter().filter(|known| known.live);
+        let own = own.map(|own| self.state().name_of(own));
+        if others.any(|known| Some(known.name()) != own && reads_as(known)) {
+            return Err(Refusal::new(Code::NameTaken).about(format_args!("the display name {name:?}")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_display_name(&mut self, by: Principal, agent: AgentId, name: Option<DisplayName>) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(agent)?;
+        if let Some(name) = &name {
+            self.unlike(Some(agent), name.as_str())?;
+        }
+        self.record(Fact::DisplayNameSet { agent, display_name: name });
+        Ok(Reply::Done)
     }
 
     pub(super) fn amend(&mut self, by: Principal, agent: AgentId, profile: Profile) -> Outcome {

@@ -23,6 +23,7 @@ kinds! {
     Rekeyed = "rekeyed",
     Removed = "removed",
     RoleSet = "role_set",
+    DisplayNameSet = "display_name_set",
     AgentLimited = "agent_limited",
     AgentGranted = "agent_granted",
     AgentRests = "agent_rests",
@@ -243,6 +244,7 @@ impl Fact {
                 About::new(K::Rekeyed, People).agent(*agent)
             }
             Self::Removed { agent } => About::new(K::Removed, People).agent(*agent),
+            Self::DisplayNameSet { agent, .. } => About::new(K::DisplayNameSet, People).agent(*agent),
             Self::RoleSet { human, .. } => About::new(K::RoleSet, People).agent(*human),
             Self::AgentLimited { agent, .. } => About::new(K::AgentLimited, People).agent(*agent),
             Self::AgentGranted { agent, .. } => About::new(K::AgentGranted, People).agent(*agent),

@@ -7,6 +7,7 @@ use super::{Agent, State, Timer};
 use crate::fact::{AgentLimits, Credential, Spend};
 use crate::ids::{AgentId, HOUR_MS, RoomId, Time, TurnId};
 use crate::limits::Limits;
+use crate::names::DisplayName;
 use crate::refusal::Code;
 
 /// Whether refusals with this code are recorded even while an agent's writes are not judged, because they concern
@@ -148,7 +149,19 @@ const fn or(own: u64, workspace: u64) -> u64 {
     if own == 0 { workspace } else { own }
 }
 
+impl Agent {
+    /// Returns the name that humans and models read beside its own (§1).
+    #[must_use]
+    pub fn display_name(&self) -> Option<&DisplayName> {
+        self.rare.as_ref()?.display_name.as_ref()
+    }
+}
+
 impl State {
+    pub(super) fn display_name_set(&mut self, agent: AgentId, name: Option<&DisplayName>) {
+        self.rare(agent).display_name = name.cloned();
+    }
+
     pub(super) fn rare(&mut self, agent: AgentId) -> &mut AgentRare {
         self.agents[agent.0 as usize].rare.get_or_insert_default()
     }

@@ -10,7 +10,7 @@ use thin_vec::ThinVec;
 use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State, Typed};
 use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, SYSTEM, Spend};
 use crate::ids::{AgentId, ApprovalId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
-use crate::names::{AgentName, SYSTEM_NAME};
+use crate::names::{AgentName, DisplayName, SYSTEM_NAME};
 use crate::refusal::Code;
 
 /// Partners in 64 bytes, which is one cache line.
@@ -93,6 +93,8 @@ pub(crate) struct AgentRare {
     pub(crate) typed: Option<Typed>,
     /// The times at which typed prompts opened grants in the last hour (H8).
     pub(crate) typed_grants: ThinVec<Time>,
+    /// The name that humans and models read beside its own (§1).
+    pub(crate) display_name: Option<DisplayName>,
 }
 
 /// An agent's use of one UTC day's limits.

@@ -136,6 +136,7 @@ impl State {
             Fact::PostKeyed { agent, key, admitted, .. } => self.post_keyed(at, *agent, key, *admitted),
             Fact::Rearmed { conv, .. } => self.rearmed(at, *conv),
             Fact::AgentLimited { agent, limits } => self.agent_limited(at, *agent, limits),
+            Fact::DisplayNameSet { agent, display_name } => self.display_name_set(*agent, display_name.as_ref()),
             Fact::AgentGranted { agent, day, spend, .. } => self.agent_granted(*agent, *day, *spend),
             Fact::AgentRested { agent, until } => self.agent_rested(at, *agent, *until),
             Fact::Unattended { percent } => self.told_unattended(at, *percent),

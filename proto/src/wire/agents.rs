@@ -37,6 +37,10 @@ pub struct NewAgent {
     /// The role of a human; `owner` if omitted (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// The name that humans and models read beside `name`, in any script: 1 to 64 characters on one line. No other agent's
+    /// or human's name or display name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
@@ -59,6 +63,9 @@ pub struct AgentPatch {
     /// Limits of its own in place of the workspace's, by name; 0 removes one (§1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<BTreeMap<String, u64>>,
+    /// The name that humans and models read beside its own; an empty one removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
 }
 
 /// A new token. It is shown only once.
@@ -94,6 +101,9 @@ pub struct TokenTerms {
 pub struct AgentView {
     /// The registered name.
     pub name: String,
+    /// The name that humans and models read beside it; messages are addressed to `name` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// `agent` or `human`.
     pub kind: Kind,
     /// The actions that it serves.

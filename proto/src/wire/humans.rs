@@ -37,6 +37,7 @@ impl From<NewHuman> for NewAgent {
             kind: Kind::Human,
             turns_max: 0,
             role: Some(new.role),
+            display_name: None,
             key: None,
         }
     }

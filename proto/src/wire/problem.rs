@@ -5,6 +5,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 use super::{LiftStep, amount};
+use crate::names::AgentName;
 use crate::refusal::{Code, Refusal};
 
 /// A refusal, as `application/problem+json`.
@@ -66,7 +67,8 @@ fn hint(refusal: &Refusal) -> String {
         (Code::Saturated, None) if refusal.limit.is_some() && refusal.retry_after_ms.is_none() => {
             "Remove or reuse one that is no longer needed, because waiting makes no room.".into()
         }
-        (Code::NameTaken, Some(name)) => refusal.code.hint().replace("NAME", name),
+        (Code::NameTaken, Some(name)) if AgentName::new(name).is_ok() => refusal.code.hint().replace("NAME", name),
+        (Code::NameTaken, Some(_)) => "Choose a name that doesn't read as another's.".into(),
         _ => refusal.code.hint().into(),
     }
 }

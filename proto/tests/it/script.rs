@@ -200,6 +200,7 @@ impl World {
             profile,
             credential: credential(name),
             role: None,
+            display_name: None,
             key: None,
         };
         let human = self.core.state().agents.iter().position(|a| a.is_human() && a.live);
@@ -455,6 +456,7 @@ impl World {
                 let tokens = format!("{context} tokens, {read_again} read again");
                 format!("{level} with {}: {stall}{mode}, {numbers}, {tokens}", self.name(*agent))
             }
+            Fact::DisplayNameSet { agent, display_name } => format!("{} reads as {display_name:?}", self.name(*agent)),
             Fact::WaitsForUser { turn, waits: true } => format!("{turn} waits for its program's user"),
             Fact::WaitsForUser { turn, .. } => format!("{turn} waits no more"),
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),

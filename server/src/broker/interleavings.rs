@@ -106,6 +106,7 @@ impl World {
                 profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
                 credential: token.credential(),
                 role: None,
+                display_name: None,
                 key: None,
             };
             let input = by.map_or(Input::Bootstrap(registration.clone()), |by| Input::Register(by, registration));

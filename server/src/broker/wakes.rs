@@ -374,7 +374,15 @@ mod tests {
         let token = Secret::token().unwrap();
         let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
         let name = AgentName::new(name).unwrap();
-        let registration = Registration { name, kind, profile, credential: token.credential(), role: None, key: None };
+        let registration = Registration {
+            name,
+            kind,
+            profile,
+            credential: token.credential(),
+            role: None,
+            display_name: None,
+            key: None,
+        };
         let input = by.map_or(Input::Bootstrap(registration.clone()), |by| Input::Register(by, registration));
         assert!(matches!(handle.submit(input).await, Ok(Reply::Registered(_))));
         handle.prove(token.reveal()).unwrap()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lastword_proto::fact::{AgentLimits, Kind, Profile, Role, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::{NewToken, Prompted, Registration};
-use lastword_proto::names::{AgentName, Label, OWN_NAME};
+use lastword_proto::names::{AgentName, DisplayName, Label, OWN_NAME};
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, Unavailable,
@@ -29,7 +29,11 @@ const REASON_CHARS: usize = 500;
 
 /// Registers an agent or human. Only this reply shows its token.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
-    let name = checked("name", &new.name, AgentName::new)?;
+    let name = checked("name", &new.name, AgentName::new).map_err(|error| {
+        let fault = ApiError::from(error);
+        let other = "Choose a name in ASCII, and give this one as `display_name`.";
+        if new.name.is_ascii() { fault } else { fault.hinted(other) }
+    })?;
     distinct(ctx, &name).await?;
     let profile = Profile {
         actions: labels("actions", &new.actions)?,
@@ -38,7 +42,9 @@ pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<
     };
     let token = new_token()?;
     let credential = token.credential();
-    let registration = Registration { name, kind: new.kind, profile, credential, role: new.role, key: new.key };
+    let display_name = display_name(new.display_name.as_deref())?;
+    let registration =
+        Registration { name, kind: new.kind, profile, credential, role: new.role, display_name, key: new.key };
     let then = |reply: Reply, live: &Live<'_>| match reply {
         Reply::Registered(agent) => Ok(live.state.agent(agent).map_or(0, |a| a.incarnation)),
         other => Err(other),
@@ -69,6 +75,16 @@ pub(super) async fn distinct(ctx: &Context, name: &AgentName) -> Result<(), Fiel
         // A broker that is away refuses the registration itself.
         Ok(None) | Err(_) => Ok(()),
     }
+}
+
+/// Returns the display name; none if it is empty.
+fn display_name(text: Option<&str>) -> Result<Option<DisplayName>, ApiError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    if OFFICIAL.contains(&text.to_lowercase().as_str()) {
+        let text = format!("{text:?} reads as the workspace's own; choose another");
+        return Err(FieldError::new("display_name", text).into());
+    }
+    Ok(Some(checked("display_name", text, DisplayName::new)?))
 }
 
 /// Whether two names differ at most in digits that look like letters.
@@ -157,8 +173,8 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
     caller.human()?;
     let agent = find(ctx, name).await?;
     let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
-    if !amends && patch.limits.is_none() {
-        let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
+    if !amends && patch.limits.is_none() && patch.display_name.is_none() {
+        let text = "the patch changes nothing: name `actions`, `groups`, `turns_max`, `limits` or `display_name`";
         return Err(ApiError::new(Code::Malformed, text));
     }
     let look = move |live: &Live<'_>| {
@@ -166,7 +182,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
     };
     let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name))?;
-    // All checks come before the first input, because the two inputs below are not one transaction.
+    // All checks come before the first input, because the inputs below are not one transaction.
     if human && patch.limits.is_some() {
         return Err(ApiError::new(
             Code::UnknownRecipient,
@@ -174,6 +190,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         ));
     }
     let limits = patch.limits.map(|limits| own_limits(own, &limits)).transpose()?;
+    let named = patch.display_name.map(|text| display_name(Some(&text))).transpose()?;
     if let Some(actions) = patch.actions {
         profile.actions = labels("actions", &actions)?;
     }
@@ -181,6 +198,9 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         profile.groups = labels("groups", &groups)?;
     }
     profile.turns_max = patch.turns_max.unwrap_or(profile.turns_max);
+    if let Some(named) = named {
+        admitted(ctx.handle.submit(Input::SetDisplayName(caller.principal, agent, named)).await)?;
+    }
     if amends {
         admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
     }
@@ -262,8 +282,36 @@ pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError>
     }
 }
 
+/// Names the agent or human that an address means by its display name: `to` takes names alone (§1).
+pub(crate) async fn by_display_name(ctx: &Context, fault: ApiError) -> ApiError {
+    let quoted = fault.0.detail.strip_prefix("`to` \"").and_then(|rest| rest.split_once('"'));
+    match quoted.map(|(text, _)| text.to_owned()) {
+        Some(text) => displayed(ctx, &text).await.unwrap_or(fault),
+        None => fault,
+    }
+}
+
+/// Returns the refusal of a recipient named by a display name; `None` if no live agent or human has it.
+async fn displayed(ctx: &Context, text: &str) -> Option<ApiError> {
+    let wanted = text.trim().to_lowercase();
+    let found = move |live: &Live<'_>| {
+        let reads_as = |agent: &&Agent| {
+            agent.live && agent.display_name().is_some_and(|name| name.as_str().to_lowercase() == wanted)
+        };
+        Some(live.state.agents.iter().find(reads_as)?.name().to_owned())
+    };
+    let name = ctx.handle.query(found).await.ok()??;
+    let fault = ApiError::new(Code::UnknownRecipient, format!("{text} is the display name of {name}"));
+    Some(fault.hinted(format!("Address {name}: a message is addressed to a name, not to a display name.")))
+}
+
 /// Names the agent, human, `@group` or `#action` that was probably meant by a text.
 pub(super) async fn with_near(ctx: &Context, mut fault: ApiError, text: &str) -> ApiError {
+    if let Some(known) = displayed(ctx, text).await {
+        fault.0.detail = known.0.detail;
+        fault.0.hint = known.0.hint;
+        return fault;
+    }
     let known = |live: &Live<'_>| -> Vec<String> {
         let agents = live.state.agents.iter().filter(|agent| live.state.live(agent.name()).is_some());
         let all = agents.flat_map(|agent| {

@@ -241,6 +241,7 @@ async fn register(ctx: &Context, person: &Person) -> Result<(Credential, Princip
         profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
         credential: token.credential(),
         role: Some(person.role),
+        display_name: None,
         key: None,
     };
     match admitted(ctx.handle.submit(Input::Register(owner, registration)).await) {

@@ -62,7 +62,15 @@ impl Team {
 fn registration(name: &str, kind: Kind) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
     let credential = credential(&format!("{name}-1"));
-    Registration { name: AgentName::new(name).unwrap(), kind, profile, credential, role: None, key: None }
+    Registration {
+        name: AgentName::new(name).unwrap(),
+        kind,
+        profile,
+        credential,
+        role: None,
+        display_name: None,
+        key: None,
+    }
 }
 
 /// Spellings of a signed text that say the same but weren't signed, and texts that say more or something else.

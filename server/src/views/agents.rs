@@ -18,6 +18,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
     let texts = |labels: &[lastword_proto::names::Label]| labels.iter().map(ToString::to_string).collect();
     Some(AgentView {
         name: agent.name().to_owned(),
+        display_name: agent.display_name().map(|name| name.as_str().to_owned()),
         kind: agent.kind,
         actions: texts(&agent.profile.actions),
         groups: texts(&agent.profile.groups),

@@ -174,6 +174,9 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             data.with_some("expires_at", expires_at.map(rfc3339)).with_some("former_until", former_until.map(rfc3339))
         }
         Fact::RoleSet { role, .. } => data.with("role", role.word()),
+        Fact::DisplayNameSet { display_name, .. } => {
+            data.with("display_name", display_name.as_ref().map_or("", |name| name.as_str()))
+        }
         Fact::AgentLimited { limits, .. } => {
             let set = limits.values().into_iter().filter(|(_, value)| *value > 0);
             set.fold(data, |data, (name, value)| data.with(name, value))

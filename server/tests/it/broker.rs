@@ -22,6 +22,7 @@ fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
         profile,
         credential: token.credential(),
         role: None,
+        display_name: None,
         key: None,
     }
 }

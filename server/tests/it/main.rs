@@ -21,6 +21,7 @@ mod console_roles;
 #[cfg(test)]
 mod console_schedules;
 mod desk;
+mod display_names;
 mod documents;
 mod every_lift;
 mod exact_calls;

@@ -98,7 +98,8 @@ impl Clients {
         let actions = Label::new("work").into_iter().collect();
         let profile = Profile { actions, groups: Vec::new(), turns_max: 0 };
         let credential = credential(actor + 1);
-        let registration = Registration { name: name_of(actor), kind, profile, credential, role: None, key: None };
+        let registration =
+            Registration { name: name_of(actor), kind, profile, credential, role: None, display_name: None, key: None };
         match by {
             None => Input::Bootstrap(registration),
             Some(human) => Input::Register(human, registration),

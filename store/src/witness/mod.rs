@@ -247,6 +247,7 @@ impl Witness {
             Fact::Idled { ms, .. } => self.see_idled(*ms),
             // These change nothing that is recounted.
             Fact::Rekeyed { .. }
+            | Fact::DisplayNameSet { .. }
             | Fact::Refused { .. }
             | Fact::Observed { .. }
             | Fact::Late { .. }

@@ -16,7 +16,7 @@ use lastword_proto::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
 };
 use lastword_proto::limits::Approvers;
-use lastword_proto::names::{AgentName, Label, ModelName, Ref, RequestId, Resource};
+use lastword_proto::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::progress::{Curve, Stall};
 use lastword_proto::{
@@ -396,7 +396,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 4] {
+fn prompts() -> [(&'static str, Fact); 5] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -411,6 +411,7 @@ fn prompts() -> [(&'static str, Fact); 4] {
             },
         ),
         ("WaitsForUser", Fact::WaitsForUser { turn: TurnId(3), waits: true }),
+        ("DisplayNameSet", Fact::DisplayNameSet { agent, display_name: DisplayName::new("研究员").ok() }),
     ]
 }
 

@@ -137,7 +137,7 @@ pub(super) async fn limit(
     if changed.is_empty() {
         return Err(ApiError::new(Code::Malformed, "These limits are already set").into());
     }
-    let patch = AgentPatch { actions: None, groups: None, turns_max: None, limits: Some(changed) };
+    let patch = AgentPatch { limits: Some(changed), ..AgentPatch::default() };
     agents::amend(&ctx, viewer.caller, &name, patch).await?;
     let words = html! { "The limits of " (foreign_line(&name)) " are set." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))

@@ -5,7 +5,7 @@ use axum::response::Response;
 use lastword_proto::Time;
 use lastword_proto::fact::{Control, Kind, Role, Scope};
 use lastword_proto::state::Running;
-use lastword_proto::wire::rfc3339;
+use lastword_proto::wire::{AgentView, rfc3339};
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
@@ -40,7 +40,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         ul.lines {
             @for member in &humans {
                 li {
-                    (name_link(&member.view.name)) " "
+                    (name_link(&member.view.name)) (display_name(&member.view)) " "
                     @if let Some(role) = member.view.role { (badge(role.word())) " " }
                     @if member.view.name == viewer.name { (badge("you")) } @else { (connected(member)) }
                 }
@@ -71,11 +71,16 @@ pub(super) fn name_link(name: &str) -> Markup {
     html! { a href={ (url("/agents/")) (encoded(name)) } { (foreign_line(name)) } }
 }
 
+/// Shows the display name behind the name.
+fn display_name(view: &AgentView) -> Markup {
+    html! { @if let Some(name) = &view.display_name { " " span.faint { (foreign_line(name)) } } }
+}
+
 fn row(moment: &Moment, member: &Member) -> Markup {
     let view = &member.view;
     html! {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
-            div.what { b { (name_link(&view.name)) } " " (connected(member)) }
+            div.what { b { (name_link(&view.name)) } (display_name(view)) " " (connected(member)) }
             div.who {
                 div { (badge(member.activity().word())) (waits(member)) }
                 (rests(member))
@@ -160,6 +165,7 @@ pub(super) async fn one(
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading(&name, &html! {
+            (display_name(view)) " "
             @if !agent { (badge("human")) " " }
             @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
             @if agent { " " (badge(member.activity().word())) }

@@ -536,6 +536,7 @@ mod tests {
             profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
             credential: token,
             role: None,
+            display_name: None,
             key: None,
         });
         core.handle(Time(1), human, &mut Out::default());

@@ -157,7 +157,7 @@ fn answered() -> Value {
 
 /// Requires at least one change in a patch.
 fn patched() -> Value {
-    let members = ["actions", "groups", "turns_max", "limits"];
+    let members = ["actions", "groups", "turns_max", "limits", "display_name"];
     members
         .map(|member| json!({ "required": [member], "properties": { member: { "not": { "type": "null" } } } }))
         .into()

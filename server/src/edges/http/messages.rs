@@ -20,7 +20,7 @@ use super::extract::{
 };
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent, SentView};
-use crate::calls::{Caller, Context};
+use crate::calls::{Caller, Context, agents};
 use crate::error::ApiError;
 
 /// The result of a send, as its reply has it.
@@ -88,7 +88,13 @@ async fn sent_as<M: SentView + Serialize>(
     if json && bytes.trim_ascii_start().first() == Some(&b'[') {
         return send_list::<M>(ctx, caller, wait, &bytes, &parts.headers).await;
     }
-    let draft = draft(&bytes, &parts.headers).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
+    let draft = match draft(&bytes, &parts.headers) {
+        Ok(draft) => draft,
+        Err(fault) => {
+            ctx.handle.metrics().refuse(fault.0.code);
+            return Err(Box::pin(agents::by_display_name(ctx, fault)).await);
+        }
+    };
     Ok(match sent(messages::send::<M>(ctx, caller, Box::new(draft), wait).await?) {
         Some(body) => (StatusCode::CREATED, Out(body)).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),

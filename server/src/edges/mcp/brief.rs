@@ -64,6 +64,7 @@ pub(super) fn agents(page: Page<AgentView>) -> Value {
     let items = page.items.into_iter().map(|agent| {
         let mut item = Map::new();
         item.insert("name".to_owned(), agent.name.into());
+        add(&mut item, "display_name", agent.display_name);
         add(&mut item, "human", (agent.kind == Kind::Human).then_some(true));
         add(&mut item, "actions", (!agent.actions.is_empty()).then_some(agent.actions));
         add(&mut item, "groups", (!agent.groups.is_empty()).then_some(agent.groups));

@@ -143,8 +143,11 @@ fn brief_of_sent(message: &StoredMessage) -> Value {
 async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = args.wait.then_some(ANSWER_WAIT);
-    let envelope = envelope(args, trace);
-    match messages::send(ctx, caller, Box::new(envelope.draft()?), wait).await? {
+    let draft = match envelope(args, trace).draft() {
+        Ok(draft) => draft,
+        Err(error) => return Err(Box::pin(agents::by_display_name(ctx, error.into())).await),
+    };
+    match messages::send(ctx, caller, Box::new(draft), wait).await? {
         Sent::One(message, response) => {
             let mut sent = brief_of_sent(&message);
             if let Some(response) = response {
