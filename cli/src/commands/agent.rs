@@ -53,7 +53,7 @@ enum Verb {
     Set {
         /// Name of the agent or human.
         name: String,
-        /// Name that humans and models read beside it, in any script; an empty one removes it.
+        /// Name that humans and models read beside it, in any script; its own name removes it.
         #[arg(long, value_name = "NAME")]
         display_name: Option<String>,
         #[command(flatten)]

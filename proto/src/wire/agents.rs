@@ -63,7 +63,7 @@ pub struct AgentPatch {
     /// Limits of its own in place of the workspace's, by name; 0 removes one (§1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<BTreeMap<String, u64>>,
-    /// The name that humans and models read beside its own; an empty one removes it.
+    /// The name that humans and models read beside its own; its own name removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
 }

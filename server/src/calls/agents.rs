@@ -190,7 +190,9 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         ));
     }
     let limits = patch.limits.map(|limits| own_limits(own, &limits)).transpose()?;
-    let named = patch.display_name.map(|text| display_name(Some(&text))).transpose()?;
+    // Its own name beside its name says nothing.
+    let shown = |text: String| if text == name { Ok(None) } else { display_name(Some(&text)) };
+    let named = patch.display_name.map(shown).transpose()?;
     if let Some(actions) = patch.actions {
         profile.actions = labels("actions", &actions)?;
     }

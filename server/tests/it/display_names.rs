@@ -36,7 +36,7 @@ async fn a_display_name_is_shown_beside_the_name_and_outlives_a_restart() {
         let text = browser.get(page).await.is(200).text;
         assert!(text.contains("研究员"), "{page}: {text}");
     }
-    let removed = named(&world, "operator", "kilo", "").await.is(200);
+    let removed = named(&world, "operator", "kilo", "kilo").await.is(200);
     assert!(removed["display_name"].is_null(), "{removed}");
 }
 
