@@ -1,7 +1,7 @@
 //! The agent programs that the runner knows. Each is started so that it asks before it acts, and without its own
 //! channels to other sessions: what agents tell each other there has no depth, no budget and no log.
 //!
-//! The flags were seen with Claude Code 2.1.330, claude-agent-acp 0.101.0, Codex 0.169.0, codex-acp 0.16.0 and opencode
+//! The flags were seen with Claude Code 2.1.332, claude-agent-acp 0.101.0, Codex 0.171.0, codex-acp 0.16.0 and opencode
 //! 1.18.33.
 
 use std::path::Path;

@@ -20,9 +20,9 @@ use crate::out::{self, Out};
 /// The programs with the versions that were tried, the same as those of the tests with real programs, and how `lastword run`
 /// holds their calls.
 pub(super) const TRIED: [(&str, &str, &str); 6] = [
-    ("claude", "2.1.330", "with `--permission-prompt-tool`"),
+    ("claude", "2.1.332", "with `--permission-prompt-tool`"),
     ("claude-agent-acp", "0.101.0", "yes"),
-    ("codex", "0.169.0", "no: its own sandbox"),
+    ("codex", "0.171.0", "no: its own sandbox"),
     ("codex-acp", "0.16.0", "yes"),
     ("opencode", "1.18.33", "over ACP"),
     ("gemini", "0.61.0", "over ACP"),
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_version_is_compared_by_its_numbers() {
-        let of = |version: &str| Installed { program: "x", tried: "2.1.330", version: Some(version.to_owned()) };
-        assert!(of("2.10.0").is_newer() && !of("2.1.99").is_newer() && !of("2.1.330").is_newer());
-        assert!(of("2.1.99").words().contains("older") && of("2.1.330").words().contains("was tried"));
+        let of = |version: &str| Installed { program: "x", tried: "2.1.332", version: Some(version.to_owned()) };
+        assert!(of("2.10.0").is_newer() && !of("2.1.99").is_newer() && !of("2.1.332").is_newer());
+        assert!(of("2.1.99").words().contains("older") && of("2.1.332").words().contains("was tried"));
     }
 }

@@ -347,10 +347,10 @@ fn a_program_newer_than_the_tried_one_is_told_of_once_for_each_version() {
     let told = |args: &[&str]| {
         let mut command = lastword(server.path());
         command.args(args).env("PATH", bin.path()).env("XDG_STATE_HOME", state.path());
-        finish(&mut command, "").stderr.contains("newer than the 2.1.330 that was tried")
+        finish(&mut command, "").stderr.contains("newer than the 2.1.332 that was tried")
     };
     let launch = || told(&["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
-    install("2.1.330");
+    install("2.1.332");
     assert!(!launch(), "it was tried");
     install("99.0.1");
     assert_eq!([launch(), launch()], [true, false], "once, and not in each run");
@@ -371,6 +371,6 @@ fn a_program_newer_than_the_tried_one_is_told_of_once_for_each_version() {
         let row = table.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
         row.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(row("claude"), "claude 99.0.2 (newer) 2.1.330 with `--permission-prompt-tool`");
+    assert_eq!(row("claude"), "claude 99.0.2 (newer) 2.1.332 with `--permission-prompt-tool`");
     assert_eq!(row("claude-agent-acp"), "claude-agent-acp - 0.101.0 yes");
 }
