@@ -113,8 +113,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may already have ended; with SIGTERM it also ends its agent.
-        let _asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).output();
+        // It may already have ended; with SIGTERM it also ends its agent. A test may have stopped it.
+        for signal in ["-TERM", "-CONT"] {
+            let _asked = Command::new("kill").args([signal, &self.child.id().to_string()]).output();
+        }
         let _ended = self.child.wait();
     }
 }
