@@ -88,7 +88,7 @@ async fn attend(
     reader: &Arc<Mutex<Option<Reader>>>,
 ) -> Option<Output> {
     let settings = &shared.settings;
-    let group = Group::of(&child, &shared.guard);
+    let group = Group::of(&child, shared.guard);
     let said = Arc::new(Mutex::new(String::new()));
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (stdout, stderr) = (streams.1?, streams.2?);

@@ -1,11 +1,11 @@
-//! Ends what runners started if their process is killed: a process of its own reads the groups, and ends them at the end of
-//! its input.
+//! Ends the programs of runners whose process is killed. A separate process reads their groups from a pipe, and ends those
+//! that are left when the pipe closes.
 
 use std::io::{BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -14,22 +14,22 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 const GRACE: Duration = Duration::from_secs(3);
 const CHECK: Duration = Duration::from_millis(20);
 
-/// The guard of the runners' programs.
-#[derive(Clone, Debug)]
-pub(crate) struct Guard(Arc<Mutex<Option<ChildStdin>>>);
+/// The pipe to the guard process; `None` if that didn't start.
+#[derive(Debug)]
+pub(crate) struct Guard(Mutex<Option<ChildStdin>>);
 
 impl Guard {
-    /// Returns the guard of this process, which the first of its runners starts. Without it everything runs as well, but
-    /// outlives a killed runner.
-    pub(crate) fn of_this_process(lastword: &Path) -> Self {
+    /// Returns the guard of this process, which the first runner starts. Programs run without it, too, and then outlive a
+    /// killed runner.
+    pub(crate) fn of_this_process(lastword: &Path) -> &'static Self {
         static GUARD: OnceLock<Guard> = OnceLock::new();
         let start = || {
             let mut command = Command::new(lastword);
             command.args(["guard", "--groups"]).env_clear().process_group(0);
             let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            Self(Arc::new(Mutex::new(piped.spawn().ok().and_then(|mut guard| guard.stdin.take()))))
+            Self(Mutex::new(piped.spawn().ok().and_then(|mut guard| guard.stdin.take())))
         };
-        GUARD.get_or_init(start).clone()
+        GUARD.get_or_init(start)
     }
 
     pub(crate) fn watch(&self, group: Pid) {

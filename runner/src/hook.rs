@@ -54,7 +54,7 @@ pub struct Occasion {
     pub stop_hook_active: bool,
     /// `Notification` only: what the program tells its user.
     pub message: String,
-    /// `Stop` only: what the program goes on with behind the model's last message.
+    /// `Stop` only: work that continues after the model's last message.
     pub background_tasks: Vec<Background>,
     /// `PermissionRequest`: the call for whose decision a dialog would open; `PostToolUse`: the call that was made.
     pub tool_name: String,

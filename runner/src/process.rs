@@ -65,15 +65,15 @@ pub(crate) fn equip(command: &mut Command, broker: &RetryingClient) {
 /// The process group of a child started with [`command`]. Dropping it kills the rest of the group, and so does the guard
 /// if this process is killed.
 #[derive(Debug)]
-pub(crate) struct Group(Option<Pid>, Guard);
+pub(crate) struct Group(Option<Pid>, &'static Guard);
 
 impl Group {
-    pub(crate) fn of(child: &Child, guard: &Guard) -> Self {
+    pub(crate) fn of(child: &Child, guard: &'static Guard) -> Self {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(group) = group {
             guard.watch(group);
         }
-        Self(group, guard.clone())
+        Self(group, guard)
     }
 
     /// From here on the number may be reused by another process, which must not be signalled.

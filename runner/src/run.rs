@@ -40,7 +40,7 @@ pub(crate) struct RunnerContext {
     pub(crate) watch: Watch,
     pub(crate) report: EventSink,
     pub(crate) host: DriverHost,
-    pub(crate) guard: Guard,
+    pub(crate) guard: &'static Guard,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 

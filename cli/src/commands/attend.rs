@@ -67,7 +67,7 @@ pub(super) enum Order {
     Say(String),
     /// Interrupts the model's turn.
     Interrupt,
-    /// Answers the dialog with this id: the call may be made, or the model is told why not.
+    /// Answers the dialog with this id: allows the call, or refuses it with a reason for the model.
     Decide(String, Result<(), String>),
 }
 

@@ -32,7 +32,7 @@ const LEAVE: &str =
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Reads the process groups of a runner instead
+    /// Read the process groups of runners instead
     #[arg(long)]
     groups: bool,
 }

@@ -25,7 +25,7 @@ const GEMINI_EVENTS: [(&str, &str); 3] =
     [("BeforeAgent", "UserPromptSubmit"), ("AfterTool", "PostToolUse"), ("AfterAgent", "Stop")];
 /// What Gemini CLI reports as the model's text if there is none.
 const GEMINI_NOTHING: &str = "[no response text]";
-/// How a prompt begins that Claude Code writes once work in the background has ended.
+/// The start of the prompt that Claude Code writes when background work has ended.
 const OWN_PROMPT: &str = "<task-notification>";
 /// Pause before a wait asks again whether it may replace another one.
 const REPLACED: Duration = Duration::from_millis(200);
@@ -124,7 +124,7 @@ async fn report_prompt(folder: &Path, occasion: &mut Occasion) {
     if !(began || ended) || (began && hook_woke(folder, occasion)) {
         return;
     }
-    // An Enter before it was one in a dialog, or is part of a prompt to come.
+    // An Enter before it answered a dialog, or belongs to a later prompt.
     let own = occasion.prompt.starts_with(OWN_PROMPT);
     let Some((typed, problem)) = own_terminal::report(began && !own).await else { return };
     occasion.typed = began.then_some(typed);

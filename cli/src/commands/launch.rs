@@ -74,8 +74,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
-    /// number. Options of
-    /// Lastword among the program's arguments `args` are refused before anything is made.
+    /// number. Refuses options of Lastword among the program's arguments `args` before it makes anything.
     pub(super) async fn take(
         program: &str,
         (named, args, options): (Option<&str>, &[String], &Options),

@@ -346,7 +346,7 @@ impl Joined {
             }
             "permission.replied" | "question.replied" | "question.rejected" => {
                 if properties["reply"] == "reject" || kind == "question.rejected" {
-                    // The turn is over, unless its model is told why and goes on.
+                    // This ends the turn, unless the model is given the reason and continues.
                     self.failed.get_or_insert_with(|| REFUSED.to_owned());
                 }
                 return Some(Happened::Settled(properties["requestID"].as_str().unwrap_or_default().to_owned()));
@@ -437,7 +437,7 @@ impl Joined {
         Some(Happened::BrokeOff(format!("opencode did not take the message: {problem}")))
     }
 
-    /// Answers a dialog in place of the interface, which closes it. A model that is told why not goes on.
+    /// Answers a dialog in place of the interface, which closes it. A model that is given the reason of a refusal continues.
     async fn decide(&mut self, id: &str, allowed: Result<(), String>) {
         let answer = match &allowed {
             Ok(()) => json!({ "reply": "once" }),

@@ -103,7 +103,7 @@ fn changed(kind: &str) -> &'static [List] {
         K::Accepted | K::TurnClosed | K::GrantClosed | K::RootEnded | K::Requeued | K::Removed => {
             &[List::Conversations, List::Agents, List::Shown, List::Escalations, List::Approvals]
         }
-        // Also what holds everything, or lets go of it.
+        // These hold or release any work.
         K::Controlled | K::Unattended | K::Idled | K::EpochBegan => &ALL,
         K::Refused
         | K::Observed
@@ -124,7 +124,7 @@ fn changed(kind: &str) -> &'static [List] {
         | K::RootStarted
         | K::SessionBegan
         | K::BudgetWarned => &[List::Conversations, List::Agents, List::Shown],
-        // What an open turn spends shows when it closes, or with the next change.
+        // Spending shows when its turn closes, or with the next change.
         K::Spent
         | K::SpentOn
         | K::Renewed

@@ -214,7 +214,7 @@ impl Process {
         let program = settings.program.display().to_string();
         let mut child = command.spawn().map_err(|error| format!("can't start {program}: {error}"))?;
         let pid = child.id().unwrap_or_default();
-        let group = Group::of(&child, &shared.guard);
+        let group = Group::of(&child, shared.guard);
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(format!("{program} has no input and output"));

@@ -1,21 +1,21 @@
-//! Work of a session that goes on behind the model's last message.
+//! Work of a session that continues after the model's last message.
 
 use serde::Deserialize;
 
-/// What works with a model of its own, and ends.
+/// The kinds that run a model and end. A shell command, such as a server, may never end.
 const MODELS: [&str; 2] = ["subagent", "workflow"];
 
 /// Work of a session in the background.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Background {
-    /// What works, such as `subagent`, `workflow` or `shell`.
+    /// The kind, such as `subagent`, `workflow` or `shell`.
     #[serde(rename = "type")]
     kind: String,
 }
 
 impl Background {
-    /// Whether it is a part of the turn that began it, which ends after it.
+    /// Returns whether the turn that started it stays open until it ends.
     pub(super) fn is_of_turn(&self) -> bool {
         MODELS.contains(&self.kind.as_str())
     }

@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_secs(25);
 /// Pause before a call that failed is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Says in Lastword why nobody there needs to decide any more.
+/// The comment on a call that needs no decision in Lastword any more.
 const ANSWERED: &str = "the session's user answered in the program's own dialog";
 
 /// A call of a dialog that waits for a human of the team.
