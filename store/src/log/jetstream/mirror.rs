@@ -230,7 +230,8 @@ impl Mirror {
         self.0.tail.epoch
     }
 
-    /// Returns the number of messages of the stream that aren't in the mirror, as far as the last one told.
+    /// Returns the number of messages of the stream that aren't in the mirror. The stream's leader counts them for
+    /// [`Mirror::open`]; later the server that delivers them does, whose copy may lack the newest ones for a while.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.0.lag
