@@ -1,6 +1,7 @@
 //! Three NATS servers and three nodes.
 
 use std::fs::File;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -85,6 +86,11 @@ impl Node {
     pub(crate) fn terminate(&mut self) -> i32 {
         self.signal("TERM");
         self.child.take().unwrap().wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// Returns whether it accepts connections: a signal ends it in order from then on.
+    fn listens(&self) -> bool {
+        TcpStream::connect(self.url.trim_start_matches("http://")).is_ok()
     }
 
     /// Returns the mirror of a workspace.
@@ -190,12 +196,14 @@ impl World {
         Some(())
     }
 
-    /// Waits until a workspace has a leader that answers, and every node is a member.
+    /// Waits until a workspace has a leader that answers, and every node listens and is a member. The registry alone doesn't
+    /// say so: it has the entry of a node that was killed until that runs out, also while the node starts again.
     pub(crate) fn settled(&self, workspace: &str) {
         until("the cluster is settled", || {
             let file = self.nodes[0].data("main").join("operator.token");
             let nodes = runtime().block_on(self.registry.list("node.")).map_or(0, |nodes| nodes.len());
-            nodes == self.nodes.len() && file.exists() && self.leader(workspace).is_some()
+            let members = nodes == self.nodes.len() && self.nodes.iter().all(Node::listens);
+            members && file.exists() && self.leader(workspace).is_some()
         });
     }
 
