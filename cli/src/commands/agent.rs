@@ -49,10 +49,16 @@ enum Verb {
         #[command(flatten)]
         limits: Limits,
     },
-    /// Set the display name, or per-agent limits in place of the workspace's; 0 removes one
+    /// Set the actions, groups or display name, or per-agent limits in place of the workspace's; 0 removes one
     Set {
         /// Name of the agent or human.
         name: String,
+        /// Action that it serves, in place of those before; repeatable.
+        #[arg(long = "action", value_name = "ACTION")]
+        actions: Vec<String>,
+        /// Group that it belongs to, in place of those before; repeatable.
+        #[arg(long = "group", value_name = "GROUP")]
+        groups: Vec<String>,
         /// Name that humans and models read beside it, in any script; its own name removes it.
         #[arg(long, value_name = "NAME")]
         display_name: Option<String>,
@@ -151,25 +157,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             }
             cx.out.show(&registered, |registered, _| registered.token.clone())
         }
-        Verb::Set { name, display_name, limits, yes } => {
-            let set = Some(limits.set()).filter(|set| !set.is_empty());
-            let what = match (&set, &display_name) {
-                (None, None) => {
-                    let none = Failure::usage("neither a limit nor a display name given");
-                    return Err(none.hint("`lastword agent set --help` lists what can be set"));
-                }
-                (None, Some(_)) => "the display name of",
-                (Some(_), None) => "limits for",
-                (Some(_), Some(_)) => "the display name and limits of",
-            };
-            let client = cx.deciding(yes).await?;
-            if !confirmed(&format!("Set {what} {}?", escape_line(&name)), yes)? {
-                return Err(Failure::refused("not changed"));
-            }
-            let shows_limits = set.is_some();
-            let patch = AgentPatch { limits: set, display_name, ..AgentPatch::default() };
-            let agent = client.amend(&name, &patch).await?;
-            cx.out.show(&agent, |agent, _| if shows_limits { own_limits(agent) } else { render::named(agent) })
+        Verb::Set { name, actions, groups, display_name, limits, yes } => {
+            let [actions, groups] = [actions, groups].map(|list| Some(list).filter(|list| !list.is_empty()));
+            let limits = Some(limits.set()).filter(|set| !set.is_empty());
+            amend(&name, AgentPatch { actions, groups, display_name, limits, turns_max: None }, yes, cx).await
         }
         Verb::List => {
             let page = cx.client(Authority::Read)?.agents().await?;
@@ -197,6 +188,30 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             cx.out.show(&token, |token, _| token.token.clone())
         }
     }
+}
+
+/// Changes what the patch names of an agent or human, once it is confirmed.
+async fn amend(name: &str, patch: AgentPatch, yes: bool, cx: &Context) -> Result<(), Failure> {
+    let parts = [
+        ("actions", patch.actions.is_some()),
+        ("groups", patch.groups.is_some()),
+        ("display name", patch.display_name.is_some()),
+        ("limits", patch.limits.is_some()),
+    ];
+    let set: Vec<&str> = parts.iter().filter_map(|(part, set)| set.then_some(*part)).collect();
+    if set.is_empty() {
+        return Err(Failure::usage("nothing to set").hint("`lastword agent set --help` lists what can be set"));
+    }
+    let client = cx.deciding(yes).await?;
+    if !confirmed(&format!("Set {} of {}?", set.join(", "), escape_line(name)), yes)? {
+        return Err(Failure::refused("not changed"));
+    }
+    let agent = client.amend(name, &patch).await?;
+    cx.out.show(&agent, |agent, out| match set[..] {
+        ["limits"] => own_limits(agent),
+        ["display name"] => render::named(agent),
+        _ => table(&HEAD, &[row(agent)], out),
+    })
 }
 
 /// Words the refusal of a name in another script: it is a display name.

@@ -15,7 +15,7 @@ use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wai
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, Sleep, interval, sleep};
+use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
 
 use super::launch::{Calls, Place};
 use crate::failure::Failure;
@@ -26,6 +26,8 @@ const RENEW: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(1);
 /// Time for an interrupted program to stop, before it is ended.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time in which what a program used is charged before the program is ended.
+const CHARGE: Duration = Duration::from_secs(2);
 /// Most events and orders that wait between the session and its attendant.
 const QUEUE_MAX: usize = 64;
 /// The name of the session's state file. The launcher has a private folder, so one name serves each session.
@@ -141,8 +143,7 @@ pub(super) async fn attend(
             () = &mut follow => return Failure::unavailable("stops are no longer followed"),
             () = over(patience.as_mut()) => {
                 patience.set(None);
-                place.end.notify_one();
-                None
+                at.end_program("the program did not stop when it was interrupted".to_owned()).await
             }
             Some(decided) = at.deciding.join_next() => at.decided(decided.ok().flatten()).await,
             _ = ticks.tick() => at.tick().await,
@@ -215,6 +216,9 @@ impl Attended<'_> {
                 }
                 self.worked(made).await
             }
+            Happened::Answered(_) | Happened::BrokeOff(_) if self.strays > 1 => {
+                self.end_program("the program goes on on its own".to_owned()).await
+            }
             Happened::Answered(text) => {
                 self.close_dialogs();
                 self.place.prompt_ended().await;
@@ -235,7 +239,7 @@ impl Attended<'_> {
         }
     }
 
-    /// Ends the program when it starts a second turn in a row on its own.
+    /// Has the model interrupted where nobody typed. The end of a second turn in a row on its own ends the program.
     async fn prompted(&mut self, prompt: String) -> Option<Order> {
         let typed = match &self.place.vouch {
             Some(vouch) => Some(vouch.began(self.works).await.0),
@@ -248,10 +252,15 @@ impl Attended<'_> {
         (self.works, self.continued) = (true, false);
         let order = self.call(Occasion { prompt, typed, ..occasion("UserPromptSubmit") }).await;
         self.strays = if order == Some(Order::Interrupt) { self.strays + 1 } else { 0 };
-        if self.strays > 1 {
-            self.place.end.notify_one();
-        }
         order
+    }
+
+    /// Ends the program, after what its turn has used until now is charged. A broker that is away isn't waited for.
+    async fn end_program(&mut self, failure: String) -> Option<Order> {
+        let broken_off = Occasion { failure, usage: self.used.take(), ..occasion("StopFailure") };
+        let _charged = timeout(CHARGE, self.call(broken_off)).await;
+        self.place.end.notify_one();
+        None
     }
 
     /// A dialog opened: a human of the team decides on what a message asked for if calls are held, else the session's user.

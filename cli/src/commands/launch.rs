@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
+use lastword_proto::state::Running;
 use lastword_runner::{end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
@@ -23,6 +24,7 @@ use super::last_session::{LastSession, Options};
 use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::{newer, on_path};
 use crate::failure::Failure;
+use crate::render;
 use crate::session::{Authority, loopback, running};
 use crate::team::{Member, kept_token};
 
@@ -111,6 +113,10 @@ impl Place {
                 .hint("end that session, or choose another name with --as"));
         };
         let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
+        let state = human.agent(&name).await?.state;
+        if state != Running::Active {
+            eprintln!("{name} is {}, so no message reaches it: `lastword resume --agent {name}`", render::word(&state));
+        }
         let data = cx.settings.data.clone();
         let last = LastSession::of(&data, program, &name)?;
         check_writable(&last.file)?;
@@ -294,7 +300,10 @@ impl Place {
             terminal.restore(std::io::stdin());
         }
         guard.release();
-        let left = format!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
+        let left = format!(
+            "{} has left its session; a request to it waits until its time is over, and `--as {0}` comes back to it",
+            self.name
+        );
         let problem = problem.map(|problem| format!("messages no longer reached this session: {problem}"));
         let stopped = stopped.then(|| {
             "its work was stopped, and its process was ended; `--continue` opens its session again".to_owned()

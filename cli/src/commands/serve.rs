@@ -82,6 +82,8 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
     if args.with_agents {
         keep_to_itself()?;
+    } else if !cx.settings.team.is_empty() {
+        eprintln!("each [[agent]] of the configuration is left to `lastword run`: --with-agents runs them here");
     }
     let idle = args.idle;
     let (config, node) = config(args, cx)?;

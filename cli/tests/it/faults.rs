@@ -75,6 +75,9 @@ fn a_wrong_input_is_named_with_what_to_write_instead() {
     let named = server.operator(&["agent", "set", "reviewer", "--display-name", "评审", "--yes"]).ok();
     assert_eq!(named, "reviewer (评审)\n");
     assert!(server.operator(&["agent", "list"]).ok().contains("\nreviewer (评审)  agent"), "beside the name");
+    let moved = server.operator(&["agent", "set", "reviewer", "--group", "blue", "--group", "red", "--yes"]).ok();
+    assert!(moved.contains("blue red") && moved.contains("review "), "in place of its groups alone: {moved}");
+    server.operator(&["agent", "set", "reviewer", "--group", "team-red", "--yes"]).ok();
     let kilo = fs::read_to_string(server.path().join("kilo.token")).unwrap();
     for (name, text) in
         [("bearer", format!("Bearer {kilo}")), ("empty", String::new()), ("quoted", format!("{:?}", kilo.trim()))]

@@ -1,7 +1,8 @@
 //! Who decides on the calls of a session that a launcher started: its user, or any human of the team.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -48,6 +49,16 @@ impl Session {
     fn asked(&self, reference: &str) {
         self.server.operator(&["send", "kilo", "do it", "--ref", reference]).ok();
         assert!(self.happens("Stop", &json!({ "last_assistant_message": "ready" })).contains("do it"));
+    }
+
+    /// Kills the broker, and starts it again at its address once something has happened.
+    fn without_broker(&mut self, happens: impl FnOnce(&Path)) {
+        let address = self.server.first_line["listening"].as_str().unwrap().trim_start_matches("http://").to_owned();
+        assert!(Command::new("kill").args(["-KILL", &self.server.id().to_string()]).status().unwrap().success());
+        self.server.wait();
+        let dir = self.server.take_dir();
+        happens(dir.path());
+        self.server = Server::start_with(dir, &["--listen", &address]);
     }
 
     fn shows_dialog(&self) -> [bool; 4] {
@@ -149,6 +160,20 @@ fn claude_asks_for_what_its_user_and_the_project_allow() {
 }
 
 #[test]
+fn a_session_whose_agent_is_stopped_says_how_it_works_again_and_what_a_request_to_it_meets() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.operator(&["stop", "--agent", "kilo"]).ok();
+    fs::write(server.path().join("end"), "").unwrap();
+    let said = |server: &Server| finish(&mut launch(server, &["claude", "--as", "kilo"]), "").stderr;
+    let stopped = said(&server);
+    assert!(stopped.contains("kilo is stopped, so no message reaches it: `lastword resume --agent kilo`"), "{stopped}");
+    assert!(stopped.contains("a request to it waits until its time is over, and `--as kilo`"), "{stopped}");
+    server.operator(&["resume", "--agent", "kilo", "--yes"]).ok();
+    assert!(!said(&server).contains("no message reaches it"));
+}
+
+#[test]
 fn a_held_session_waits_for_a_human_of_the_team_where_a_message_asked() {
     let session = Session::start(&["--held"]);
     assert_eq!(session.settings()["hooks"]["PermissionRequest"][0]["hooks"][0]["type"], "command");
@@ -214,6 +239,26 @@ fn a_dialog_that_its_user_answers_is_no_ones_to_decide_any_more() {
         (&answered["message"]["status"], &answered["message"]["body"]),
         (&json!("completed"), &json!("it is done"))
     );
+}
+
+#[test]
+fn a_dialog_that_its_user_answers_while_the_broker_is_away_is_no_ones_to_decide_once_it_is_back() {
+    let mut session = Session::start(&["--held"]);
+    session.asked("P-1");
+    let call = json!({ "tool_name": "Bash", "tool_input": { "command": "make test" } });
+    let state = |session: &Session| {
+        session.server.operator(&["--json", "approvals", "--all"]).json()["items"][0]["state"].clone()
+    };
+    let dir = session.server.path().to_owned();
+    std::thread::scope(|scope| {
+        let hook = scope.spawn(|| happens(&dir, "kilo", "s-1", "PermissionRequest", &call));
+        wait_for("the held call", || state(&session) == "pending");
+        session.without_broker(|dir| assert_eq!(happens(dir, "kilo", "s-1", "PostToolUse", &call), ""));
+        assert_eq!(state(&session), "pending");
+        session.happens("PostToolUse", &json!({ "tool_name": "Read", "tool_input": {} }));
+        assert_eq!(state(&session), "ignored");
+        assert_eq!(hook.join().unwrap(), "", "its dialog is gone");
+    });
 }
 
 #[test]

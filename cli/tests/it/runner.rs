@@ -391,6 +391,11 @@ fn a_server_runs_the_agents_of_its_configuration() {
     let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--with-agents"]);
     assert_eq!(ask(&server, "upper", "again")["body"], "AGAIN");
     assert_eq!(fs::read_to_string(tokens.join("upper.token")).unwrap(), before, "a token that holds is kept");
+    let (_, dir) = server.terminate();
+    let mut server = Server::start_with(dir, &["--listen", "127.0.0.1:0"]);
+    server.ask_to_end();
+    let said = server.wait().stderr;
+    assert!(said.contains("[[agent]]") && said.contains("--with-agents"), "{said}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 use crate::closed::closed_folder;
 use crate::program::{PATH, Server, lastword};
 use crate::running::wait_for;
+use crate::screen::Terminal;
 
 /// Writes a program of this name, which runs this script.
 fn program(dir: &Path, name: &str, script: &str) -> PathBuf {
@@ -107,9 +108,48 @@ fn a_message_that_codex_refuses_is_handed_over_again() {
     finish(&server, child);
 }
 
+#[test]
+fn codex_that_goes_on_on_its_own_is_interrupted_charged_and_then_ended() {
+    let server = Server::start();
+    let dir = server.path();
+    let (bin, listener) = played_codex(dir);
+    let (path, tmp) = (format!("{}:{PATH}", bin.display()), dir.display().to_string());
+    let args = ["--token-file", ".lastword/operator.token", "codex", "--as", "kilo"];
+    let terminal = Terminal::run(dir, &args, &[("PATH", &path), ("TMPDIR", &tmp)]);
+    let mut app = join(&listener);
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    app.woken("P-1");
+    app.ends("P-1", "completed", "very fast");
+    assert_eq!(answer(&server)["body"], "very fast");
+    let used = || {
+        let grant = server.operator(&["--json", "tree", "P-1"]).json()["grants"][0].clone();
+        let tokens = |limit: &&Value| limit["name"] == "grant_tokens_max";
+        grant["limits"].as_array().unwrap().iter().find(tokens).unwrap_or_else(|| panic!("{grant}"))["current"].as_u64()
+    };
+    let before = used().unwrap();
+    for (turn, tokens) in [("own-1", 2_000), ("own-2", 4_000)] {
+        app.begins(turn);
+        app.notify("item/started", &json!({ "item": { "type": "reasoning" } }));
+        assert_eq!(app.called("turn/interrupt", &json!({}))["turnId"], turn);
+        let last =
+            json!({ "inputTokens": 1_900, "cachedInputTokens": 0, "cacheWriteInputTokens": 0, "outputTokens": 100 });
+        app.notify("thread/tokenUsage/updated", &json!({ "tokenUsage": { "last": last } }));
+        app.ends(turn, "interrupted", "");
+        wait_for("the charge", || used() >= Some(before + tokens));
+    }
+    assert_eq!(server.operator(&["--json", "incidents"]).json()["items"][0]["code"], "turn_closed");
+    assert_ne!(terminal.ended(), 7, "it did not end of its own accord");
+}
+
 /// Starts `lastword codex`, with an app-server that this test plays.
 fn codex(server: &Server) -> (Child, AppServer) {
-    let dir = server.path();
+    let (bin, listener) = played_codex(server.path());
+    let child = launch(server, &bin, &["codex", "--as", "kilo", "-c", "model=\"x\""]);
+    (child, join(&listener))
+}
+
+/// Writes a Codex whose app-server is this socket; returns its folder.
+fn played_codex(dir: &Path) -> (PathBuf, UnixListener) {
     let listener = UnixListener::bind(dir.join("app.sock")).unwrap();
     let script = format!(
         "case \"$1\" in\napp-server) printf '%s\\n' \"$@\" > \"{0}/server.args\"; ln -s \"{0}/app.sock\" \"${{3#unix://}}\"\n\
@@ -117,8 +157,11 @@ fn codex(server: &Server) -> (Child, AppServer) {
          *) printf '%s\\n' \"$@\" > \"{0}/args\"; while [ ! -e \"{0}/end\" ]; do sleep 0.05; done; exit 7 ;;\nesac\n",
         dir.display()
     );
-    let bin = program(dir, "codex", &script);
-    let child = launch(server, &bin, &["codex", "--as", "kilo", "-c", "model=\"x\""]);
+    (program(dir, "codex", &script), listener)
+}
+
+/// Waits until the launcher has joined the session.
+fn join(listener: &UnixListener) -> AppServer {
     let (stream, _) = listener.accept().unwrap();
     let mut app = AppServer(tungstenite::accept(stream).unwrap());
     app.called("initialize", &json!({}));
@@ -127,7 +170,7 @@ fn codex(server: &Server) -> (Child, AppServer) {
     let primer = app.called("thread/inject_items", &json!({}));
     assert!(primer.to_string().contains("You work in a team"), "{primer}");
     app.called("thread/resume", &json!({}));
-    (child, app)
+    app
 }
 
 fn finish(server: &Server, mut child: Child) {

@@ -43,7 +43,7 @@ use self::mcp::Running;
 use self::socket::Socket;
 use crate::broker::Parcel;
 use crate::calls::places::AllPlaces;
-use crate::calls::{Caller, Context, ended};
+use crate::calls::{Caller, Context, agents, ended};
 use crate::edges::http::connections::{Peer, SessionPermit};
 use crate::edges::http::{authenticate_bearer, bearer_header, client_id};
 use crate::error::ApiError;
@@ -478,7 +478,13 @@ impl Session {
                     self.calls.push(self.running.begin(&self.desk, id, prepared, waiting));
                     return;
                 }
-                Err((id, fault)) => dispatch::refused(id, &fault),
+                Err((id, fault)) => {
+                    let desk = Arc::clone(&self.desk);
+                    self.calls.push(Box::pin(async move {
+                        Said::last(dispatch::refused(id, &agents::by_display_name(&desk.ctx, fault).await))
+                    }));
+                    return;
+                }
             },
             Some(Ok((id, dispatch::Own::Watch(watch)))) => match Box::pin(deliveries::watch(&self.desk, watch)).await {
                 Ok(watched) => {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::console::Browser;
 use crate::exchange::id;
 use crate::mcp::tool;
+use crate::session::{Raw, request};
 use crate::world::{Answer, World};
 
 async fn named(world: &World, who: &str, agent: &str, name: &str) -> Answer {
@@ -45,10 +46,13 @@ async fn a_display_name_is_no_address_and_the_refusal_names_the_name() {
     let mut world = World::with(&["kilo"]).await;
     world.register(json!({ "name": "researcher", "display_name": "研究员" })).await;
     world.register(json!({ "name": "hive", "display_name": "Reviewer2" })).await;
+    let mut session = Raw::of(&world, "kilo").await;
     for (to, name) in [("研究员", "researcher"), ("reviewer2", "hive"), ("Reviewer2", "hive")] {
         let problem = world.send("kilo", to, "R-1", "look").await.refused(404, "unknown_recipient");
         assert_eq!(problem["detail"], format!("{to} is the display name of {name}"));
         assert!(id(&problem, "hint").starts_with(&format!("Address {name}: ")), "{problem}");
+        let refused = session.call(json!({ "call": "send", "body": request(to, "R-1") })).await;
+        assert_eq!((&refused["problem"]["code"], &refused["problem"]["hint"]), (&problem["code"], &problem["hint"]));
         let arguments = json!({ "target_agent_id": to, "message": "look", "ref": "R-1" });
         let refused = tool(&world, "kilo", "send_agent_message", arguments).await.0;
         assert!(refused.to_string().contains(&format!("Address {name}: ")), "{refused}");
