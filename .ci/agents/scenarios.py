@@ -132,12 +132,12 @@ class Space(Workspace):
         check(answer["body"].strip().endswith(words) and answer["status"] == "completed", f"{words!r} expected: {answer}")
 
     def groups(self, name="bob"):
-        """The process groups that the runner started."""
+        """The process groups of the programs that the runner started; its guard lives as long as the runner."""
         pid = self.runners[name].pid
         children = set()
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children") as listed:
-                children.update(map(int, listed.read().split()))
+                children.update(child for child in map(int, listed.read().split()) if not is_guard(child))
         self.orphans |= children
         return children
 
@@ -148,6 +148,14 @@ class Space(Workspace):
         super().close()
         for group in self.orphans:
             kill(group)
+
+
+def is_guard(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as read:
+            return b"guard" in read.read().split(b"\0")
+    except FileNotFoundError:
+        return False
 
 
 def kill(group):
