@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
-use crate::session::{Link, Messages, Pushes, Session};
+use crate::session::{Link, Pushes, Session};
 
 /// The most pages of a list that are read at once; each has at most 1 MiB of texts.
 const PAGES_MAX: usize = 16;
@@ -159,13 +159,6 @@ impl Client {
     /// Watches events in the session; `None` if that has to be done over HTTP.
     pub(crate) async fn watch_events(&self, after: Option<u64>) -> Option<Result<(Session, Pushes, u64), ClientError>> {
         self.link.as_ref()?.events(&self.endpoint, self.token.as_ref(), after).await
-    }
-
-    /// Makes a call of MCP in the session, whose messages before the answer are read; `None` if that has to be done over HTTP.
-    pub(crate) async fn read_messages(&self, request: &RequestBuilder) -> Option<Result<Messages, ClientError>> {
-        let link = self.link.as_ref()?;
-        let request = request.try_clone()?.build().ok()?;
-        link.messages(&self.endpoint, self.token.as_ref(), &request).await
     }
 
     /// Makes the call and parses the response's JSON.

@@ -1,4 +1,4 @@
-//! MCP's messages to a running server: in the session, or over HTTP at `/mcp`.
+//! MCP's messages to a running server, over HTTP at `/mcp`.
 
 use futures_util::StreamExt as _;
 use reqwest::header::ACCEPT;
@@ -8,11 +8,10 @@ use serde_json::Value;
 use crate::error::ClientError;
 use crate::events::{Bytes, EVENT_BYTES_MAX, Parser};
 use crate::http::Client;
-use crate::session::Messages;
 
-pub(crate) const PATH: &str = "/mcp";
-/// The header of HTTP that stands for a session's parameter `as_human`.
-pub(crate) const AS_HUMAN_HEADER: &str = "lastword-as-human";
+const PATH: &str = "/mcp";
+/// The header with which a person lets a model read and decide with a human's token.
+const AS_HUMAN_HEADER: &str = "lastword-as-human";
 /// The member of `_meta` that names the revision of a message, and the headers that repeat it and the method.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const VERSION_HEADER: &str = "mcp-protocol-version";
@@ -30,12 +29,8 @@ pub struct McpTerms {
 /// The messages of the server before its answer. Dropping them cancels the call.
 pub struct McpMessages {
     client: Client,
-    source: Source,
-}
-
-enum Source {
-    Http(Bytes, Parser),
-    Session(Box<Messages>),
+    bytes: Bytes,
+    parser: Parser,
 }
 
 impl Client {
@@ -52,13 +47,9 @@ impl Client {
     /// # Errors
     /// The server refuses or does not answer.
     pub async fn mcp_messages(&self, terms: &McpTerms, message: &Value) -> Result<McpMessages, ClientError> {
-        let request = self.mcp_request(terms, message);
-        if let Some(read) = self.read_messages(&request).await {
-            return Ok(McpMessages { client: self.clone(), source: Source::Session(Box::new(read?)) });
-        }
-        let response = self.answer(request).await?;
+        let response = self.answer(self.mcp_request(terms, message)).await?;
         let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
-        Ok(McpMessages { client: self.clone(), source: Source::Http(Box::pin(bytes), Parser::default()) })
+        Ok(McpMessages { client: self.clone(), bytes: Box::pin(bytes), parser: Parser::default() })
     }
 
     fn mcp_request(&self, terms: &McpTerms, message: &Value) -> RequestBuilder {
@@ -84,19 +75,16 @@ impl McpMessages {
     /// # Errors
     /// The connection broke, or the server refuses the call or sent something that isn't a message.
     pub async fn next(&mut self) -> Result<Option<Value>, ClientError> {
-        let text = match &mut self.source {
-            Source::Session(messages) => messages.next().await?,
-            Source::Http(bytes, parser) => loop {
-                if let Some(data) = parser.event() {
-                    break Some(data);
-                }
-                match bytes.next().await {
-                    None => break None,
-                    Some(Err(error)) => return Err(self.client.unreachable(&error)),
-                    Some(Ok(chunk)) if parser.push(&chunk) => {}
-                    Some(Ok(_)) => return Err(self.unexpected(&format!("more than {EVENT_BYTES_MAX} bytes"))),
-                }
-            },
+        let text = loop {
+            if let Some(data) = self.parser.event() {
+                break Some(data);
+            }
+            match self.bytes.next().await {
+                None => break None,
+                Some(Err(error)) => return Err(self.client.unreachable(&error)),
+                Some(Ok(chunk)) if self.parser.push(&chunk) => {}
+                Some(Ok(_)) => return Err(self.unexpected(&format!("more than {EVENT_BYTES_MAX} bytes"))),
+            }
         };
         text.map(|text| serde_json::from_str(&text).map_err(|error| self.unexpected(&error.to_string()))).transpose()
     }

@@ -2,7 +2,6 @@
 
 mod connect;
 mod link;
-mod messages;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use lastword_proto::wire::session::{
-    ACK, Ack, MCP, PushedDelivery, PushedEvent, PushedMcp, SessionCall, SessionReply, WATCH, Watch, Watching,
+    ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -25,7 +24,6 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use self::connect::Wire;
 pub(crate) use self::link::Link;
-pub(crate) use self::messages::Messages;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::Token;
@@ -81,8 +79,6 @@ struct Calls {
 #[derive(Default)]
 struct Waiting {
     replies: HashMap<u64, oneshot::Sender<Replied>>,
-    /// The calls of MCP whose messages before the answer are read.
-    messages: HashMap<u64, mpsc::Sender<String>>,
     /// Why the session ended.
     ended: Option<String>,
     /// The calls that take a delivery and wait.
@@ -161,7 +157,7 @@ impl Session {
             }
         }
         // A caller that gives up takes its place back.
-        let _place = Place { session: self.clone(), id, cancel: cancellation(&call) };
+        let _place = Place { calls: Arc::clone(&self.0.calls), id };
         if self.0.outgoing.send(frame).await.is_err() {
             return Err(self.ended());
         }
@@ -227,41 +223,15 @@ pub(crate) fn raw(body: &impl serde::Serialize) -> Result<Box<RawValue>, ClientE
     serde_json::value::to_raw_value(body).map_err(|error| ClientError::Unusable(error.to_string()))
 }
 
-/// Returns the message that cancels a call of MCP. The server would wait with any other call for nobody, too, but keeps what
-/// it takes.
-fn cancellation(call: &SessionCall<'_>) -> Option<Box<RawValue>> {
-    #[derive(serde::Deserialize)]
-    struct Asks<'a> {
-        #[serde(borrow)]
-        id: &'a RawValue,
-    }
-    let body = call.body.filter(|_| call.call == MCP)?;
-    let asks: Asks<'_> = serde_json::from_str(body.get()).ok()?;
-    let params = serde_json::json!({ "requestId": asks.id });
-    raw(&serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).ok()
-}
-
 /// A caller's place among those that wait.
 struct Place {
-    session: Session,
+    calls: Arc<Calls>,
     id: u64,
-    /// What to tell the server if the caller gives up.
-    cancel: Option<Box<RawValue>>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let waited = {
-            let mut waiting = self.session.0.calls.lock();
-            waiting.messages.remove(&self.id);
-            waiting.replies.remove(&self.id).is_some()
-        };
-        if let Some(body) = self.cancel.take().filter(|_| waited) {
-            let call = SessionCall { call: MCP.into(), body: Some(&body), ..SessionCall::default() };
-            // Without it the server waits the call's time out.
-            let frame = self.session.frame(&call).ok();
-            let _told = frame.is_some_and(|(_, frame)| self.session.0.outgoing.try_send(frame).is_ok());
-        }
+        self.calls.lock().replies.remove(&self.id);
     }
 }
 
@@ -274,7 +244,6 @@ impl Calls {
     fn hand(&self, id: u64, replied: Replied) {
         let mut waiting = self.lock();
         let takes = waiting.taking.remove(&id);
-        waiting.messages.remove(&id);
         let unclaimed = match waiting.replies.remove(&id) {
             Some(caller) => caller.send(replied).err(),
             None => Some(replied),
@@ -289,17 +258,6 @@ impl Calls {
         waiting.ended.get_or_insert(reason);
         // The callers learn it, because their replies are dropped.
         waiting.replies.clear();
-        waiting.messages.clear();
-    }
-
-    /// Hands on a message of MCP that comes before the answer.
-    fn pass(&self, pushed: &PushedMcp<'_>) -> Result<(), String> {
-        let waiting = self.lock();
-        let Some(reader) = waiting.messages.get(&pushed.mcp) else { return Ok(()) };
-        match reader.try_send(pushed.message.get().to_owned()) {
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(_)) => Err("more messages of MCP came than were read".to_owned()),
-        }
     }
 }
 
@@ -374,8 +332,6 @@ fn take(text: &Utf8Bytes, calls: &Calls, push: &mpsc::Sender<Pushed>) -> Result<
         let json = reply.body.or(reply.problem).map(|json| json.get().to_owned()).unwrap_or_default();
         calls.hand(reply.id, Replied { status: reply.status, json });
         return Ok(());
-    } else if text.starts_with(r#"{"mcp":"#) {
-        return calls.pass(&serde_json::from_str(text).map_err(none)?);
     } else if text.starts_with(r#"{"event":"#) {
         serde_json::from_str(text).map(|event| Pushed::Event(Box::new(event)))
     } else {

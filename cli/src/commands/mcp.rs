@@ -1,5 +1,5 @@
-//! `lastword mcp`: serves the tools for a model over standard input and output; each call goes to the running
-//! server, in one session.
+//! `lastword mcp`: serves the tools for a model over standard input and output; each call goes to the running server's
+//! `/mcp`.
 
 use lastword_client::{Client, Token};
 use lastword_proto::fact::Kind;
@@ -25,7 +25,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (endpoint, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
-    let client = Client::new(&endpoint, Some(Token::new(&token)?))?.over_session();
+    // A client of its own, which gets its open delivery again (F1), unless a launcher has named the one that it is a part of.
+    let endpoint = if endpoint.client().is_some() { endpoint } else { endpoint.called_by_new() };
+    let client = Client::new(&endpoint, Some(Token::new(&token)?))?;
     let me = client.agent(OWN_NAME).await?;
     let remote = Remote::new(client).with_tools(args.tools);
     let served = if let Some(reason) = cx.other_agent(&me.name) {

@@ -38,7 +38,7 @@ mod lifts;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
-mod mcp_session;
+mod mcp_stdio;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]

@@ -2,18 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lastword_proto::wire::session::{AS_HUMAN, MCP, REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
+use lastword_proto::wire::session::{REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::{Messages, Pushes, Replied, Session, raw};
+use super::{Pushes, Replied, Session, raw};
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::Token;
-use crate::mcp::{AS_HUMAN_HEADER, PATH as MCP_PATH};
 
 /// The session of a client, if there is one at the moment.
 #[derive(Debug, Default)]
@@ -43,18 +42,6 @@ impl Link {
         let call = Carried::of(endpoint, request)?;
         let session = self.session(endpoint, token?).await?;
         Some(call.over(&session).await)
-    }
-
-    /// Makes a call of MCP in the session, whose messages before the answer are read; `None` if it has to be made over HTTP.
-    pub(crate) async fn messages(
-        &self,
-        endpoint: &Endpoint,
-        token: Option<&Token>,
-        request: &Request,
-    ) -> Option<Result<Messages, ClientError>> {
-        let call = Carried::of(endpoint, request)?;
-        let session = self.session(endpoint, token?).await?;
-        Some(session.messages(&call.call()).await)
     }
 
     /// Watches the events after a position, in a session of their own: a reader that is slow with events holds up no call.
@@ -122,10 +109,7 @@ impl Carried {
     fn of(endpoint: &Endpoint, request: &Request) -> Option<Self> {
         let base = reqwest::Url::parse(endpoint.url()).ok()?;
         let path = request.url().path().strip_prefix(base.path().trim_end_matches('/'))?;
-        let (call, open) = match path {
-            MCP_PATH => (MCP, None),
-            path => call_of(request.method().as_str(), path).map(|((call, _, _), open)| (*call, open))?,
-        };
+        let ((call, _, _), open) = call_of(request.method().as_str(), path)?;
         let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
         let body = match request.body() {
             None => None,
@@ -139,9 +123,8 @@ impl Carried {
         if body.as_ref().is_some_and(|body| body.get().len() > REQUEST_BYTES_MAX) {
             return None;
         }
-        let mut query: Map<String, Value> =
+        let query =
             request.url().query_pairs().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
-        query.extend(header(AS_HUMAN_HEADER).map(|value| (AS_HUMAN.to_owned(), Value::String(value))));
         Some(Self {
             call,
             path: open.map(decoded),

@@ -23,10 +23,6 @@ pub const HELLO: &str = "hello";
 pub const WATCH: &str = "watch";
 /// The call that acknowledges deliveries.
 pub const ACK: &str = "ack";
-/// The call that carries a message of MCP.
-pub const MCP: &str = "mcp";
-/// The query parameter of [`MCP`] with which a person lets a model read and decide with a human's token. Its value is `yes`.
-pub const AS_HUMAN: &str = "as_human";
 /// The most bytes of a call's body, over HTTP as in a session: the largest body, the largest payload and the envelope.
 pub const REQUEST_BYTES_MAX: usize = 640 << 10;
 /// The most unacknowledged deliveries, unless `watch` asks for fewer.
@@ -99,18 +95,6 @@ pub struct PushedDelivery {
 pub struct PushedEvent {
     /// The event. A session that begins again watches after its `seq`.
     pub event: Event,
-}
-
-/// A message of MCP that the server sends before the answer to a call.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct PushedMcp<'a> {
-    /// The number of the call that it belongs to.
-    pub mcp: u64,
-    /// The message, in JSON-RPC.
-    #[serde(borrow)]
-    #[cfg_attr(feature = "schema", schema(value_type = Object))]
-    pub message: &'a RawValue,
 }
 
 /// The body of `hello`.
@@ -301,7 +285,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut names: Vec<&str> = CALLS.iter().map(|call| call.0).chain([HELLO, WATCH, ACK, MCP]).collect();
+        let mut names: Vec<&str> = CALLS.iter().map(|call| call.0).chain([HELLO, WATCH, ACK]).collect();
         names.sort_unstable();
         let all = names.len();
         names.dedup();

@@ -10,7 +10,6 @@
 mod asyncapi;
 mod deliveries;
 mod dispatch;
-mod mcp;
 #[cfg(feature = "properties")]
 pub(crate) mod properties;
 mod socket;
@@ -39,7 +38,6 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use self::dispatch::{Desk, Said, SessionClient, WaitingBytes};
-use self::mcp::Running;
 use self::socket::Socket;
 use crate::broker::Parcel;
 use crate::calls::places::AllPlaces;
@@ -326,7 +324,6 @@ struct Session {
     desk: Arc<Desk>,
     socket: Socket,
     calls: FuturesUnordered<BoxFuture<'static, Said>>,
-    running: Running,
     deliveries: Option<BoxStream<'static, Push>>,
     events: Option<BoxStream<'static, Push>>,
     heard: Instant,
@@ -345,7 +342,6 @@ impl Session {
             desk,
             socket,
             calls,
-            running: Running::default(),
             deliveries,
             events,
             heard,
@@ -408,12 +404,9 @@ impl Session {
         let (mut bytes, mut permits) = (0, Vec::new());
         let mut next = Some(said);
         while let Some(said) = next.take() {
-            self.calls.extend(said.more);
             permits.extend(said.permit);
-            if let Some(text) = said.text {
-                bytes += text.len();
-                self.feed(text).await?;
-            }
+            bytes += said.text.len();
+            self.feed(said.text).await?;
             if bytes < WRITE_BYTES_MAX {
                 next = self.calls.next().now_or_never().flatten();
             }
@@ -475,13 +468,13 @@ impl Session {
             None => match dispatch::prepare(&self.desk, &text) {
                 Ok((id, prepared)) => {
                     let waiting = self.waiting.enter(text.len());
-                    self.calls.push(self.running.begin(&self.desk, id, prepared, waiting));
+                    self.calls.push(Box::pin(dispatch::call(Arc::clone(&self.desk), id, prepared, waiting)));
                     return;
                 }
                 Err((id, fault)) => {
                     let desk = Arc::clone(&self.desk);
                     self.calls.push(Box::pin(async move {
-                        Said::last(dispatch::refused(id, &agents::by_display_name(&desk.ctx, fault).await))
+                        Said::of(dispatch::refused(id, &agents::by_display_name(&desk.ctx, fault).await))
                     }));
                     return;
                 }
@@ -499,7 +492,7 @@ impl Session {
             }
             Some(Err((id, fault))) => dispatch::refused(id, &fault),
         };
-        self.calls.push(Box::pin(async { Said::last(reply) }));
+        self.calls.push(Box::pin(async { Said::of(reply) }));
     }
 
     /// Returns whether the session reads further calls.

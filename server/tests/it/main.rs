@@ -46,7 +46,6 @@ mod roles;
 mod schedules;
 mod session;
 mod session_clock;
-mod session_mcp;
 mod session_order;
 mod session_receipts;
 mod sign_in;

@@ -119,7 +119,7 @@ pub(crate) fn http() -> Client {
 pub(crate) fn remote(url: &str, token: &str) -> Remote {
     let token = lastword_client::Token::new(token).unwrap();
     let client = lastword_client::Client::new(&lastword_client::Endpoint::new(url), Some(token)).unwrap();
-    Remote::new(client.over_session())
+    Remote::new(client)
 }
 
 /// Returns a builder of clients for `http://`: no provider of TLS is installed for the whole process, so each client is

@@ -14,7 +14,6 @@ use crate::edges::http::{grammar, row};
     session::SessionReply<'static>,
     session::PushedDelivery,
     session::PushedEvent,
-    session::PushedMcp<'static>,
     session::Hello,
     session::Welcome,
     session::Watch,
@@ -35,23 +34,12 @@ struct Described {
     result: &'static str,
 }
 
-/// The messages of MCP, whose shapes MCP describes.
-const JSON_RPC: &str = "JSON-RPC";
-
 fn described() -> Vec<Described> {
     let own = |name, summary, body, result| Described { name, summary, open: false, query: "", body, result };
     let mut all = vec![
         own(session::HELLO, "Authenticate, and learn the limits of the session", "Hello", "Welcome"),
         own(session::WATCH, "Say what is pushed from now on", "Watch", "Watching"),
         own(session::ACK, "Acknowledge the deliveries up to a cursor", "Ack", ""),
-        Described {
-            name: session::MCP,
-            summary: "Send a message of MCP, as POST /mcp takes it; the cancellation of a call ends its wait",
-            open: false,
-            query: "tools as_human",
-            body: JSON_RPC,
-            result: JSON_RPC,
-        },
     ];
     all.extend(CALLS.iter().map(|&(name, method, path)| {
         let &(_, _, summary, query, body, _, result) = row(method, path).unwrap();
@@ -85,7 +73,6 @@ fn asyncapi() -> String {
     for (key, summary, shape) in [
         ("delivery", "A delivery that `watch` asked for", "PushedDelivery"),
         ("event", "An event that `watch` asked for", "PushedEvent"),
-        ("mcp", "A message of MCP before the answer to a call", "PushedMcp"),
     ] {
         add(key, json!({ "summary": summary, "payload": schema(shape) }));
         let operation =
@@ -162,7 +149,6 @@ fn payload(call: &Described) -> Value {
     }
     if !call.body.is_empty() {
         let body = match call.body {
-            JSON_RPC => json!({ "type": "object" }),
             "Envelope" => json!({ "oneOf": [schema("Envelope"), { "type": "string" }] }),
             other => schema(other),
         };
@@ -175,7 +161,6 @@ fn payload(call: &Described) -> Value {
 fn answer(call: &Described) -> Value {
     let body = match call.result {
         "" => None,
-        JSON_RPC => Some(json!({ "type": "object" })),
         // A signed note, which is text.
         "Checkpoint" => Some(json!({ "type": "string" })),
         _ if call.name == "send" => Some(sent()),

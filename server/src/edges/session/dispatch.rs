@@ -10,14 +10,13 @@ use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Request};
 use axum::response::Response;
-use futures_util::future::BoxFuture;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, MCP, NamedCall, SessionCall, WATCH, Watch, named};
+use lastword_proto::wire::session::{ACK, Ack, HELLO, Hello, NamedCall, SessionCall, WATCH, Watch, named};
 use lastword_proto::wire::{FieldError, Finish, Progress, Receipt, StoredMessage, text as wire_text};
 use lastword_proto::{Code, Draft};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -25,7 +24,6 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use super::deliveries::Window;
-use super::mcp::{self, Carried};
 use crate::broker::{ClientId, Handle, ReadLane};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
@@ -40,7 +38,7 @@ use crate::error::ApiError;
 /// The deepest nesting of a frame: that of a body, within the call.
 const NESTING_MAX: u64 = 121;
 /// The longest reply that is passed on.
-pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
+const REPLY_BYTES_MAX: usize = 64 << 20;
 /// The initial capacity of a frame's buffer, in bytes. Most frames fit.
 const FRAME_CAPACITY: usize = 1 << 10;
 /// The characters of a path's segment that stand for themselves.
@@ -141,7 +139,7 @@ pub(super) fn refused(id: u64, fault: &ApiError) -> String {
     assembled(id, fault.0.status, "problem", &problem)
 }
 
-pub(super) fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
+fn assembled(id: u64, status: u16, member: &str, json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 64);
     // Writing to a String never fails.
     let _written = write!(text, "{{\"id\":{id},\"status\":{status},\"{member}\":{json}}}").is_ok();
@@ -196,20 +194,17 @@ pub(super) fn own(text: &str) -> Option<Result<(u64, Own), Fault>> {
     })
 }
 
-/// What a call says.
+/// The reply to a call.
 pub(super) struct Said {
-    /// A frame: the reply, or a push before it.
-    pub(super) text: Option<String>,
-    /// The permit of a long reply, until it is written.
+    /// Its frame.
+    pub(super) text: String,
+    /// The permit of a long one, until it is written.
     pub(super) permit: Option<AnswerPermit>,
-    /// What follows it; `None` after the reply.
-    pub(super) more: Option<BoxFuture<'static, Self>>,
 }
 
 impl Said {
-    /// The reply to a call.
-    pub(super) const fn last(reply: String) -> Self {
-        Self { text: Some(reply), permit: None, more: None }
+    pub(super) const fn of(text: String) -> Self {
+        Self { text, permit: None }
     }
 }
 
@@ -221,7 +216,6 @@ pub(super) enum Prepared {
     Finish(Caller, TurnId, Box<Finish>),
     Progress(Caller, TurnId, Box<Progress>),
     Routed(Box<Request<Body>>),
-    Mcp(Box<Carried>),
 }
 
 /// Reads a call of the broker from its frame.
@@ -234,7 +228,6 @@ pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault>
         "finish" => finish(desk, &call),
         "progress" => progress(desk, &call),
         "next" => next(desk, &call),
-        MCP => mcp::prepare(desk, &call).map(|carried| Prepared::Mcp(Box::new(carried))),
         _ => request(desk, &call).map(|request| Prepared::Routed(Box::new(request))),
     };
     prepared.map(|prepared| (id, prepared)).map_err(|fault| (id, fault))
@@ -282,19 +275,15 @@ async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Wait
         Prepared::Routed(request) => {
             let slot = Slot::default();
             let answered = routed(&desk, *request, &slot).await;
-            let mut said = Said::last(replied(id, answered).await.unwrap_or_else(|fault| refused(id, &fault)));
+            let mut said = Said::of(replied(id, answered).await.unwrap_or_else(|fault| refused(id, &fault)));
             said.permit = slot.take();
-            if let (Some(permit), Some(text)) = (&mut said.permit, &said.text) {
-                permit.keep(text.len());
+            if let Some(permit) = &mut said.permit {
+                permit.keep(said.text.len());
             }
             return said;
         }
-        Prepared::Mcp(carried) => {
-            let answered = async { mcp::answered(id, routed(&desk, carried.request, &Slot::default()).await).await };
-            return Box::pin(answered).await.unwrap_or_else(|fault| Said::last(refused(id, &fault)));
-        }
     };
-    Said::last(result.unwrap_or_else(|fault| refused(id, &fault)))
+    Said::of(result.unwrap_or_else(|fault| refused(id, &fault)))
 }
 
 /// Returns the reply to a send.
@@ -431,7 +420,7 @@ async fn routed(desk: &Desk, mut request: Request<Body>, slot: &Slot) -> Respons
 }
 
 /// Returns the reply that a response of HTTP makes.
-pub(super) async fn replied(id: u64, response: Response) -> Result<String, ApiError> {
+async fn replied(id: u64, response: Response) -> Result<String, ApiError> {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let (text, problem) = (kind.starts_with(b"text/"), kind == PROBLEM.as_bytes());
@@ -450,38 +439,8 @@ pub(super) async fn replied(id: u64, response: Response) -> Result<String, ApiEr
 fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiError> {
     let (_, method, template) = the_call(call)?;
     let path = in_path(template, call.path.as_deref())?;
-    request_at(&format!("/v1{path}{}", query(call)?), method, desk, call)
-}
-
-/// Returns the query of a call, as it is in an address.
-pub(super) fn query(call: &SessionCall<'_>) -> Result<String, ApiError> {
-    let mut query = String::new();
-    for (at, (name, value)) in call.query.iter().enumerate() {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(_) | Value::Bool(_) => value.to_string(),
-            Value::Null | Value::Array(_) | Value::Object(_) => {
-                return Err(ApiError::new(
-                    Code::Malformed,
-                    format!("the query parameter `{name}` is no text or number"),
-                ));
-            }
-        };
-        let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
-        query.push(if at == 0 { '?' } else { '&' });
-        query.push_str(&encoded.join("="));
-    }
-    Ok(query)
-}
-
-/// Returns a call as HTTP has it at an address.
-pub(super) fn request_at(
-    uri: &str,
-    method: &str,
-    desk: &Desk,
-    call: &SessionCall<'_>,
-) -> Result<Request<Body>, ApiError> {
-    let mut request = Request::builder().method(method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
+    let uri = format!("/v1{path}{}", query(call)?);
+    let mut request = Request::builder().method(*method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
     request = request.header(CLIENT_HEADER, desk.client.id.clone());
     for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
         if let Some(value) = value {
@@ -499,6 +458,27 @@ pub(super) fn request_at(
     let mut request = request.body(body).map_err(malformed)?;
     request.extensions_mut().insert(desk.peer.clone());
     Ok(request)
+}
+
+/// Returns the query of a call, as it is in an address.
+fn query(call: &SessionCall<'_>) -> Result<String, ApiError> {
+    let mut query = String::new();
+    for (at, (name, value)) in call.query.iter().enumerate() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                return Err(ApiError::new(
+                    Code::Malformed,
+                    format!("the query parameter `{name}` is no text or number"),
+                ));
+            }
+        };
+        let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
+        query.push(if at == 0 { '?' } else { '&' });
+        query.push_str(&encoded.join("="));
+    }
+    Ok(query)
 }
 
 /// Returns the path with the part that its template leaves open.

@@ -1,17 +1,12 @@
-//! `lastword mcp` in a session: one connection carries every call of the model, whatever it waits for; a server that is
-//! killed or has no sessions costs it nothing.
+//! `lastword mcp`: a model calls while it waits, what it cancels takes nothing, and a server that is killed costs it nothing.
 
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lastword_client::{Client, SendTerms};
+use lastword_client::SendTerms;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::crash::{client, human};
@@ -20,65 +15,6 @@ use crate::session_clients::{added, envelope, runtime};
 
 /// A wait that only a fault reaches.
 const LATE: Duration = Duration::from_secs(60);
-
-/// What a proxy does with a request for a session.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sessions {
-    Passed,
-    /// The path is changed, so that the server has nothing there.
-    Unknown,
-}
-
-/// A proxy before a server, which counts the connections.
-struct Proxy {
-    url: String,
-    accepted: Arc<AtomicUsize>,
-    open: Arc<AtomicUsize>,
-    _task: JoinSet<()>,
-}
-
-impl Proxy {
-    async fn before(server: String, sessions: Sessions) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (accepted, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let mut task = JoinSet::new();
-        task.spawn(accept(listener, server, sessions, Arc::clone(&accepted), Arc::clone(&open)));
-        Self { url, accepted, open, _task: task }
-    }
-
-    fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
-}
-
-async fn accept(
-    listener: TcpListener,
-    server: String,
-    sessions: Sessions,
-    accepted: Arc<AtomicUsize>,
-    open: Arc<AtomicUsize>,
-) {
-    let mut connections = JoinSet::new();
-    loop {
-        let (mut near, _) = listener.accept().await.unwrap();
-        let (server, accepted, open) = (server.clone(), Arc::clone(&accepted), Arc::clone(&open));
-        connections.spawn(async move {
-            accepted.fetch_add(1, Ordering::SeqCst);
-            open.fetch_add(1, Ordering::SeqCst);
-            let mut begin = vec![0; 4_096];
-            let read = near.read(&mut begin).await.unwrap();
-            let mut text = String::from_utf8_lossy(&begin[..read]).into_owned();
-            if sessions == Sessions::Unknown {
-                text = text.replace("/v1/session ", "/v1/nothing ");
-            }
-            let mut far = TcpStream::connect(server).await.unwrap();
-            far.write_all(text.as_bytes()).await.unwrap();
-            drop(tokio::io::copy_bidirectional(&mut near, &mut far).await);
-            open.fetch_sub(1, Ordering::SeqCst);
-        });
-    }
-}
 
 /// `lastword mcp` as a client of MCP starts it.
 struct Model {
@@ -148,61 +84,36 @@ impl Model {
     }
 }
 
-fn address(human: &Client) -> String {
-    human.url().trim_start_matches("http://").to_owned()
-}
-
-/// Calls tools while another one waits and the inbox is subscribed to; returns how many connections were open meanwhile.
-async fn works(server: &Server, proxy: &Proxy, token: &str) -> usize {
-    let human = human(server);
-    let mut kilo = Model::start(server, &proxy.url, token).await;
-    kilo.ask(1, "resources/subscribe", json!({ "uri": "lastword://inbox" })).await;
-    kilo.answer(1).await;
-    kilo.call(2, "next_message", json!({ "wait_ms": 300_000 })).await;
-    kilo.ask(3, "tools/list", json!({})).await;
-    assert!(kilo.answer(3).await["tools"].as_array().unwrap().len() >= 6);
-    for id in 4..8 {
-        let agents = kilo.called(id, "list_agents", json!({})).await;
-        assert_eq!(agents["items"].as_array().unwrap().len(), 2, "{agents}");
-    }
-    kilo.ask(8, "resources/read", json!({ "uri": "lastword://limits" })).await;
-    assert!(kilo.answer(8).await["contents"].is_array());
-    let refused =
-        kilo.called(9, "send_agent_message", json!({ "target_agent_id": "kilo", "message": "x", "ref": "A-1" })).await;
-    assert_eq!(refused["code"], "self_send");
-    human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
-    let open = proxy.open.load(Ordering::SeqCst);
-    assert_eq!(kilo.answer(2).await["structuredContent"]["message"]["body"], "k-1");
-    // The waiting call takes the first message before the subscription can report it.
-    human.send(&envelope("kilo", "k-2"), &SendTerms::default()).await.unwrap();
-    kilo.heard(|message| message["method"] == "notifications/resources/updated").await;
-    let finished = kilo.called(10, "finish_turn", json!({ "answer": "done" })).await;
-    assert_eq!(finished["code"], Value::Null, "{finished}");
-    assert_eq!(human.request_state("k-1").await.unwrap().response.unwrap().body, "done");
-    kilo.end().await;
-    open
-}
-
 #[test]
-fn one_connection_carries_the_calls_of_a_model_whatever_it_waits_for() {
+fn a_model_calls_tools_while_it_waits_and_is_told_of_its_inbox() {
     let server = Server::start();
     runtime().block_on(async {
         let human = human(&server);
-        let token = added(&human, "kilo").await;
-        let proxy = Proxy::before(address(&human), Sessions::Passed).await;
-        assert_eq!((works(&server, &proxy, &token).await, proxy.accepted()), (1, 1));
-    });
-    assert_eq!(server.terminate().0, 0);
-}
-
-#[test]
-fn a_model_has_its_tools_over_http_where_there_is_no_session() {
-    let server = Server::start();
-    runtime().block_on(async {
-        let human = human(&server);
-        let token = added(&human, "kilo").await;
-        let proxy = Proxy::before(address(&human), Sessions::Unknown).await;
-        assert!(works(&server, &proxy, &token).await > 1);
+        let mut kilo = Model::start(&server, human.url(), &added(&human, "kilo").await).await;
+        kilo.ask(1, "resources/subscribe", json!({ "uri": "lastword://inbox" })).await;
+        kilo.answer(1).await;
+        kilo.call(2, "next_message", json!({ "wait_ms": 300_000 })).await;
+        kilo.ask(3, "tools/list", json!({})).await;
+        assert!(kilo.answer(3).await["tools"].as_array().unwrap().len() >= 6);
+        for id in 4..8 {
+            let agents = kilo.called(id, "list_agents", json!({})).await;
+            assert_eq!(agents["items"].as_array().unwrap().len(), 2, "{agents}");
+        }
+        kilo.ask(8, "resources/read", json!({ "uri": "lastword://limits" })).await;
+        assert!(kilo.answer(8).await["contents"].is_array());
+        let refused = kilo
+            .called(9, "send_agent_message", json!({ "target_agent_id": "kilo", "message": "x", "ref": "A-1" }))
+            .await;
+        assert_eq!(refused["code"], "self_send");
+        human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
+        assert_eq!(kilo.answer(2).await["structuredContent"]["message"]["body"], "k-1");
+        // The waiting call takes the first message before the subscription can report it.
+        human.send(&envelope("kilo", "k-2"), &SendTerms::default()).await.unwrap();
+        kilo.heard(|message| message["method"] == "notifications/resources/updated").await;
+        let finished = kilo.called(10, "finish_turn", json!({ "answer": "done" })).await;
+        assert_eq!(finished["code"], Value::Null, "{finished}");
+        assert_eq!(human.request_state("k-1").await.unwrap().response.unwrap().body, "done");
+        kilo.end().await;
     });
     assert_eq!(server.terminate().0, 0);
 }
@@ -212,8 +123,7 @@ fn a_wait_that_a_model_cancels_ends_at_the_server_and_takes_nothing() {
     let server = Server::start();
     runtime().block_on(async {
         let human = human(&server);
-        let proxy = Proxy::before(address(&human), Sessions::Passed).await;
-        let mut kilo = Model::start(&server, &proxy.url, &added(&human, "kilo").await).await;
+        let mut kilo = Model::start(&server, human.url(), &added(&human, "kilo").await).await;
         let connected = async |wanted: bool| {
             let waited = async {
                 while human.agent("kilo").await.unwrap().connected != wanted {
@@ -247,7 +157,6 @@ fn a_wait_that_a_model_cancels_ends_at_the_server_and_takes_nothing() {
             assert_eq!(delivery["message"]["body"], format!("n-{n}"), "{delivery}");
             kilo.called(10 * n + 2, "finish_turn", json!({ "answer": "done" })).await;
         }
-        assert_eq!(proxy.accepted(), 1);
         kilo.end().await;
     });
     assert_eq!(server.terminate().0, 0);
