@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use lastword_broker::Handle;
 use lastword_client::{Client, Endpoint, SendTerms, Token};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::wire::{self, NewAgent};
 use lastword_proto::{Input, MessageType, Principal, Reply};
-use lastword_server::{Handle, Server};
+use lastword_server::Server;
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -6,13 +6,14 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use lastword_broker::archive::ArchivePolicy;
 use lastword_client::{Pin, Trust};
 use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS, Profile};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ArchivePolicy, BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
+use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 

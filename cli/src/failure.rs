@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use crate::config::TokenSource;
+use lastword_broker::checkpoint::CheckpointError;
 use lastword_client::ClientError;
 use lastword_proto::Code;
 use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
-use lastword_server::checkpoint::CheckpointError;
 use lastword_store::{
     AppendError, ArchiveError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
 };

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lastword_broker::identity::Secret;
 use lastword_proto::names::Label;
-use lastword_server::identity::Secret;
 use lastword_server::notify::{Channel, Command, Means, Severity, Webhook};
 use serde::Deserialize;
 

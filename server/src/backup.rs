@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use lastword_broker::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS};
+use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
+use lastword_broker::{BootError, begin_epoch};
 use lastword_proto::{Seq, Time};
 use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 
-use crate::broker::{self, BootError};
-use crate::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS};
-use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
@@ -95,7 +95,7 @@ pub fn restore(
     verified.map_err(|error: VerifyError| BackupError::Unproven(error))?;
     let first = {
         let mut log = staged.open().map_err(BackupError::from)?;
-        broker::begin_epoch(log.as_mut(), now)?
+        begin_epoch(log.as_mut(), now)?
     };
     // The folder has its own lock, which is of no use outside it.
     remove(&staging.join(format::FILE_LOCK))?;
@@ -132,7 +132,7 @@ pub fn accept_loss(dir: &Path, now: Time) -> Result<(Seq, Seq), RestoreError> {
     checkpoint::drop_behind(dir, verified.end.at)?;
     drop(lock);
     let mut log = store.open_as_it_is().map_err(BackupError::from)?;
-    Ok((verified.end.at, broker::begin_epoch(log.as_mut(), now)?))
+    Ok((verified.end.at, begin_epoch(log.as_mut(), now)?))
 }
 
 /// Moves the files of the log, and all that was derived from them, to a folder of their own.

@@ -56,6 +56,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use lastword_broker::archive::Archives;
+use lastword_broker::checkpoint::LogSigner;
+use lastword_broker::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
+use lastword_broker::scrub::LastScrub;
+use lastword_broker::{ClientId, Handle, Unserved};
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
@@ -65,15 +70,10 @@ use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
-use crate::archive::Archives;
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
-use crate::broker::{ClientId, Handle, Unserved};
-use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
-use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
 use crate::origins::Origins;
-use crate::scrub::LastScrub;
 use crate::tls::Transport;
 use crate::views::{Nodes, NotifyChannel};
 

@@ -33,6 +33,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use lastword_broker::clock::{Stopwatch, uptime};
+use lastword_broker::files::write_private;
+use lastword_broker::identity::{FILE_OPERATOR_TOKEN, Secret, credential, hex};
 use lastword_proto::Seq;
 use lastword_proto::fact::Credential;
 use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
@@ -53,10 +56,7 @@ use self::members::{Leader, View, node_key};
 use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 use crate::base_path::BasePath;
-use crate::clock::{Stopwatch, uptime};
 use crate::edges::http::listen;
-use crate::files::write_private;
-use crate::identity::{FILE_OPERATOR_TOKEN, Secret, credential, hex};
 use crate::server::{Config, DRAIN_MAX, bind, local_url};
 use crate::tls::{Certificate, TlsError, Transport};
 

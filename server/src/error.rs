@@ -1,11 +1,10 @@
 //! The errors of calls, as every edge reports them: a [`Problem`].
 
+use lastword_broker::Unserved;
 use lastword_proto::header::HeaderError;
 use lastword_proto::wire::{FieldError, LiftStep, Problem};
 use lastword_proto::{Code, Refusal, Seq};
 use lastword_store::ReadError;
-
-use crate::broker::Unserved;
 
 /// The prefix of a recorded refusal's id; its position in the log follows.
 const RECORD_PREFIX: &str = "refused-";

@@ -15,13 +15,13 @@ mod webhook;
 mod words;
 
 use futures_util::future::BoxFuture;
+use lastword_broker::clock;
+use lastword_broker::identity::{hex, random};
 use lastword_proto::Time;
 
 pub use self::channel::{Channel, Command, Means, Severity, Webhook};
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
-use crate::clock;
-use crate::identity::{hex, random};
 use crate::views::NotifyChannel;
 
 /// Sends a test notification through a channel.

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::{fs, io};
 
+use lastword_broker::files::Files;
+use lastword_broker::identity::{Secret, Spent};
 use lastword_proto::Time;
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
@@ -16,8 +18,6 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use crate::base_path::BasePath;
-use crate::files::Files;
-use crate::identity::{Secret, Spent};
 
 pub(crate) use self::claims::Claims;
 pub(crate) use self::provider::{Code, Provider};

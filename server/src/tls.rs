@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use lastword_broker::files::write_private;
+use lastword_broker::identity::hex;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -15,8 +17,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, crypto, version};
-
-use crate::identity::{hex, write_private};
 
 /// The file in the data directory with the certificate that the server made, and its key.
 pub const FILE_CERTIFICATE: &str = "tls.pem";

@@ -8,6 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_broker::archive::{self, ArchivePolicy};
+use lastword_broker::checkpoint::{self, CheckpointError, LogSigner};
+use lastword_broker::clock::Source;
+use lastword_broker::disk::{Disk, LOOK_EVERY};
+use lastword_broker::files::Files;
+use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
+use lastword_broker::priority;
+use lastword_broker::scrub;
+use lastword_broker::sync::thread;
+use lastword_broker::{Boot, BootError, Handle, Unserved, boot_by, keep_snapshots};
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
@@ -19,25 +29,15 @@ use lastword_store::{Index, IndexError, Log, LogReader, OpenError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::archive::{self, ArchivePolicy};
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
-use crate::broker::{self, BootError, Handle, Unserved};
 use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::calls::{Context, Resources};
-use crate::checkpoint::{self, CheckpointError, LogSigner};
-use crate::clock::Source;
-use crate::disk::{Disk, LOOK_EVERY};
-use crate::files::Files;
-use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
 use crate::notify::{Channel, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
 use crate::origins::Origins;
-use crate::priority;
-use crate::scrub;
-use crate::sync::thread;
 use crate::tls::{TlsError, Transport};
 use crate::views::Nodes;
 
@@ -195,10 +195,10 @@ impl Workspace {
         let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
         let disk = Arc::new(Disk::of(files.dir()));
         let signers = Signers::open(&files, &disk)?;
-        let boot = broker::Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, quiet };
+        let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, quiet };
         let limits = settings.limits.clone();
         // A log may wait for its servers, and a long one takes a while to fold.
-        let booted = tokio::task::spawn_blocking(move || broker::boot_by(boot, log, signers.turns, limits));
+        let booted = tokio::task::spawn_blocking(move || boot_by(boot, log, signers.turns, limits));
         let (handle, broker) = booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??;
         let mut threads = vec![broker];
         let opened = async {
@@ -253,7 +253,7 @@ impl Workspace {
         resources.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
         let ctx = Context::new(resources);
         let keeper =
-            broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
+            keep_snapshots((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
             .map_err(StartError::Thread)?;
         threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lastword_broker::archive::archives_of;
 use lastword_client::wire::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
-use lastword_server::archives_of;
 use lastword_store::{Index, Store};
 use serde_json::json;
 

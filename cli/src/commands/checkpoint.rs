@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lastword_broker::checkpoint::{Checkpoint, LogSigner, Note, PublicKey, cosigner_key, read_signed};
+use lastword_broker::files::write_private;
 use lastword_client::ClientError;
 use lastword_proto::fact::hex;
 use lastword_proto::{Code, Seq};
-use lastword_server::checkpoint::{Checkpoint, LogSigner, Note, PublicKey, cosigner_key, read_signed};
-use lastword_server::identity::write_private;
 use serde_json::json;
 
 use super::Context;

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 
+use lastword_broker::files::write_private;
 use lastword_discord::{BROKER, Explorer, Named, Secret};
 use lastword_proto::fact::Role;
 use lastword_proto::names::AgentName;
-use lastword_server::identity::write_private;
 
 use super::Context;
 use super::discord::{InitArgs, check, read};

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
 use lastword_proto::ids::AgentId;
-use lastword_server::{AUTH_FAILURES_MAX, BasePath, BrokerFailure, Config, Server, StartError, Tls};
+use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};

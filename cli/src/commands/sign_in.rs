@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::time::Duration;
 
+use lastword_broker::files::write_private;
 use lastword_client::wire::{IdToken, SignInProvider};
 use lastword_client::{Client, Endpoint};
-use lastword_server::identity::write_private;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lastword_broker::checkpoint::{FILE_CHECKPOINTS, kept, read_signed};
 use lastword_proto::fact::hex;
 use lastword_proto::{Core, Entry, Seq};
-use lastword_server::checkpoint::{FILE_CHECKPOINTS, kept, read_signed};
 use lastword_store::witness::Witness;
 use lastword_store::{Anchor, Expected, Store};
 use serde_json::json;

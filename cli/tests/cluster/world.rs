@@ -63,7 +63,8 @@ impl Node {
         if let Some(control) = &self.control {
             control.preload(&mut command, &self.dir);
         }
-        command.args(&self.args).env("PATH", PATH).env("LASTWORD_LOG", "warn,lastword_server=info").stderr(errors);
+        let levels = "warn,lastword_broker=info,lastword_server=info";
+        command.args(&self.args).env("PATH", PATH).env("LASTWORD_LOG", levels).stderr(errors);
         self.child = Some(command.stdout(Stdio::null()).spawn().unwrap());
     }
 

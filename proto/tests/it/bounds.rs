@@ -10,7 +10,7 @@ use crate::transcripts::{otherwise, transcripts};
 
 /// Limits that the shell enforces: each with the file of the workspace, and the test there, that reaches it.
 const OF_THE_SHELL: [(&str, &str, &str); 6] = [
-    ("holder_ms", "server/src/broker/holders.rs", "a_turn_of_a_silent_client_is_free_at_just_the_limit"),
+    ("holder_ms", "broker/src/holders.rs", "a_turn_of_a_silent_client_is_free_at_just_the_limit"),
     ("notice_bytes_max", "server/src/views/fitting.rs", "a_notice_of_just_the_limit_is_whole"),
     ("notices_bytes_max", "server/src/views/fitting.rs", "notices_of_just_the_sum_are_all_there"),
     ("schedule_interval_ms", "server/src/cron.rs", "ticks_that_are_too_close_are_refused"),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
+use lastword_broker::identity::Secret;
 use lastword_proto::fact::{AgentLimits, Kind, Profile, Role, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::{NewToken, Prompted, Registration};
@@ -14,9 +16,7 @@ use lastword_proto::wire::{
 use lastword_proto::{Code, Input, Reply};
 
 use super::{Caller, Context, admitted, checked, humans};
-use crate::broker::Live;
 use crate::error::ApiError;
-use crate::identity::Secret;
 use crate::views;
 use crate::views::Member;
 

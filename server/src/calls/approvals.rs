@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use lastword_broker::clock::Stopwatch;
+use lastword_broker::identity::unhex;
+use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::{Decision, Digest, Role};
 use lastword_proto::ids::{ApprovalId, TaskId};
 use lastword_proto::state::{Approval, ApprovalState};
@@ -11,10 +14,7 @@ use lastword_proto::{Code, Input, Principal, Reply, input};
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
 use super::canonical::{digest, subjects};
 use super::{Caller, Context, admitted, check_sizes, epochs, humans, wait_for};
-use crate::broker::{Live, off_thread};
-use crate::clock::Stopwatch;
 use crate::error::ApiError;
-use crate::identity::unhex;
 use crate::views;
 
 /// Holds a tool call until it is decided.

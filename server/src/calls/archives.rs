@@ -1,12 +1,12 @@
 //! Calls on the archive of the log.
 
+use lastword_broker::archive::{ArchivePolicy, MoveError, archives_of, segment};
+use lastword_broker::off_thread;
 use lastword_proto::fact::Role;
 use lastword_proto::wire::{ArchivesView, FieldError, MoveToArchive, MovedToArchive};
 use lastword_proto::{Code, Refusal, Seq};
 
 use super::{Caller, Context, humans};
-use crate::archive::{ArchivePolicy, MoveError, archives_of, segment};
-use crate::broker::off_thread;
 use crate::error::ApiError;
 
 /// Returns the log's extent and growth, and the segments that left it.

@@ -1,5 +1,6 @@
 //! Searches of messages by any of their fields.
 
+use lastword_broker::Live;
 use lastword_proto::ids::{AgentId, ConvId};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{FieldError, Page, StoredMessage, parse_rfc3339};
@@ -9,7 +10,6 @@ use serde::Deserialize;
 
 use super::read_model::{ask, ask_fresh, fresh};
 use super::{Caller, Context, epochs};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 use crate::views::Shown;

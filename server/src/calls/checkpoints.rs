@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use lastword_broker::checkpoint::Note;
+use lastword_broker::off_thread;
 use lastword_proto::Seq;
 
 use super::{Caller, Context, epochs};
-use crate::broker::off_thread;
-use crate::checkpoint::Note;
 use crate::error::ApiError;
 
 /// Signs the chain's hash at `at`, or at the log's present end. Only a human may ask.

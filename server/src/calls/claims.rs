@@ -1,5 +1,6 @@
 //! Calls on claims: leases on resources (C1).
 
+use lastword_broker::Live;
 use lastword_proto::ids::ClaimId;
 use lastword_proto::input::ClaimDraft;
 use lastword_proto::names::Resource;
@@ -7,7 +8,6 @@ use lastword_proto::wire::{ClaimView, FieldError, NewClaim, Page};
 use lastword_proto::{Input, Reply};
 
 use super::{Caller, Context, admitted, checked};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

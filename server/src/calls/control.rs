@@ -1,11 +1,11 @@
 //! The controls of humans: pause, resume and stop (H4).
 
+use lastword_broker::Live;
 use lastword_proto::fact::{Control, Scope};
 use lastword_proto::state::Running;
 use lastword_proto::{Input, State};
 
 use super::{Caller, Context, admitted};
-use crate::broker::Live;
 use crate::error::ApiError;
 
 /// Pauses, resumes or stops work in `scope`.

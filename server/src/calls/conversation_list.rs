@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::ids::ConvId;
 use lastword_proto::state::Conversation;
 use lastword_proto::wire::{ConversationStatus, ConversationView, FieldError};
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use super::audit::{self, AuditParams};
 use super::read_model::ask_fresh;
 use super::{Caller, Context, history, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

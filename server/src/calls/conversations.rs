@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::Principal;
 use lastword_proto::ids::ConvId;
 use lastword_proto::wire::{ConversationSummary, FieldError, Page};
@@ -10,7 +11,6 @@ use serde::Deserialize;
 use super::audit::{PAGE_DEFAULT, PAGE_MAX};
 use super::read_model::ask;
 use super::{Caller, Context, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

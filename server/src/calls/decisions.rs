@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::fact::{EscalationCause, Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn, Task};
@@ -11,7 +12,6 @@ use lastword_proto::{Priority, Seq, State, Time};
 
 use super::audit::PAGE_BYTES_MAX;
 use super::{Caller, Context, approvals, escalations, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 

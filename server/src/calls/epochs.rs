@@ -1,11 +1,11 @@
 //! What was issued before a restore, and is not in this log any more (L8).
 
+use lastword_broker::Live;
 use lastword_proto::ids::{ApprovalId, ClaimId, EscalationId, GrantId, IncidentId, TurnId};
 use lastword_proto::state::{Epochs, Number as _, Numbered, RequestNumber};
 use lastword_proto::{Code, Refusal, Seq};
 
 use super::Context;
-use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 
 /// Refuses a position that this log doesn't have: it is ahead of the log, or a restore went back to before it. The

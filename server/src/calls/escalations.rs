@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lastword_broker::Live;
 use lastword_proto::fact::EscalationCause;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::names::Ref;
@@ -14,7 +15,6 @@ use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, i
 use super::audit::{PAGE_BYTES_MAX, PageParams};
 use super::messages::{self, Sent};
 use super::{Caller, Context, admitted, check_sizes, checked, total};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::{Level, Part, Recipient};
 use lastword_proto::ids::{AgentId, EscalationId, TaskId};
 use lastword_proto::progress::{Curve, HOLD_DRY, Progress, Reading, Stall, WARN_DRY};
@@ -14,7 +15,6 @@ use lastword_store::{Cursor, Filter};
 
 use super::history::HistoryEntry;
 use super::{Caller, Context, audit};
-use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
 use crate::views;
 

@@ -1,5 +1,6 @@
 //! Explanations: the rule and the numbers behind a refusal or hold, and the chain from the grant down to it (G3).
 
+use lastword_broker::Live;
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 use lastword_proto::limits::Approvers;
@@ -8,7 +9,6 @@ use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
 use lastword_proto::{Code, Entry, Fact, Message, Seq};
 
 use super::{Caller, Context, approvals, conversations, epochs, escalations, exchanges, incidents};
-use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::ids::{DAY_MS, HOUR_MS};
 use lastword_proto::state::Grant;
 use lastword_proto::wire::ConversationStatus;
@@ -11,7 +12,6 @@ use lastword_store::{CodeCount, Sums};
 use super::control::OpenWork;
 use super::read_model::ask_fresh;
 use super::{Caller, Context, decisions, history};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

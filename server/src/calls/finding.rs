@@ -1,5 +1,6 @@
 //! Finds what a human types: names, REFs, ids, and words in messages.
 
+use lastword_broker::Live;
 use lastword_proto::fact::Kind;
 use lastword_proto::ids::{GrantId, TurnId};
 use lastword_proto::{Fact, Seq};
@@ -8,7 +9,6 @@ use lastword_store::{Cursor, Filter};
 use super::decisions::DecisionId;
 use super::read_model::ask;
 use super::{Caller, Context, subjects};
-use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 
 /// The shortest text that is searched for in messages.

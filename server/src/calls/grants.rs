@@ -1,12 +1,12 @@
 //! Extensions that humans give to grants and conversations (D9).
 
+use lastword_broker::Live;
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
 use lastword_proto::ids::{ConvId, GrantId};
 use lastword_proto::wire::{Extend, Extended, FieldError, microusd};
 
 use super::{Caller, Context, admitted};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::fact::Fact;
 use lastword_proto::ids::{AgentId, ConvId, HOUR_MS, TurnId};
 use lastword_proto::state::Task;
@@ -10,7 +11,6 @@ use lastword_store::{Cursor, RefusalFilter, TurnTokens};
 
 use super::read_model::{ask, ask_fresh};
 use super::{Caller, Context, conversations};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Activity};
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{AgentId, ConvId, TaskId};
 use lastword_proto::state::Agent;
@@ -14,7 +15,6 @@ use super::decisions::{self, Decision, RequestLink};
 use super::open_requests::{self, OpenRequest};
 use super::read_model::{ask, ask_fresh};
 use super::{Caller, Context, conversations, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

@@ -1,11 +1,11 @@
 //! Calls on humans: the list of those registered, their roles, and the record of their acts (H7, D12).
 
+use lastword_broker::{Live, Unserved};
 use lastword_proto::fact::{Credential, Kind, Role};
 use lastword_proto::wire::{AgentView, Page};
 use lastword_proto::{Code, Input, Principal};
 
 use super::{Caller, Context, admitted, agents};
-use crate::broker::{Live, Unserved};
 use crate::error::ApiError;
 
 /// Lists the registered humans.

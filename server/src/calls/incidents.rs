@@ -1,12 +1,12 @@
 //! Calls on incidents: limits that tripped, and other facts that a human has to know.
 
+use lastword_broker::Live;
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::AgentId;
 use lastword_proto::state::IncidentOn;
 use lastword_proto::wire::{IncidentView, Page};
 
 use super::{Caller, Context};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

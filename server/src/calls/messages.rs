@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lastword_broker::clock::Stopwatch;
+use lastword_broker::{Handle, Live, Wait};
 use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
@@ -9,8 +11,6 @@ use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope,
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, agents, escalations, wait_for};
-use crate::broker::{Handle, Live, Wait};
-use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 

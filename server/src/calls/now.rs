@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use lastword_broker::Live;
 use lastword_proto::fact::{EndReason, EscalationCause, Spend};
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
@@ -14,7 +15,6 @@ use super::control::OpenWork;
 use super::decisions::{self, Asked, Decision};
 use super::read_model::ask_fresh;
 use super::{Caller, Context, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{AgentId, ConvId, TaskId};
 use lastword_proto::state::{Phase, Task};
@@ -10,7 +11,6 @@ use lastword_store::{Cursor, Filter};
 
 use super::now::asking;
 use super::{Context, audit, subjects};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 

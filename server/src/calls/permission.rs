@@ -4,13 +4,13 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
+use lastword_broker::Live;
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
 use lastword_proto::wire::{Arguments, HeldCall, Progress, UseApproval, quote};
 
 use super::{Caller, Context, approvals, turns};
-use crate::broker::Live;
 use crate::error::ApiError;
 
 /// How long one wait for the decision lasts, before the token is checked again.

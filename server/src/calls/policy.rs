@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::Role;
 use lastword_proto::ids::{ApprovalId, DAY_MS};
 use lastword_proto::names::AgentName;
@@ -16,7 +17,6 @@ use tokio::sync::Mutex;
 
 use super::canonical::subjects;
 use super::{Caller, Context, admitted, humans};
-use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
 use crate::views;
 

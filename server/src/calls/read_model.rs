@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use lastword_broker::off_thread;
 use lastword_store::{IndexReader, ReadError};
 
 use super::Context;
-use crate::broker::off_thread;
 use crate::error::ApiError;
 
 /// How long a query waits for the read model to reach the log's current position.

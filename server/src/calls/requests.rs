@@ -1,11 +1,11 @@
 //! Calls that show and cancel requests (Q9).
 
+use lastword_broker::Live;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::RequestView;
 use lastword_proto::{Input, Seq};
 
 use super::{Caller, Context, admitted, epochs, messages};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "properties")]
 pub(crate) mod properties;
 
+use lastword_broker::Live;
 use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId};
@@ -13,7 +14,6 @@ use lastword_store::{Cursor, PostFilter};
 use super::audit::PAGE_BYTES_MAX;
 use super::read_model::ask_fresh;
 use super::{Caller, Context, admitted, checked};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 use crate::views::Shown;

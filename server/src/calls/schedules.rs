@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lastword_broker::{Handle, Live, Unserved};
 use lastword_proto::fact::{Role, Schedule};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::ScheduleTick;
@@ -13,7 +14,6 @@ use lastword_proto::{Address, Input, Principal, Reply, State, Time};
 
 use super::checked;
 use super::{Caller, Context, admitted, check_sizes, ended};
-use crate::broker::{Handle, Live, Unserved};
 use crate::cron::{Ticks, reference, template};
 use crate::error::ApiError;
 
@@ -265,10 +265,10 @@ fn view(state: &State, known: &Scheduled) -> ScheduleView {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use lastword_broker::clock::{Reading, Source};
     use serde_json::json;
 
     use super::*;
-    use crate::clock::{Reading, Source};
     use crate::{Config, Server};
 
     #[test]

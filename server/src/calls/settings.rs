@@ -1,11 +1,11 @@
 //! Everything that humans set, in one view: who may do what, tokens, and what a change of the limits would bound.
 
+use lastword_broker::Live;
 use lastword_proto::fact::{Kind, Role};
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Limits, Time};
 
 use super::{Caller, Context};
-use crate::broker::Live;
 use crate::error::ApiError;
 
 /// The limits on which the bound of a grant depends.

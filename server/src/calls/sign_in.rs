@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use lastword_broker::identity::{Secret, unhex};
+use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::{Credential, Kind, Profile, Role};
 use lastword_proto::input::Registration;
 use lastword_proto::wire::{SignInProvider, SignedIn, rfc3339};
@@ -13,9 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Context, admitted, agents, humans};
 use crate::base_path::url;
-use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
-use crate::identity::{Secret, unhex};
 use crate::oidc::{self, Accounts, Claims, NoSignIn, Oidc, Person, Provider};
 
 /// The path to which the provider sends browsers back.
@@ -103,7 +103,7 @@ pub(crate) async fn begin(ctx: &Context, next: &str) -> Result<Begun, ApiError> 
     let sign_in = configured(ctx)?;
     let now = ctx.handle.now();
     let seed = Secret::code().map_err(|error| ApiError::internal(&error.to_string()))?;
-    let next = crate::identity::hex(next.as_bytes());
+    let next = lastword_broker::identity::hex(next.as_bytes());
     let cookie = format!("{}.{}.{next}", now.plus(BEGUN_MS).0, seed.reveal());
     let endpoint = sign_in.provider.authorization_endpoint(now).await.map_err(refused)?;
     let signer = ctx.handle.signer();
@@ -130,7 +130,9 @@ pub(crate) async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str)
     let (now, signer) = (ctx.handle.now(), ctx.handle.signer());
     let next = begun(cookie, now).ok_or_else(other_browser)?;
     // Hashes of both are compared, so that the time reveals nothing of the state.
-    if crate::identity::credential(state) != crate::identity::credential(&signer.derive("state", cookie)) {
+    if lastword_broker::identity::credential(state)
+        != lastword_broker::identity::credential(&signer.derive("state", cookie))
+    {
         return Err(other_browser());
     }
     if !sign_in.accounts.use_state(state, now.plus(BEGUN_MS), now) {
@@ -307,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_cookie_leads_on_to_its_path_until_it_expires() {
-        let cookie = |until: u64| format!("{until}.{}.{}", "ab".repeat(32), crate::identity::hex(b"/agents"));
+        let cookie = |until: u64| format!("{until}.{}.{}", "ab".repeat(32), lastword_broker::identity::hex(b"/agents"));
         assert_eq!(begun(&cookie(10), Time(9)).as_deref(), Some("/agents"));
         assert_eq!(begun(&cookie(10), Time(10)), None);
         for bad in ["", "10", "10.ab.2f", &format!("{}.x", cookie(10)), &cookie(10).replace("2f", "2")] {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lastword_broker::Live;
 use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
 use lastword_proto::state::Grant;
 use lastword_proto::{State, Time};
@@ -9,7 +10,6 @@ use lastword_store::{IndexReader, ReadError, SpentIn, SpentOnModels, SpentTurn};
 
 use super::read_model::ask_fresh;
 use super::{Caller, Context, history};
-use crate::broker::Live;
 use crate::error::ApiError;
 
 /// The most turns that are added up.

@@ -1,5 +1,6 @@
 //! What a client of an agent takes: what is new, or what it holds (F1).
 
+use lastword_broker::{Claimable, Live};
 use lastword_proto::ids::TurnId;
 use lastword_proto::input::{self, Consumer};
 use lastword_proto::wire::Delivery;
@@ -7,7 +8,6 @@ use lastword_proto::{Code, Input, Refusal, Reply};
 
 use super::turns::Taken;
 use super::{Caller, Context, admitted};
-use crate::broker::{Claimable, Live};
 use crate::error::ApiError;
 use crate::views;
 

@@ -1,12 +1,12 @@
 //! Narrowed tokens: a caller makes them of its own, and a human ends them.
 
+use lastword_broker::identity::{Scopes, is_of_sign_in};
+use lastword_broker::{Live, off_thread};
 use lastword_proto::wire::{FieldError, NarrowedToken, NewToken, SignInLink, rfc3339};
 use lastword_proto::{Code, Refusal};
 
 use super::{Caller, Context};
-use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
-use crate::identity::{Scopes, is_of_sign_in};
 
 /// The longest time for which a narrowed token may be valid, in ms: 366 days.
 pub(crate) const VALID_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{ConvId, EscalationId, TaskId, TurnId};
 use lastword_proto::wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
@@ -12,7 +13,6 @@ use super::audit::{PAGE_BYTES_MAX, readable};
 use super::conversations::find;
 use super::read_model::{ask, fresh};
 use super::{Caller, Context, escalations, history};
-use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 

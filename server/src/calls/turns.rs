@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lastword_broker::clock::Stopwatch;
+use lastword_broker::{Claimable, Handle, Live, Parcel, Receiver, Receiving, Subscription};
 use lastword_proto::fact::{ModelSpend, Recipient};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::{self, Consumer};
@@ -18,8 +20,6 @@ use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
 use super::taking::{Found, Taking, may_continue, only, taken};
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
-use crate::broker::{Claimable, Handle, Live, Parcel, Receiver, Receiving, Subscription};
-use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
@@ -73,7 +73,7 @@ pub(crate) async fn take(
         // A turn whose holder shows no sign becomes free during the wait.
         let free_in = claimable.free_at.map(|at| Duration::from_millis(at.since(ctx.handle.now())));
         let woken = wait_for(ctx, woken, free_in.map_or(left, |free_in| left.min(free_in))).await;
-        if let Some((parcel, shown)) = receiving.as_mut().and_then(Receiving::next)
+        if let Some((parcel, shown)) = receiving.as_mut().and_then(Receiving::take)
             && let Some((parcel, delivery)) = Box::pin(packed(ctx, caller, parcel, shown)).await?
         {
             parcel.accept();

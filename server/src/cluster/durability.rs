@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use lastword_broker::clock::wall;
 use lastword_proto::Time;
 use serde::{Deserialize, Serialize};
-
-use crate::clock::wall;
 
 /// The wait for a monitor's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);

@@ -82,7 +82,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(shown) = text(&NODE) {
         // Hashed, so that the comparison tells nothing of the secret.
-        if crate::identity::credential(shown) != crate::identity::credential(&shared.secret) {
+        if lastword_broker::identity::credential(shown) != lastword_broker::identity::credential(&shared.secret) {
             return Err(ApiError::new(Code::Forbidden, "The header Lastword-Node is for nodes of this cluster"));
         }
         let call = Call {

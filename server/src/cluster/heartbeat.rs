@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lastword_broker::clock::uptime;
 use lastword_store::{Registry, RegistryError};
 
 use super::members::{NodeInfo, RENEW_EVERY, SERVE_MAX, node_key};
 use super::parse;
-use crate::clock::uptime;
 
 /// The wait for the answer to one renewal.
 const ANSWER_MAX: Duration = Duration::from_millis(900);

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use lastword_broker::clock::Stopwatch;
+use lastword_broker::files::Files;
+use lastword_broker::{BootError, Handle, fold, replay};
 use lastword_proto::{Core, Entry, Seq};
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
@@ -17,11 +20,8 @@ use super::Shared;
 use super::copies::{RegistryFiles, has_files};
 use super::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
 use super::workspaces::NodeSettings;
-use crate::broker::{BootError, Handle, fold, replay};
 use crate::calls::{Context, ended};
-use crate::clock::Stopwatch;
 use crate::edges::http::app;
-use crate::files::Files;
 use crate::views::{NodeView, Nodes, NodesView};
 use crate::workspace::{Opening, Settings, StartError, Workspace, open_index};
 

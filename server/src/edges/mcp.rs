@@ -26,6 +26,7 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use lastword_broker::ReadLane;
 use lastword_proto::wire::Scope;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -47,7 +48,6 @@ use self::trace::Trace;
 use super::http::answers::AnswerPermit;
 use super::http::caller;
 use super::http::connections::Peer;
-use crate::broker::ReadLane;
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 

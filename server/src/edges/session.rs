@@ -29,6 +29,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use hyper::upgrade::OnUpgrade;
+use lastword_broker::Parcel;
 use lastword_proto::wire::session::{PushedDelivery, PushedEvent, Welcome};
 use lastword_proto::wire::{Delivery, Event};
 use tokio::sync::watch;
@@ -39,7 +40,6 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use self::dispatch::{Desk, Said, SessionClient, WaitingBytes};
 use self::socket::Socket;
-use crate::broker::Parcel;
 use crate::calls::places::AllPlaces;
 use crate::calls::{Caller, Context, agents, ended};
 use crate::edges::http::connections::{Peer, SessionPermit};

@@ -5,12 +5,12 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use lastword_broker::files::Files;
 use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
 use lastword_proto::{Seq, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::FILE_NOTIFY;
-use crate::files::Files;
 
 const VERSION: u32 = 1;
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lastword_broker::identity::Secret;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::target;
-use crate::identity::Secret;
 
 /// The shortest secret that may sign a webhook, in bytes.
 const SECRET_BYTES_MIN: usize = 16;

@@ -5,6 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_broker::Live;
+use lastword_broker::files::Files;
+use lastword_broker::metrics::NotificationOutcome;
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{ApprovalView, IncidentView, Notice};
 use lastword_proto::{Seq, Time};
@@ -16,11 +19,8 @@ use super::channel::{Channel, Severity};
 use super::plan::{Next, Outcome, Plan, Rules, Waiting};
 use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
-use crate::broker::Live;
 use crate::calls::{Context, ended, escalations};
 use crate::error::ApiError;
-use crate::files::Files;
-use crate::metrics::NotificationOutcome;
 use crate::views;
 
 /// The most entries read in one step.

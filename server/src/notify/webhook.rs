@@ -14,6 +14,7 @@ use axum::http::{Request, StatusCode};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use lastword_broker::identity::{Secret, hex};
 use lastword_proto::Time;
 use reqwest::Url;
 use sha2::Sha256;
@@ -26,7 +27,6 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::channel::Webhook;
 use super::target::{self, Resolve};
-use crate::identity::{Secret, hex};
 use crate::tls::client_config;
 
 /// The time limit of a call, from the lookup of the name to the status of the answer.

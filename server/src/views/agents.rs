@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lastword_broker::Live;
 use lastword_proto::fact::{EscalationCause, Latched, Place, SYSTEM};
 use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
 use lastword_proto::state::{Agent, ApprovalState, EscalationState, IncidentOn, Running};
@@ -10,7 +11,6 @@ use lastword_proto::{State, Time};
 
 use super::conversations::distance;
 use super::held::of_rest;
-use crate::broker::Live;
 
 /// Returns an agent or human; `None` if the number is unknown.
 pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {

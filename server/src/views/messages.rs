@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lastword_broker::{Handle, Live};
 use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
 use lastword_proto::fsm::RequestState;
 use lastword_proto::ids::{AgentId, TaskId};
@@ -11,7 +12,6 @@ use lastword_proto::wire::{DeliveryState, Receipt, StoredMessage, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
 
 use super::words::{self, json};
-use crate::broker::{Handle, Live};
 use crate::error::ApiError;
 
 /// A message, with the names that only the state knows.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lastword_broker::{Handle, Live};
 use lastword_proto::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
 use lastword_proto::state::{Agent, ApprovalState};
@@ -14,7 +15,6 @@ use super::fitting;
 use super::incidents::counts_cost;
 use super::messages::{label, stored};
 use super::words;
-use crate::broker::{Handle, Live};
 use crate::error::ApiError;
 
 /// The most bytes of entries that are read at once.

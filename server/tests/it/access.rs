@@ -111,7 +111,7 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
     assert!(first.status().is_success());
     world.register_as("second", json!({"name": "operator"})).await;
     let (second, now) = {
-        let look = |live: &lastword_server::Live<'_>| (live.state.live("second").unwrap(), live.now());
+        let look = |live: &lastword_broker::Live<'_>| (live.state.live("second").unwrap(), live.now());
         world.server.handle().query(look).await.unwrap()
     };
     // A log from an edition in which the last human could still be removed.
@@ -127,6 +127,6 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
     let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
     let principal = server.handle().prove(token.trim()).unwrap();
     assert!(principal.is_human());
-    let name = move |live: &lastword_server::Live<'_>| live.state.name_of(principal.agent()).to_owned();
+    let name = move |live: &lastword_broker::Live<'_>| live.state.name_of(principal.agent()).to_owned();
     assert_eq!(server.handle().query(name).await.unwrap(), "operator-2", "an agent has the usual name");
 }

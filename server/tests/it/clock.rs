@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use lastword_broker::clock::{Reading, Source};
 use lastword_proto::Limits;
-use lastword_server::clock::{Reading, Source};
 use lastword_server::{Config, Server};
 use serde_json::{Value, json};
 

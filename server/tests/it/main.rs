@@ -8,7 +8,6 @@ mod archive;
 mod attendance;
 mod audit;
 mod base_path;
-mod broker;
 mod byte_pages;
 mod bytes;
 mod clock;

@@ -7,12 +7,12 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
+use lastword_broker::identity::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::frame::POLICY;
 use super::packed::{gzip, is_accepted};
 use super::parts::url;
-use crate::identity::hex;
 
 /// The content under a name never changes, so browsers may keep it.
 const FOREVER: &str = "public, max-age=31536000, immutable";

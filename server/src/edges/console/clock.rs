@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
+use lastword_broker::clock::ClockStatus;
 use lastword_proto::fact::Role;
 use lastword_proto::wire::ClockState;
 use maud::{Markup, html};
@@ -12,7 +13,6 @@ use super::live::Topic;
 use super::parts::url;
 use super::session::Viewer;
 use crate::calls::{Context, clock as calls};
-use crate::clock::ClockStatus;
 use crate::views;
 
 /// `GET /clock`: the notice, which every open page reloads.

@@ -2,6 +2,7 @@
 
 use axum::http::HeaderName;
 use axum::response::{Html, IntoResponse, Response};
+use lastword_broker::clock::ClockStatus;
 use lastword_proto::Time;
 use lastword_proto::state::Running;
 use maud::{DOCTYPE, Markup, html};
@@ -12,7 +13,6 @@ use super::parts::{plural, url};
 use super::session::Viewer;
 use super::{assets, clock, parts, terms, workspace};
 use crate::calls::{Context, control, decisions};
-use crate::clock::ClockStatus;
 
 /// The pages in the navigation, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

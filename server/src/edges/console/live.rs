@@ -11,13 +11,13 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
+use lastword_broker::Live;
 use lastword_proto::fact::Area;
 use lastword_proto::ids::ConvId;
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
 
 use super::session::Viewer;
-use crate::broker::Live;
 use crate::calls::decisions::{self, DecisionId};
 use crate::calls::{Context, epochs};
 use crate::edges::tail::LogTail;

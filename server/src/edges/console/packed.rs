@@ -8,8 +8,7 @@ use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONT
 use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-use crate::identity::{hex, random, unhex};
+use lastword_broker::identity::{hex, random, unhex};
 
 /// Shorter pages are sent as they are.
 const BYTES_MIN: usize = 1_024;

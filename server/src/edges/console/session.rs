@@ -5,15 +5,15 @@ use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
+use lastword_broker::ReadLane;
+use lastword_broker::identity::SESSION_MS;
 use lastword_proto::fact::Role;
 
 use super::frame::{self, ErrorPage};
 use super::packed::masked;
 use super::parts::url;
-use crate::broker::ReadLane;
 use crate::calls::{Caller, Context};
 use crate::edges::http::prove;
-use crate::identity::SESSION_MS;
 use crate::tls::Transport;
 
 /// The human at a page, with the properties of the request that pages need.

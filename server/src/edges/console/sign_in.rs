@@ -4,6 +4,8 @@ use axum::extract::{Query, Request, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
+use lastword_broker::identity::{self, SESSION_MS, credential};
+use lastword_broker::off_thread;
 use lastword_proto::Code;
 use lastword_store::ReadError;
 use maud::{Markup, html};
@@ -15,11 +17,9 @@ use super::frame::ErrorPage;
 use super::layout;
 use super::parts::{encoded, url};
 use super::session::{cookie, set_cookie};
-use crate::broker::off_thread;
 use crate::calls::{Context, humans, proven};
 use crate::edges::http::{attempt, read};
 use crate::error::ApiError;
-use crate::identity::{self, SESSION_MS, credential};
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct NextParams {

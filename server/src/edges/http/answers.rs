@@ -11,10 +11,10 @@ use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use lastword_broker::ReadLane;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connections::{Peer, saturated};
-use crate::broker::ReadLane;
 use crate::error::ApiError;
 
 /// The most bytes of unread answers of one caller.

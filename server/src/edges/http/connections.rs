@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use lastword_broker::QUEUE_MAX;
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Code, Principal, Refusal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,7 +17,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::answers::AnswerWindow;
-use crate::broker::QUEUE_MAX;
 use crate::calls::places::PLACES_MAX;
 use crate::error::ApiError;
 

@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
+use lastword_broker::ReadLane;
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
@@ -17,7 +18,6 @@ use serde::de::DeserializeOwned;
 
 use super::connections::Peer;
 use super::{REQUEST_BYTES_MAX, absent, answers, call_table};
-use crate::broker::ReadLane;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 

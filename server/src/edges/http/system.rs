@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use lastword_broker::Unserved;
 
 use crate::base_path::url;
-use crate::broker::Unserved;
 use crate::calls::Context;
 use crate::calls::read_model::behind;
 use crate::error::ApiError;

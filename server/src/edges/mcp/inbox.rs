@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use lastword_broker::{Live, Subscription};
 use lastword_proto::Seq;
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::state::Task;
@@ -11,7 +12,6 @@ use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use serde::Serialize;
 
 use super::resources::INBOX;
-use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
 use crate::error::ApiError;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use lastword_broker::{Live, Subscription};
 use lastword_proto::ids::AgentId;
 use lastword_proto::limits::Approvers;
 use lastword_proto::policy::Ruling;
@@ -13,7 +14,6 @@ use rmcp::model::Tool;
 use super::Offer;
 use super::catalog::{self, CORE, Form};
 use super::inbox::Listener;
-use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
 use crate::error::ApiError;
 

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lastword_broker::{ClientId, Handle};
 use lastword_proto::ids::AgentId;
 use rmcp::model::RequestId;
 use tokio::sync::{Notify, watch};
-
-use crate::broker::{ClientId, Handle};
 
 /// The most open sessions per agent. A further one ends the session that was used least recently.
 const SESSIONS_MAX: usize = 16;

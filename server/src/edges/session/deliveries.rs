@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use lastword_broker::{Bell, Parcel, Receiving, Subscription};
 use lastword_proto::ids::TurnId;
 use lastword_proto::wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
 use lastword_proto::wire::{Delivery, FieldError, Scope};
@@ -16,7 +17,6 @@ use tokio::time::sleep;
 
 use super::Push;
 use super::dispatch::Desk;
-use crate::broker::{Bell, Parcel, Receiving, Subscription};
 use crate::calls::turns::Taken;
 use crate::calls::{Caller, Context, ended, turns};
 use crate::edges::http::Feed;
@@ -343,7 +343,7 @@ impl Inbox {
 
     /// Adds the deliveries that the broker has taken to those that are to be pushed.
     async fn collect(&mut self) -> Result<(), ApiError> {
-        while let Some((parcel, shown)) = self.receiving.as_mut().and_then(Receiving::next) {
+        while let Some((parcel, shown)) = self.receiving.as_mut().and_then(Receiving::take) {
             self.taken.extend(turns::packed(&self.ctx, self.caller, parcel, shown).await?);
         }
         Ok(())
@@ -427,18 +427,18 @@ async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use lastword_broker::identity::TurnSigner;
     use lastword_proto::ids::{AgentId, TaskId};
     use lastword_proto::input::OpenTurn;
     use lastword_proto::{Limits, Time};
     use lastword_store::MemoryLog;
 
     use super::*;
-    use crate::identity::TurnSigner;
 
     #[test]
     fn what_an_earlier_session_leaves_while_its_turn_ends_is_not_pushed_again() {
         let signer = TurnSigner::ephemeral().unwrap();
-        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        let (handle, thread) = lastword_broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
         let parcel = || {
             let turn = OpenTurn { turn: TurnId(3), task: TaskId(1), attempt: 1, lease_until: Time(60) };
             handle.parcel(AgentId(1), input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new() })

@@ -12,6 +12,7 @@ use axum::http::{HeaderValue, Request};
 use axum::response::Response;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use lastword_broker::{ClientId, Handle, ReadLane};
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Consumer;
@@ -24,7 +25,6 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use super::deliveries::Window;
-use crate::broker::{ClientId, Handle, ReadLane};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
 use crate::edges::http::answers::{AnswerPermit, Slot};
