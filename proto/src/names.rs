@@ -194,32 +194,30 @@ fn check_agent(text: &str) -> Result<(), NameError> {
 }
 
 fn check_label(text: &str) -> Result<(), NameError> {
-    check_bytes(text, (NAME_BYTES_MAX, FORM_NAME), |offset, byte| {
+    check_bytes(text, NAME_BYTES_MAX, FORM_NAME, |offset, byte| {
         let edge = offset == 0 || offset + 1 == text.len();
         matches!(byte, b'a'..=b'z' | b'0'..=b'9') || (!edge && matches!(byte, b'_' | b'.' | b'-'))
     })
 }
 
 fn check_ref(text: &str) -> Result<(), NameError> {
-    check_bytes(text, (REF_BYTES_MAX, FORM_REF), |offset, byte| {
+    check_bytes(text, REF_BYTES_MAX, FORM_REF, |offset, byte| {
         byte.is_ascii_alphanumeric() || (offset > 0 && matches!(byte, b'.' | b'_' | b'/' | b'#' | b':' | b'-'))
     })
 }
 
 fn check_request_id(text: &str) -> Result<(), NameError> {
-    check_bytes(text, (REF_BYTES_MAX, FORM_REQUEST_ID), |_, byte| {
-        byte.is_ascii_graphic() && byte != b'[' && byte != b']'
-    })
+    check_bytes(text, REF_BYTES_MAX, FORM_REQUEST_ID, |_, byte| byte.is_ascii_graphic() && byte != b'[' && byte != b']')
 }
 
 fn check_resource(text: &str) -> Result<(), NameError> {
-    check_bytes(text, (REF_BYTES_MAX, FORM_RESOURCE), |offset, byte| {
+    check_bytes(text, REF_BYTES_MAX, FORM_RESOURCE, |offset, byte| {
         byte.is_ascii_graphic() && (byte != b'*' || offset + 1 == text.len())
     })
 }
 
 fn check_model(text: &str) -> Result<(), NameError> {
-    check_line(text, (MODEL_CHARACTERS_MAX, FORM_MODEL), char::is_control)
+    check_line(text, MODEL_CHARACTERS_MAX, FORM_MODEL, char::is_control)
 }
 
 fn check_display_name(text: &str) -> Result<(), NameError> {
@@ -227,7 +225,7 @@ fn check_display_name(text: &str) -> Result<(), NameError> {
     // A blank of another width, and a letter that is drawn as nothing, pass for a space.
     let unseen =
         |c: char| matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fe00}'..='\u{fe0f}');
-    check_line(text, (DISPLAY_NAME_CHARACTERS_MAX, form), |c| {
+    check_line(text, DISPLAY_NAME_CHARACTERS_MAX, form, |c| {
         c != ' ' && (c.is_control() || c.is_whitespace() || steers(c) || unseen(c))
     })?;
     if !text.contains(char::is_alphanumeric) {
@@ -236,7 +234,7 @@ fn check_display_name(text: &str) -> Result<(), NameError> {
     if RESERVED.contains(&text.to_lowercase().as_str()) { Err(NameError::Reserved) } else { Ok(()) }
 }
 
-fn check_line(text: &str, (max, form): (usize, &'static str), refused: impl Fn(char) -> bool) -> Result<(), NameError> {
+fn check_line(text: &str, max: usize, form: &'static str, refused: impl Fn(char) -> bool) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
@@ -253,7 +251,8 @@ fn check_line(text: &str, (max, form): (usize, &'static str), refused: impl Fn(c
 
 fn check_bytes(
     text: &str,
-    (max, form): (usize, &'static str),
+    max: usize,
+    form: &'static str,
     allowed: impl Fn(usize, u8) -> bool,
 ) -> Result<(), NameError> {
     if text.is_empty() {

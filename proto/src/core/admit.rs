@@ -16,7 +16,8 @@ impl Step<'_> {
     pub(super) fn write(
         &mut self,
         by: Principal,
-        (write, turn): (WriteKind, Option<TurnId>),
+        write: WriteKind,
+        turn: Option<TurnId>,
         key: Option<Key>,
         make: impl FnOnce(&mut Self) -> Outcome,
     ) -> Outcome {
@@ -32,7 +33,7 @@ impl Step<'_> {
                 self.keep_key(by.agent(), key, &reply);
                 Ok(reply)
             }
-            Err(refusal) => Err(self.refuse_write(by, (write, turn), refusal)),
+            Err(refusal) => Err(self.refuse_write(by, write, turn, refusal)),
         }
     }
 
@@ -119,7 +120,8 @@ impl Step<'_> {
     pub(super) fn refuse_write(
         &mut self,
         by: Principal,
-        (write, turn): (WriteKind, Option<TurnId>),
+        write: WriteKind,
+        turn: Option<TurnId>,
         refusal: Refusal,
     ) -> Refusal {
         if !by.is_human() && self.goes_on_record(by.agent(), refusal.code) {

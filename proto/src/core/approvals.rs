@@ -23,7 +23,7 @@ impl Step<'_> {
         if let Some(again) = self.held_already(by.agent(), turn, &call)? {
             return Ok(again);
         }
-        self.write(by, (WriteKind::Approval, turn), key, |step| step.hold(by.agent(), turn, call))
+        self.write(by, WriteKind::Approval, turn, key, |step| step.hold(by.agent(), turn, call))
     }
 
     /// Returns the pending approval of the same call in the same task, if there is one.
@@ -108,7 +108,7 @@ impl Step<'_> {
         }
         if !may_decide && self.rule(Rule::Authority) {
             let refusal = Refusal::new(Code::ApproverNotAllowed).about(id);
-            return Err(self.refuse_write(by, (WriteKind::Approval, None), refusal));
+            return Err(self.refuse_write(by, WriteKind::Approval, None, refusal));
         }
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         if approval.state != ApprovalState::Pending {
@@ -116,7 +116,7 @@ impl Step<'_> {
         }
         if let Err(refusal) = check_digest(approval, &verdict) {
             let recorded = refusal.code == Code::DigestMismatch;
-            return Err(if recorded { self.refuse_write(by, (WriteKind::Approval, None), refusal) } else { refusal });
+            return Err(if recorded { self.refuse_write(by, WriteKind::Approval, None, refusal) } else { refusal });
         }
         let Verdict { decision, comment, edited, .. } = verdict;
         self.decided(id, Some(by.agent()), decision, comment, edited);
@@ -169,7 +169,7 @@ impl Step<'_> {
         }
         if approval.digest != digest && self.rule(Rule::CallDigest) {
             let refusal = Refusal::new(Code::DigestMismatch).about(id);
-            return Err(self.refuse_write(by, (WriteKind::Approval, None), refusal));
+            return Err(self.refuse_write(by, WriteKind::Approval, None, refusal));
         }
         let use_ms = self.state().limits.approval_use_ms;
         // The approval was for the moment of the decision; much later the call may do something else.

@@ -15,7 +15,7 @@ impl Step<'_> {
         let id = claim.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{}\0{}", claim.resource, claim.mode, claim.ttl_ms));
         let human = by.is_human();
-        self.write(by, (WriteKind::Claim, turn), key, |step| step.take_lease(by.agent(), human, turn, claim))
+        self.write(by, WriteKind::Claim, turn, key, |step| step.take_lease(by.agent(), human, turn, claim))
     }
 
     fn take_lease(&mut self, agent: AgentId, human: bool, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {

@@ -21,7 +21,7 @@ impl Step<'_> {
     pub(super) fn escalate(&mut self, by: Principal, turn: Option<TurnId>, question: Question) -> Outcome {
         let id = question.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{:?}\0{:?}", question.body, question.options, question.reference));
-        self.write(by, (WriteKind::Escalation, turn), key, |step| step.ask_human(by.agent(), turn, question))
+        self.write(by, WriteKind::Escalation, turn, key, |step| step.ask_human(by.agent(), turn, question))
     }
 
     fn ask_human(&mut self, agent: AgentId, turn: Option<TurnId>, question: Question) -> Outcome {

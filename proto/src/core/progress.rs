@@ -28,7 +28,7 @@ impl Step<'_> {
         let (conv, curve) = (message.conv, exchange.curve());
         let escalation = if level == Level::Held && !observes {
             let said: String = message.body.chars().take(QUOTED_CHARS).collect();
-            Some(self.ask_whether_to_go_on((task, agent, conv), stall, curve, &said))
+            Some(self.ask_whether_to_go_on(task, agent, conv, stall, curve, &said))
         } else {
             None
         };
@@ -38,7 +38,9 @@ impl Step<'_> {
     /// Asks the human who gave the grant whether a held exchange may go on, and offers the lift.
     fn ask_whether_to_go_on(
         &mut self,
-        (task, agent, conv): (TaskId, AgentId, ConvId),
+        task: TaskId,
+        agent: AgentId,
+        conv: ConvId,
         stall: Stall,
         curve: Curve,
         said: &str,

@@ -80,7 +80,7 @@ impl Step<'_> {
             self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: refusal.is_none() });
         }
         if let Some(refusal) = refusal {
-            return Err(self.refuse_write(by, (WriteKind::Post, None), refusal));
+            return Err(self.refuse_write(by, WriteKind::Post, None, refusal));
         }
         self.record(Fact::Posted { room: id, from: by.agent(), body: post.body.clone() });
         Ok(Reply::Sent(alloc::vec![self.state().seq]))

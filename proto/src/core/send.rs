@@ -26,6 +26,26 @@ struct Sending {
     tick: Option<(Label, Time)>,
 }
 
+/// A draft, as the record of its refusal names it.
+struct DraftRecord {
+    turn: Option<TurnId>,
+    kind: MessageType,
+    to: Address,
+    reference: Option<Ref>,
+}
+
+/// Where a message goes, and the work that it belongs to.
+#[derive(Clone, Copy)]
+struct Destination {
+    conv: ConvId,
+    depth: u8,
+    to: Option<AgentId>,
+    /// Its number in a list of recipients.
+    number: Option<usize>,
+    sender_task: Option<TaskId>,
+    grant: Option<GrantId>,
+}
+
 /// The content of a message.
 #[derive(Clone, Default)]
 struct Content {
@@ -47,7 +67,7 @@ impl Step<'_> {
         self.authenticate(by)?;
         #[cfg(feature = "rules-off")]
         let draft = self.naive_draft(draft);
-        self.is_itself(by, &draft)?;
+        self.check_sender(by, &draft)?;
         let draft = self.with_own_key(by.agent(), draft);
         // A retry gets the first result before anything can refuse it now.
         if let Some(again) = self.repeated(by.agent(), &draft)? {
@@ -57,16 +77,16 @@ impl Step<'_> {
         match draft.kind {
             MessageType::Response if by.is_human() => return self.human_response(by, *draft),
             MessageType::Response => {
-                let refused = self.refused(by.agent(), &draft);
+                let of_draft = self.draft_record(by.agent(), &draft);
                 return self
                     .response(by, &draft)
-                    .inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
+                    .inspect_err(|refusal| self.note_refusal(by.agent(), of_draft, refusal));
             }
             MessageType::Status => {
                 if let Some(task) = self.own_task(by.agent(), &draft) {
-                    let refused = self.refused(by.agent(), &draft);
+                    let of_draft = self.draft_record(by.agent(), &draft);
                     let sent = self.status(by, task, &draft);
-                    return sent.inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
+                    return sent.inspect_err(|refusal| self.note_refusal(by.agent(), of_draft, refusal));
                 }
             }
             MessageType::Request | MessageType::Alert | MessageType::Info | MessageType::Broadcast => {}
@@ -79,7 +99,7 @@ impl Step<'_> {
     }
 
     /// Refuses a FROM that isn't the authenticated sender, before anything else is checked (G5).
-    fn is_itself(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
+    fn check_sender(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
         let agent = by.agent();
         let Some(claim) = draft.from.as_ref().filter(|_| !by.is_human() && self.has_guard("from_mismatch")) else {
             return Ok(());
@@ -89,8 +109,8 @@ impl Step<'_> {
         }
         let refusal = Refusal::new(Code::FromMismatch).about(claim);
         if self.goes_on_record(agent, refusal.code) {
-            let (turn, kind, to, reference) = self.refused(agent, draft);
-            self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
+            let of_draft = self.draft_record(agent, draft);
+            self.record_refusal(agent, of_draft, refusal.clone());
         }
         Err(refusal)
     }
@@ -110,28 +130,29 @@ impl Step<'_> {
     }
 
     /// Returns what the record of a refusal says about the draft.
-    fn refused(&self, agent: AgentId, draft: &Draft) -> (Option<TurnId>, MessageType, Address, Option<Ref>) {
+    fn draft_record(&self, agent: AgentId, draft: &Draft) -> DraftRecord {
         let turn = self.turn_of(agent, draft.turn).ok();
-        (turn, draft.kind, draft.to.clone(), draft.reference.clone())
+        DraftRecord { turn, kind: draft.kind, to: draft.to.clone(), reference: draft.reference.clone() }
+    }
+
+    fn record_refusal(&mut self, agent: AgentId, of_draft: DraftRecord, refusal: Refusal) {
+        let DraftRecord { turn, kind, to, reference } = of_draft;
+        self.record(Fact::Refused { agent, turn, kind, to, reference, refusal });
     }
 
     /// Records a refused answer or STATUS. Like any other message, it counts in the conversation if the sender is a
     /// participant, and against the sender's turn (R1, F5).
-    fn note_refusal(
-        &mut self,
-        agent: AgentId,
-        (turn, kind, to, reference): (Option<TurnId>, MessageType, Address, Option<Ref>),
-        refusal: &Refusal,
-    ) {
+    fn note_refusal(&mut self, agent: AgentId, of_draft: DraftRecord, refusal: &Refusal) {
         let state = self.state();
-        let task = turn.and_then(|t| state.turns.get(&t)).and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
-        let named = reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
+        let turn = of_draft.turn.and_then(|t| state.turns.get(&t));
+        let task = turn.and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
+        let named = of_draft.reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
         let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
         let counts = refusal.retry_after_ms.is_none();
         if let Some(conv) = named.or(task).filter(part).filter(|_| counts) {
             self.hear_in(agent, Place::Conversation(conv));
         }
-        self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
+        self.record_refusal(agent, of_draft, refusal.clone());
     }
 
     /// Gives the key of a header a form of its sender's own if another sender used it first: keys are remembered per
@@ -419,8 +440,8 @@ impl Step<'_> {
             }
             let number = several.then_some(i + 1);
             let content = contents.next().unwrap_or_default();
-            let line = (conv, line.depth);
-            let message = self.message(sender, (&*draft, key.clone(), content), line, root, grant, to, number);
+            let destination = Destination { conv, depth: line.depth, to, number, sender_task: root, grant };
+            let message = self.message(sender, &draft, key.clone(), content, destination);
             let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
             // Each message of a list has the same text; the last one takes its reading.
             let reading = if i + 1 < count { self.reading.clone() } else { None };
@@ -509,17 +530,15 @@ impl Step<'_> {
         task
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a message is assembled from all of these in one place")]
     fn message(
         &self,
         sender: AgentId,
-        (draft, key, content): (&Draft, Option<Key>, Content),
-        (conv, depth): (ConvId, u8),
-        sender_task: Option<TaskId>,
-        grant: Option<GrantId>,
-        to: Option<AgentId>,
-        number: Option<usize>,
+        draft: &Draft,
+        key: Option<Key>,
+        content: Content,
+        destination: Destination,
     ) -> Message {
+        let Destination { conv, depth, to, number, sender_task, grant } = destination;
         let state = self.state();
         let task = sender_task.and_then(|t| state.tasks.get(&t));
         let request = draft.kind == MessageType::Request;

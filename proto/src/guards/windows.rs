@@ -24,22 +24,27 @@ pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
 /// Refuses a write of an agent beyond its rate that isn't a message: a post, question, held call or claim.
 pub(crate) fn write_rate(agent: &Agent, limits: &Limits, now: Time) -> Option<Refusal> {
     let max = agent.sender_messages_max(limits);
-    beyond(agent, (now, limits.window_ms), (max, 0), Code::SenderRate, |_| true)
+    let quota = Quota { max, ahead: 0, code: Code::SenderRate };
+    beyond(agent, now, limits.window_ms, quota, |_| true)
 }
 
 fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
-    beyond(view.sender()?, (view.now, view.state.limits.window_ms), (max, ahead), code, counts)
+    beyond(view.sender()?, view.now, view.state.limits.window_ms, Quota { max, ahead, code }, counts)
 }
 
-/// Refuses one more write, behind those that are `ahead` of it in the same send, where more than `max` would be in the
-/// window.
-fn beyond(
-    agent: &Agent,
-    (now, window): (Time, u64),
-    (max, ahead): (u64, u64),
+/// The writes that a window may hold.
+#[derive(Clone, Copy)]
+struct Quota {
+    max: u64,
+    /// Those before this one in the same send.
+    ahead: u64,
+    /// The refusal beyond it.
     code: Code,
-    counts: impl Fn(AgentId) -> bool,
-) -> Option<Refusal> {
+}
+
+/// Refuses one more write where the window would hold more than its quota.
+fn beyond(agent: &Agent, now: Time, window: u64, quota: Quota, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
+    let Quota { max, ahead, code } = quota;
     let inside = || agent.recent.iter().filter(|(at, to)| now.since(*at) < window && counts(*to));
     let would_be = inside().count() as u64 + ahead + 1;
     if would_be <= max {

@@ -276,7 +276,8 @@ impl State {
         &mut self,
         at: Time,
         id: AgentId,
-        (kind, incarnation): (Kind, u32),
+        kind: Kind,
+        incarnation: u32,
         profile: &Profile,
         credential: Credential,
     ) {

@@ -325,8 +325,11 @@ impl State {
 
     pub(super) fn stalled(
         &mut self,
-        (task, agent): (TaskId, AgentId),
-        (level, stall, enforced): (Level, Stall, bool),
+        task: TaskId,
+        agent: AgentId,
+        level: Level,
+        stall: Stall,
+        enforced: bool,
         escalation: Option<EscalationId>,
     ) {
         let all = self.exchanges.of.get_mut(&task);

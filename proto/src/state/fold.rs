@@ -1,6 +1,8 @@
 //! The fold: the one entry point through which facts change the state. Time and limits come from the facts, so replay
 //! needs neither clock nor configuration.
 
+use super::incidents::Tripped;
+use super::turns::Charge;
 use super::{AskedCall, Claim, EscalationState, MadeOnce, State};
 use crate::fact::{EndReason, Fact, Key, Made, Place};
 use crate::ids::{AgentId, ConvId, GrantId, Time, TurnId};
@@ -28,7 +30,7 @@ impl State {
             Fact::Configured { limits } => self.configured(limits),
             Fact::Registered { agent, name, kind, incarnation, profile, credential } => {
                 self.name_agent(*agent, name, *kind, credential);
-                self.registered(at, *agent, (*kind, *incarnation), profile, *credential);
+                self.registered(at, *agent, *kind, *incarnation, profile, *credential);
             }
             Fact::Amended { agent, profile } => self.amended(at, *agent, profile),
             Fact::Rekeyed { agent, credential } => self.rekeyed(*agent, *credential),
@@ -80,24 +82,26 @@ impl State {
             Fact::WaitsForUser { turn, waits } => self.waits_for_user(at, *turn, *waits),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
             // Only a finish can have measured the whole turn.
-            Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, (spend.counted(), true)),
+            Fact::TurnClosed { turn, end, spend, .. } => {
+                self.turn_closed(at, *turn, *end, Charge { total: spend.counted(), estimated: true })
+            }
             Fact::TurnFinished { turn, spend, said, .. } => {
-                self.turn_finished(at, *turn, (spend.counted(), false), *said)
+                self.turn_finished(at, *turn, Charge { total: spend.counted(), estimated: false }, *said)
             }
             Fact::TurnCharged { turn, spend, estimated, said, .. } => {
-                self.turn_finished(at, *turn, (spend.counted(), *estimated), *said);
+                self.turn_finished(at, *turn, Charge { total: spend.counted(), estimated: *estimated }, *said);
             }
-            Fact::Spent { turn, spend } => self.spend(at, *turn, (spend.counted(), false)),
+            Fact::Spent { turn, spend } => self.spend(at, *turn, Charge { total: spend.counted(), estimated: false }),
             Fact::Late { turn, .. } => self.finished_late(at, *turn),
             Fact::Requeued { task, agent, why, ack_ms, result } => {
                 self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
             }
             Fact::LatchSet { incident, on, code, limit, current } => {
-                self.latch_set(at, *incident, *on, *code, (*limit, *current));
+                self.latch_set(at, *incident, *on, *code, Tripped { limit: *limit, current: *current });
             }
             Fact::LatchLifted { on, by } => self.latch_lifted(at, *on, *by),
             Fact::IncidentNoted { incident, agent, code, limit, current } => {
-                self.incident_noted(at, *incident, *agent, *code, (*limit, *current));
+                self.incident_noted(at, *incident, *agent, *code, Tripped { limit: *limit, current: *current });
             }
             Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
             Fact::EscalationOpened { escalation, task, agent, conv, cause, .. } => {
@@ -149,7 +153,7 @@ impl State {
             Fact::Upgraded { edition } => self.edition = *edition,
             Fact::EpochBegan { first } => self.epoch_began(*first),
             Fact::Stalled { task, agent, level, stall, enforced, escalation, .. } => {
-                self.stalled((*task, *agent), (*level, *stall, *enforced), *escalation);
+                self.stalled(*task, *agent, *level, *stall, *enforced, *escalation);
             }
             Fact::SessionBegan { task } => self.session_began(at, *task),
             Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),

@@ -76,7 +76,8 @@ impl Grant {
         giver: AgentId,
         own_root: bool,
         conv: ConvId,
-        (at, expires_at): (Time, Time),
+        at: Time,
+        expires_at: Time,
         structure: u64,
     ) -> Self {
         Self {
@@ -194,7 +195,7 @@ impl State {
     pub(super) fn grant_opened(&mut self, at: Time, id: GrantId, giver: AgentId, conv: ConvId, expires_at: Time) {
         self.minted.grant = id.0;
         let own_root = !self.agents[giver.0 as usize].is_human();
-        let opened = Grant::new(giver, own_root, conv, (at, expires_at), self.limits.potential(0));
+        let opened = Grant::new(giver, own_root, conv, at, expires_at, self.limits.potential(0));
         self.grants.insert(id, opened);
         self.refresh_grant(at, id);
     }

@@ -36,6 +36,12 @@ pub struct Incident {
     pub lifted: Option<(Time, AgentId)>,
 }
 
+/// A limit that tripped, and the value that reached or passed it.
+pub(super) struct Tripped {
+    pub(super) limit: u64,
+    pub(super) current: u64,
+}
+
 impl State {
     pub(super) fn latch_set(
         &mut self,
@@ -43,7 +49,7 @@ impl State {
         id: IncidentId,
         on: Latched,
         code: Code,
-        (limit, current): (u64, u64),
+        Tripped { limit, current }: Tripped,
     ) {
         self.minted.incident = id.0;
         let tripped = Incident { on: IncidentOn::Latch(on), code, limit, current, at, lifted: None };
@@ -72,7 +78,7 @@ impl State {
         id: IncidentId,
         agent: AgentId,
         code: Code,
-        (limit, current): (u64, u64),
+        Tripped { limit, current }: Tripped,
     ) {
         self.minted.incident = id.0;
         let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };

@@ -63,6 +63,12 @@ impl Turn {
     }
 }
 
+/// What a turn has spent since it was opened.
+pub(super) struct Charge {
+    pub(super) total: Spend,
+    pub(super) estimated: bool,
+}
+
 impl State {
     pub(super) fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
         self.minted.turn = id.0;
@@ -168,13 +174,13 @@ impl State {
         self.timers.insert(lease_until, Timer::Lease(id));
     }
 
-    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: (Spend, bool)) {
+    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, charge: Charge) {
         self.end_turn(at, turn, end);
-        self.spend(at, turn, spend);
+        self.spend(at, turn, charge);
     }
 
-    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: (Spend, bool), said: u64) {
-        self.turn_closed(at, turn, TurnEnd::Finished, spend);
+    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, charge: Charge, said: u64) {
+        self.turn_closed(at, turn, TurnEnd::Finished, charge);
         if let Some(turn) = self.turns.get_mut(&turn) {
             turn.said = said;
         }
@@ -222,7 +228,7 @@ impl State {
     }
 
     /// Charges a turn with what it has spent since it was opened, less what it was charged before (B1).
-    pub(super) fn spend(&mut self, at: Time, turn: TurnId, (total, estimated): (Spend, bool)) {
+    pub(super) fn spend(&mut self, at: Time, turn: TurnId, Charge { total, estimated }: Charge) {
         let Some(turn) = self.turns.get_mut(&turn) else { return };
         let spend = total.beyond(turn.charged());
         turn.spent = turn.open.then(|| Box::new(total.max(turn.charged())));
