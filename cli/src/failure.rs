@@ -94,8 +94,8 @@ impl Failure {
 }
 
 #[cfg(feature = "cluster")]
-impl From<lastword_server::cluster::NodeError> for Failure {
-    fn from(error: lastword_server::cluster::NodeError) -> Self {
+impl From<lastword_cluster::NodeError> for Failure {
+    fn from(error: lastword_cluster::NodeError) -> Self {
         Self::unavailable(error)
     }
 }

@@ -14,7 +14,7 @@ use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
-pub(crate) const FILES: [&str; 7] = [
+pub const FILES: [&str; 7] = [
     FILE_SECRET_KEY,
     FILE_OPERATOR_TOKEN,
     FILE_SIGNED_OUT,
@@ -24,7 +24,7 @@ pub(crate) const FILES: [&str; 7] = [
     FILE_CHECKPOINTS,
 ];
 /// The file that says which notifications were sent.
-pub(crate) const FILE_NOTIFY: &str = "notify.json";
+pub const FILE_NOTIFY: &str = "notify.json";
 /// The folder in the data directory in which a restore prepares the new log.
 const FOLDER_STAGING: &str = "restoring";
 

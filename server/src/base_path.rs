@@ -65,7 +65,7 @@ impl BasePath {
     }
 
     /// Returns the routes under this path, and as they are.
-    pub(crate) fn around(self, routes: Router) -> Router {
+    pub fn around(self, routes: Router) -> Router {
         if self == Self::default() {
             return routes;
         }
@@ -85,7 +85,10 @@ pub(crate) fn url(path: &str) -> String {
 }
 
 /// Replaces the path of a request, and keeps its query.
-pub(crate) fn set_path(request: &mut Request, path: &str) -> Result<(), InvalidUri> {
+///
+/// # Errors
+/// `path` isn't one.
+pub fn set_path(request: &mut Request, path: &str) -> Result<(), InvalidUri> {
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut parts = request.uri().clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(format!("{path}{query}"))?);
@@ -123,7 +126,7 @@ mod tests {
     fn every_first_segment_of_a_route_is_known() {
         let api = include_str!("edges/http.rs");
         let api = &api[api.find("pub fn app").unwrap()..api.find("fn work").unwrap()];
-        let all = [include_str!("edges/console.rs"), include_str!("cluster/front.rs"), api].concat();
+        let all = [include_str!("edges/console.rs"), include_str!("../../cluster/src/front.rs"), api].concat();
         let routes: Vec<&str> = all.split("(\"/").skip(1).filter_map(|rest| rest.split(['"', '/']).next()).collect();
         assert!(routes.len() > 50, "{routes:?}");
         // `/session` is below `/v1`.

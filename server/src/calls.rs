@@ -91,7 +91,7 @@ pub struct Resources {
     /// Rings when a call waits for the read model, so that it indexes without its usual pause.
     pub(crate) hurry: Arc<Notify>,
     /// Becomes `true` when the server shuts down; waiting calls then return.
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub stopping: watch::Receiver<bool>,
     /// The hosts and origins that may call.
     pub(crate) origins: Arc<Origins>,
     /// How callers reach the server.
@@ -123,11 +123,11 @@ pub struct Resources {
     /// The failed authentications of each address.
     pub(crate) attempts: Arc<Attempts>,
     /// The archive of the log.
-    pub(crate) archives: Archives,
+    pub archives: Archives,
     /// The nodes that serve the workspace, in a cluster.
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
     /// The sessions that may still have calls to answer. An orderly end waits for them.
-    pub(crate) sessions: Arc<AtomicUsize>,
+    pub sessions: Arc<AtomicUsize>,
 }
 
 /// What a call works with. A clone is two pointers: each waiting call, stream and session has some.
@@ -306,7 +306,7 @@ pub(crate) fn proven(proof: Proof) -> Result<Principal, ApiError> {
 }
 
 /// Waits until the server shuts down.
-pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
+pub async fn ended(stopping: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server, so an error means shutdown too.
     let _ended = stopping.wait_for(|stopping| *stopping).await.is_ok();
 }

@@ -22,12 +22,12 @@ pub(crate) fn record_of(id: &str) -> Option<Seq> {
 
 /// A call that was not done, with the problem to report.
 #[derive(Clone, Debug)]
-pub(crate) struct ApiError(pub(crate) Box<Problem>);
+pub struct ApiError(pub Box<Problem>);
 
 impl ApiError {
     /// A refusal whose detail names the wrong member, parameter or name.
     #[must_use]
-    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::detailed(&Refusal::new(code), detail.into())))
     }
 
@@ -74,7 +74,7 @@ impl ApiError {
 
     /// A failure of the server, reported with status 500.
     #[must_use]
-    pub(crate) fn internal(detail: &str) -> Self {
+    pub fn internal(detail: &str) -> Self {
         let mut problem = Problem::detailed(&Refusal::new(Code::Saturated), detail.to_owned());
         problem.status = 500;
         problem.hint = "Retry with the same Idempotency-Key; a human finds the cause in the log of the server.".into();

@@ -12,8 +12,6 @@ pub mod properties;
 mod attempts;
 mod base_path;
 mod calls;
-#[cfg(feature = "cluster")]
-pub mod cluster;
 mod cron;
 mod error;
 mod oidc;
@@ -24,12 +22,14 @@ mod views;
 mod workspace;
 
 pub use crate::attempts::AUTH_FAILURES_MAX;
-pub use crate::base_path::BasePath;
+pub use crate::base_path::{BasePath, set_path};
 pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
-pub use crate::calls::{Context, Resources};
+pub use crate::calls::{Context, Resources, ended};
 pub use crate::edges::mcp::AnonymousMcp;
+pub use crate::error::ApiError;
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
-pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, Server};
-pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};
-pub use crate::workspace::{OPERATOR, StartError};
+pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, DRAIN_MAX, Server, bind, local_url};
+pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport};
+pub use crate::views::{NodeView, Nodes, NodesView};
+pub use crate::workspace::{OPERATOR, Opening, Settings, StartError, Workspace, open_index};

@@ -37,7 +37,7 @@ pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
-pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
+pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// The configuration that a server starts with.
 #[derive(Clone, Debug)]
@@ -114,7 +114,8 @@ impl Config {
 
 impl Config {
     /// Returns what is of the workspace, and not of the listener.
-    pub(crate) fn settings(self) -> Settings {
+    #[must_use]
+    pub fn settings(self) -> Settings {
         Settings {
             limits: self.limits,
             policy: self.policy,
@@ -275,7 +276,8 @@ impl Server {
 }
 
 /// Returns the URL of a listener for programs on this machine.
-pub(crate) fn local_url(transport: Transport, addr: SocketAddr) -> String {
+#[must_use]
+pub fn local_url(transport: Transport, addr: SocketAddr) -> String {
     let ip: IpAddr = match addr.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -286,7 +288,10 @@ pub(crate) fn local_url(transport: Transport, addr: SocketAddr) -> String {
 
 /// Listens with a long backlog: with a short one, a flood of connections drops a human's, which the system retries only
 /// after a second. Returns the actual address as well.
-pub(crate) fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), (SocketAddr, io::Error)> {
+///
+/// # Errors
+/// The system refuses; returned with the address.
+pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), (SocketAddr, io::Error)> {
     let listen = || -> io::Result<_> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;

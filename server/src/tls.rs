@@ -69,7 +69,7 @@ const HINT_KEY: &str = "name a file in PEM with the certificate's private key, w
 
 /// How callers reach the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// Over HTTP; a proxy in front of it may speak TLS.
     #[default]
     Plain,
@@ -80,7 +80,9 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    pub(crate) const fn of(tls: Option<&Tls>) -> Self {
+    /// Returns how callers reach a server with this configuration.
+    #[must_use]
+    pub const fn of(tls: Option<&Tls>) -> Self {
         match tls {
             None => Self::Plain,
             Some(Tls::Auto) => Self::SelfSigned,
@@ -88,7 +90,9 @@ impl Transport {
         }
     }
 
-    pub(crate) const fn scheme(self) -> &'static str {
+    /// Returns the scheme of its URLs.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
         match self {
             Self::Plain => "http",
             Self::SelfSigned | Self::Certified => "https",
@@ -113,7 +117,7 @@ pub(crate) fn client_config() -> Result<ClientConfig, String> {
 }
 
 /// The certificate in use.
-pub(crate) struct Certificate {
+pub struct Certificate {
     cert: PathBuf,
     key: PathBuf,
     /// The file with the fingerprints.
@@ -134,7 +138,10 @@ type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl Certificate {
     /// Reads the certificate, or makes one for these host names, and writes down its fingerprint.
-    pub(crate) fn open(tls: &Tls, data_dir: &Path, hosts: &[String]) -> Result<Self, TlsError> {
+    ///
+    /// # Errors
+    /// A file can't be read or written, or has no usable certificate or key.
+    pub fn open(tls: &Tls, data_dir: &Path, hosts: &[String]) -> Result<Self, TlsError> {
         let (cert, key) = match tls {
             Tls::Files { cert, key } => (cert.clone(), key.clone()),
             Tls::Auto => {
@@ -172,7 +179,8 @@ impl Certificate {
     }
 
     /// Returns the SHA-256 of the certificate, as `sha256:HEX`.
-    pub(crate) fn fingerprint(&self) -> String {
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
         self.fingerprint.borrow().clone()
     }
 

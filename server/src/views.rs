@@ -34,7 +34,7 @@ pub(crate) use self::fitting::{Fitted, fitted};
 pub(crate) use self::held::{held, held_in_conversation, held_in_grant, held_in_room, latch_of};
 pub(crate) use self::incidents::{held_tasks, incident};
 pub(crate) use self::messages::{Shown, may_read, show, show_within, shown};
-pub(crate) use self::nodes::{NodeView, Nodes, NodesView};
+pub use self::nodes::{NodeView, Nodes, NodesView};
 pub(crate) use self::notices::{Worded, alert, notices};
 pub(crate) use self::requests::request;
 pub(crate) use self::rooms::room;

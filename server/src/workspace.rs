@@ -123,61 +123,61 @@ impl From<UnsetSchedule> for StartError {
 
 /// The configuration of a workspace.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The limits to put in force.
-    pub(crate) limits: Limits,
+    pub limits: Limits,
     /// The policy that allows, denies or holds tool calls.
-    pub(crate) policy: Policy,
+    pub policy: Policy,
     /// Host names under which it may be called, besides literal addresses and `localhost`.
-    pub(crate) hosts: Vec<String>,
+    pub hosts: Vec<String>,
     /// The path under which a reverse proxy serves it.
-    pub(crate) path: BasePath,
+    pub path: BasePath,
     /// Failed authentications that an address may make in a minute.
-    pub(crate) auth_failures_max: u64,
+    pub auth_failures_max: u64,
     /// When the oldest part of the log moves to the archive.
-    pub(crate) archive: ArchivePolicy,
+    pub archive: ArchivePolicy,
     /// Whether to replace the first human's token by a new one.
-    pub(crate) renew_operator_token: bool,
+    pub renew_operator_token: bool,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
-    pub(crate) seats: BTreeMap<String, String>,
+    pub seats: BTreeMap<String, String>,
     /// The place where each limit and guard is set.
-    pub(crate) set_at: BTreeMap<String, String>,
+    pub set_at: BTreeMap<String, String>,
     /// The file to which humans add rules of held calls.
-    pub(crate) rules: Option<Arc<dyn RuleBook>>,
+    pub rules: Option<Arc<dyn RuleBook>>,
     /// The channels through which humans are notified of pending decisions.
-    pub(crate) notify: Vec<Channel>,
+    pub notify: Vec<Channel>,
     /// The schedules of the configuration.
-    pub(crate) schedules: Vec<ConfiguredSchedule>,
+    pub schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
-    pub(crate) oidc: Option<Oidc>,
+    pub oidc: Option<Oidc>,
     /// The facts after which a checkpoint is kept.
-    pub(crate) checkpoint_every_facts: u64,
+    pub checkpoint_every_facts: u64,
     /// The clocks that the broker's time follows.
-    pub(crate) clocks: Source,
+    pub clocks: Source,
 }
 
 /// What a workspace is opened on.
-pub(crate) struct Opening {
+pub struct Opening {
     /// Its log, with the right to write to it.
-    pub(crate) log: Box<dyn Log>,
+    pub log: Box<dyn Log>,
     /// The fold of a part of the log, if there is one.
-    pub(crate) core: Option<Core>,
+    pub core: Option<Core>,
     /// How long the log has had no new entry, if this process has followed it; otherwise the wall clock tells.
-    pub(crate) quiet: Option<Duration>,
+    pub quiet: Option<Duration>,
     /// Its read model.
-    pub(crate) index: Index,
+    pub index: Index,
     /// Its small files.
-    pub(crate) files: Files,
+    pub files: Files,
     /// Whether and how its callers use TLS.
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// Its address for programs on this machine: `http://127.0.0.1:7171`.
-    pub(crate) url: String,
+    pub url: String,
     /// The nodes that serve it, in a cluster.
-    pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    pub nodes: Option<Arc<dyn Nodes>>,
 }
 
 /// An open workspace. [`Workspace::close`] ends it in order.
-pub(crate) struct Workspace {
+pub struct Workspace {
     ctx: Context,
     stop: watch::Sender<bool>,
     tasks: JoinSet<io::Result<()>>,
@@ -190,7 +190,7 @@ impl Workspace {
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub(crate) async fn open(settings: Settings, opening: Opening) -> Result<Self, StartError> {
+    pub async fn open(settings: Settings, opening: Opening) -> Result<Self, StartError> {
         let Opening { log, core, quiet, index, files, transport, url, nodes } = opening;
         let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
         let disk = Arc::new(Disk::of(files.dir()));
@@ -262,7 +262,8 @@ impl Workspace {
     }
 
     /// Returns what its calls need.
-    pub(crate) const fn context(&self) -> &Context {
+    #[must_use]
+    pub const fn context(&self) -> &Context {
         &self.ctx
     }
 
@@ -272,12 +273,12 @@ impl Workspace {
     }
 
     /// Adds a task that ends once the workspace is about to close.
-    pub(crate) fn spawn(&mut self, task: impl Future<Output = io::Result<()>> + Send + 'static) {
+    pub fn spawn(&mut self, task: impl Future<Output = io::Result<()>> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
     /// Closes it: refuses new calls, gives those in progress up to `drain_max`, and saves a snapshot.
-    pub(crate) async fn close(mut self, drain_max: Duration) {
+    pub async fn close(mut self, drain_max: Duration) {
         self.stop.send_replace(true);
         let drained = tokio::time::timeout(drain_max, async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -351,7 +352,10 @@ impl Signers {
 }
 
 /// Opens the read model in `dir`, and catches up with the log as far as the disk has room.
-pub(crate) fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
+///
+/// # Errors
+/// The read model or the log can't be read, or the read model can't be written for another reason than a full disk.
+pub fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
     let mut index = Index::open(dir)?;
     index.check(reader)?;
     match index.catch_up(reader, &mut |_, _| {}) {

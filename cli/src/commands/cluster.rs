@@ -135,12 +135,12 @@ mod with_clusters {
     use std::path::Path;
     use std::time::Duration;
 
-    use lastword_proto::Seq;
-    use lastword_server::Config;
-    use lastword_server::cluster::{
+    use lastword_cluster::{
         ClusterConfig, ConfigReader, Monitored, Node, NodeError, Status, Unmonitored, add_files, configure_workspace,
         create_workspace, default_monitors, fetch_files, monitored, remove_workspace, status,
     };
+    use lastword_proto::Seq;
+    use lastword_server::Config;
     use lastword_store::{Nats, NatsOptions, Registry, move_in, move_out};
     use serde_json::json;
 
@@ -281,11 +281,11 @@ mod with_clusters {
     }
 
     fn table(found: &Status) -> String {
-        let node = |node: &lastword_server::cluster::NodeStatus| {
+        let node = |node: &lastword_cluster::NodeStatus| {
             let alive = if node.alive { "alive" } else { "not heard of" };
             format!("{}  {alive}  {}  {}", escape_line(&node.node), escape_line(&node.url), escape_line(&node.version))
         };
-        let workspace = |workspace: &lastword_server::cluster::WorkspaceStatus| {
+        let workspace = |workspace: &lastword_cluster::WorkspaceStatus| {
             let leader = workspace.leader.as_deref().unwrap_or("nobody");
             let (name, leader) = (escape_line(&workspace.workspace), escape_line(leader));
             let copies = format!("{} of {} copies", workspace.copies_current, workspace.copies_wanted);

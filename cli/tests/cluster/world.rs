@@ -63,7 +63,7 @@ impl Node {
         if let Some(control) = &self.control {
             control.preload(&mut command, &self.dir);
         }
-        let levels = "warn,lastword_broker=info,lastword_server=info";
+        let levels = "warn,lastword_broker=info,lastword_cluster=info,lastword_server=info";
         command.args(&self.args).env("PATH", PATH).env("LASTWORD_LOG", levels).stderr(errors);
         self.child = Some(command.stdout(Stdio::null()).spawn().unwrap());
     }

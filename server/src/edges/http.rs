@@ -54,11 +54,13 @@ use lastword_proto::Code;
 pub(crate) use self::call_table::row;
 pub(crate) use self::call_table::scope;
 pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
+pub use self::connections::Peer;
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
     CLIENT_HEADER, Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, client_id, parse,
     parse_answer, parse_wait, prove, read, succeeded, too_large,
 };
+pub use self::listen::serve;
 pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
 pub(crate) use self::problem::PROBLEM;
 pub(crate) use lastword_proto::wire::session::REQUEST_BYTES_MAX;

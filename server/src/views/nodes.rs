@@ -2,32 +2,32 @@
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeView {
+pub struct NodeView {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its address for the other nodes.
-    pub(crate) url: String,
+    pub url: String,
     /// The version of the program.
-    pub(crate) version: String,
+    pub version: String,
     /// Whether it was heard of in the last seconds.
-    pub(crate) alive: bool,
+    pub alive: bool,
     /// Whether it can lead the workspace: it follows the log and isn't far behind.
-    pub(crate) able: bool,
+    pub able: bool,
 }
 
 /// The nodes of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodesView {
+pub struct NodesView {
     /// All of them, in alphabetical order.
-    pub(crate) nodes: Vec<NodeView>,
+    pub nodes: Vec<NodeView>,
     /// The name of the one that leads.
-    pub(crate) leader: Option<String>,
+    pub leader: Option<String>,
     /// The number of its lease.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
 }
 
 /// Knows the nodes of a workspace.
-pub(crate) trait Nodes: Send + Sync {
+pub trait Nodes: Send + Sync {
     /// Returns them as they are now.
     fn nodes(&self) -> NodesView;
 

@@ -107,7 +107,7 @@ impl Default for Usage {
 
 /// One connection, for the requests on it in one workspace.
 #[derive(Clone)]
-pub(crate) struct Peer {
+pub struct Peer {
     connection: Arc<Connection>,
     workspace: u32,
 }
@@ -130,9 +130,8 @@ struct Connection {
 enum Owner {
     /// An agent's or a human's.
     Caller { key: OwnerKey, human: bool },
-    /// That of another node of the cluster, whose requests each count as their callers'.
-    #[cfg(feature = "cluster")]
-    Node,
+    /// That of a relay: another server that passes requests on, each of which counts as its caller's.
+    Relay,
 }
 
 /// An open event stream; dropping it gives its place back.
@@ -275,56 +274,57 @@ impl Peer {
     }
 
     /// Returns the same connection for requests in another workspace, by its number.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn within(&self, workspace: u32) -> Self {
+    #[must_use]
+    pub fn within(&self, workspace: u32) -> Self {
         Self { connection: Arc::clone(&self.connection), workspace }
     }
 
-    /// Returns a place among the connections for one request that another node passes on for this address. The connection
-    /// itself becomes that node's.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn on_behalf_of(&self, address: IpAddr, workspace: u32) -> Self {
-        if self.connection.owner.set(Owner::Node).is_ok() {
+    /// Returns a place among the connections for one request that a relay passes on for this address. The connection
+    /// itself becomes the relay's.
+    #[must_use]
+    pub fn on_behalf_of(&self, address: IpAddr, workspace: u32) -> Self {
+        if self.connection.owner.set(Owner::Relay).is_ok() {
             self.connection.all.lock().remove_unproven(self.connection.id);
         }
         Connections(Arc::clone(&self.connection.all)).enter(address).within(workspace)
     }
 
-    /// Returns whose it is, for the node that passed the request on: `agent 3` or `human 1`.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn proof(&self) -> Option<String> {
+    /// Returns whose it is, for the relay that passed the request on: `agent 3` or `human 1`.
+    #[must_use]
+    pub fn proof(&self) -> Option<String> {
         match self.connection.owner.get()? {
             Owner::Caller { key: (_, agent), human } => {
                 Some(format!("{} {}", if *human { "human" } else { "agent" }, agent.0))
             }
-            Owner::Node => None,
+            Owner::Relay => None,
         }
     }
 
-    /// Counts the connection as the caller's that another node proved: the text that [`Peer::proof`] returned there. If the
+    /// Counts the connection as the caller's that another server proved: the text that [`Peer::proof`] returned there. If the
     /// caller's share is full, the connection stays unproven and ends soon: its call was answered.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn prove_by(&self, proof: &str) {
+    pub fn prove_by(&self, proof: &str) {
         let Some((kind, id)) = proof.split_once(' ') else { return };
         if let Ok(id) = id.parse()
             && let Err(full) = self.count((self.workspace, AgentId(id)), kind == "human")
         {
-            tracing::debug!(?full, "a connection through this node");
+            tracing::debug!(?full, "a connection through this relay");
         }
     }
 
     /// Returns the address at its other end.
-    pub(crate) fn address(&self) -> IpAddr {
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
         self.connection.address
     }
 
     /// Returns whether a request on it had a valid token or session.
-    pub(crate) fn is_proven(&self) -> bool {
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
         self.connection.owner.get().is_some()
     }
 
     /// Waits until this connection has to make room for another, unless it proves itself.
-    pub(crate) async fn evicted(&self) {
+    pub async fn evicted(&self) {
         self.connection.evicted.notified().await;
     }
 
@@ -357,7 +357,7 @@ impl Peer {
     }
 
     /// Runs the session of this connection as one of the listener's tasks.
-    pub(crate) fn own(&self, session: impl Future<Output = ()> + Send + 'static) {
+    pub fn own(&self, session: impl Future<Output = ()> + Send + 'static) {
         let mut sessions = self.connection.all.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         while sessions.try_join_next().is_some() {}
         sessions.spawn(session);
@@ -407,8 +407,7 @@ impl Owner {
     const fn key(&self) -> Option<OwnerKey> {
         match self {
             Self::Caller { key, .. } => Some(*key),
-            #[cfg(feature = "cluster")]
-            Self::Node => None,
+            Self::Relay => None,
         }
     }
 
@@ -448,8 +447,7 @@ impl Drop for Connection {
                 table.remove_unproven(self.id);
                 return;
             }
-            #[cfg(feature = "cluster")]
-            Some(Owner::Node) => return,
+            Some(Owner::Relay) => return,
             Some(Owner::Caller { key, human }) => (key, *human),
         };
         if self.session.load(Ordering::Acquire) {

@@ -44,8 +44,12 @@ const HANDSHAKE: u8 = 0x16;
 /// The most bytes of a request without TLS that are read before the connection ends.
 const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
-/// Serves `routes` until `stopping` becomes true, gives idle connections the time `leaving` for one more request, then lets every connection finish its request.
-pub(crate) async fn serve(
+/// Serves `routes` until `stopping` becomes true, gives idle connections the time `leaving` for one more request, then lets
+/// every connection finish its request.
+///
+/// # Errors
+/// The system refuses to listen further.
+pub async fn serve(
     listener: TcpListener,
     routes: Router,
     certificate: Option<Arc<Certificate>>,

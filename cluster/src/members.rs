@@ -7,7 +7,7 @@ use std::time::Duration;
 use lastword_store::Record;
 use serde::{Deserialize, Serialize};
 
-use super::placement::order;
+use crate::placement::order;
 
 /// How often a node says that it is alive.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use lastword_client::{Endpoint, Pin, Trust};
 use lastword_proto::wire::session::PATH;
 
-use super::members::Leader;
+use crate::members::Leader;
 
 /// The header with the nodes' secret, which only nodes send.
 pub(crate) const NODE: HeaderName = HeaderName::from_static("lastword-node");

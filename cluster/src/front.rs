@@ -18,14 +18,13 @@ use hyper::body::Body as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use lastword_proto::Code;
+use lastword_server::edges::http::Peer;
+use lastword_server::{ApiError, set_path};
 
-use super::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
-use super::holder::{InProgress, Open};
-use super::members::Leader;
-use super::{Shared, WORKSPACE_MAIN};
-use crate::base_path::set_path;
-use crate::edges::http::connections::Peer;
-use crate::error::ApiError;
+use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
+use crate::holder::{InProgress, Open};
+use crate::members::Leader;
+use crate::{Shared, WORKSPACE_MAIN};
 
 /// How long a call waits for its workspace to have a leader.
 const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
@@ -48,7 +47,7 @@ pub(crate) fn routes(shared: Arc<Shared>) -> Router {
     let path = shared.path.clone();
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route("/cluster/metrics", get(super::metrics::show))
+        .route("/cluster/metrics", get(crate::metrics::show))
         .fallback(dispatch)
         .with_state(shared);
     path.around(routes)

@@ -3,8 +3,8 @@
 use lastword_store::{Nats, Registry};
 use serde::Serialize;
 
-use super::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key, workspace_key};
-use super::{NodeError, parse};
+use crate::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key, workspace_key};
+use crate::{NodeError, parse};
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,10 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use lastword_broker::files::{Copies, Files, write_private};
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY};
+use lastword_server::backup::{FILE_NOTIFY, FILES};
 use lastword_store::{Record, Registry, RegistryError};
 use tokio::runtime::Handle;
-
-use crate::backup::{FILE_NOTIFY, FILES};
 
 /// The attempts of a write whose record another leader wrote meanwhile, or whose answer was lost.
 const ATTEMPTS: usize = 3;

@@ -13,17 +13,17 @@ use lastword_broker::clock::Stopwatch;
 use lastword_broker::files::Files;
 use lastword_broker::{BootError, Handle, fold, replay};
 use lastword_proto::{Core, Entry, Seq};
+use lastword_server::edges::http::app;
+use lastword_server::{
+    Context, NodeView, Nodes, NodesView, Opening, Settings, StartError, Workspace, ended, open_index,
+};
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
 
-use super::Shared;
-use super::copies::{RegistryFiles, has_files};
-use super::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
-use super::workspaces::NodeSettings;
-use crate::calls::{Context, ended};
-use crate::edges::http::app;
-use crate::views::{NodeView, Nodes, NodesView};
-use crate::workspace::{Opening, Settings, StartError, Workspace, open_index};
+use crate::Shared;
+use crate::copies::{RegistryFiles, has_files};
+use crate::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
+use crate::workspaces::NodeSettings;
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -297,7 +297,7 @@ impl Holder {
                 tracing::info!(workspace = self.workspace, %error, "the lease was not taken");
                 // A lost answer leaves a lease of this session that nobody uses: the next look sees it.
                 let found = self.shared.registry.get(&key).await.ok().flatten()?;
-                let lease = super::parse::<LeaseRecord>(&found)?;
+                let lease = crate::parse::<LeaseRecord>(&found)?;
                 let own = lease.session == self.shared.session && !lease.released && found.revision > revision;
                 own.then_some(found.revision)
             }

@@ -38,6 +38,8 @@ use lastword_broker::files::write_private;
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, Secret, credential, hex};
 use lastword_proto::Seq;
 use lastword_proto::fact::Credential;
+use lastword_server::edges::http::serve;
+use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transport, bind, ended, local_url};
 use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -55,10 +57,6 @@ use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
 use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
-use crate::base_path::BasePath;
-use crate::edges::http::listen;
-use crate::server::{Config, DRAIN_MAX, bind, local_url};
-use crate::tls::{Certificate, TlsError, Transport};
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
@@ -374,7 +372,7 @@ impl Node {
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
         let routes = front::routes(Arc::clone(&shared));
-        listening.spawn(listen::serve(listener, routes, certificate.clone(), (stopping, LEAVING_MIN)));
+        listening.spawn(serve(listener, routes, certificate.clone(), (stopping, LEAVING_MIN)));
         Ok(Self { shared, dir, addr, certificate, stop, listening, followers, holders, failed })
     }
 
@@ -475,7 +473,7 @@ fn make_dir(dir: &Path) -> Result<(), NodeError> {
 
 async fn until(mut stopping: watch::Receiver<bool>, task: impl Future<Output = ()>) -> io::Result<()> {
     tokio::select! {
-        () = crate::calls::ended(&mut stopping) => {}
+        () = ended(&mut stopping) => {}
         () = task => {}
     }
     Ok(())

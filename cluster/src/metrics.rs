@@ -9,7 +9,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use lastword_broker::identity::credential;
 
-use super::{Shared, Standing};
+use crate::{Shared, Standing};
 
 /// The values of a family, each with its labels.
 type Lines = Vec<(String, String)>;

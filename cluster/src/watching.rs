@@ -6,8 +6,8 @@ use std::time::Duration;
 use lastword_broker::clock::Stopwatch;
 use lastword_store::{Record, Watch};
 
-use super::members::{DEAD_AFTER, RENEW_EVERY, SERVE_MAX, View};
-use super::{Shared, Starter};
+use crate::members::{DEAD_AFTER, RENEW_EVERY, SERVE_MAX, View};
+use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
 const LOOK_AT_TIME: Duration = Duration::from_millis(50);

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use lastword_server::{Config, Settings};
 use lastword_store::{Nats, Registry, RegistryError};
 
-use super::members::{WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, workspace_key};
-use super::{NodeError, copies};
-use crate::server::Config;
-use crate::workspace::Settings;
+use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, workspace_key};
+use crate::{NodeError, copies};
 
 type ReadConfig = dyn Fn(&str) -> Result<Config, String> + Send + Sync;
 

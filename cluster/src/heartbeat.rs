@@ -7,8 +7,8 @@ use std::time::Duration;
 use lastword_broker::clock::uptime;
 use lastword_store::{Registry, RegistryError};
 
-use super::members::{NodeInfo, RENEW_EVERY, SERVE_MAX, node_key};
-use super::parse;
+use crate::members::{NodeInfo, RENEW_EVERY, SERVE_MAX, node_key};
+use crate::parse;
 
 /// The wait for the answer to one renewal.
 const ANSWER_MAX: Duration = Duration::from_millis(900);
