@@ -1,6 +1,7 @@
 //! The target of `pause`, `resume` and `stop`.
 
 use lastword_client::{Client, ClientError, Target};
+use lastword_proto::Code;
 use serde_json::Value;
 
 use super::Context;
@@ -37,6 +38,15 @@ impl Args {
     }
 }
 
+/// Hints at `--agent` if the REF that isn't known is the name of an agent.
+async fn named_agent(client: &Client, args: &Args, failure: Failure) -> Failure {
+    let unknown = failure.problem.as_ref().is_some_and(|problem| problem.code == Code::UnknownRequest);
+    match args.reference.as_deref().filter(|_| unknown) {
+        Some(name) if client.agent(name).await.is_ok() => failure.hint(format!("for the agent: --agent {name}")),
+        _ => failure,
+    }
+}
+
 /// Applies `verb` to the target with any token, and prints that it was `done`.
 pub(super) async fn control(
     args: &Args,
@@ -60,6 +70,9 @@ pub(super) async fn apply(
         (None, Some(agent)) => Target::Agent(agent),
         (None, None) => Target::Workspace,
     };
-    let answer = verb(client, target).await?;
+    let answer = match verb(client, target).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(named_agent(client, args, error.into()).await),
+    };
     cx.out.show(&answer, |_, _| format!("{done} {}", args.name()))
 }

@@ -305,8 +305,7 @@ impl<'a> Stage<'a> {
         let own = self.turn_of(said, to);
         self.begin_session(said, own.as_ref());
         match to {
-            // Outside every turn the broker itself knows who is there.
-            To::One(to) if said.is_notice && own.is_some() => self.inform(from, to, own, said),
+            // The broker itself knows who is there.
             _ if said.is_notice => Ok(()),
             To::Nobody => self.answer_if(from, own, said),
             To::AllBefore(next) if own.as_ref().is_some_and(|own| self.is_above(own, next)) => {

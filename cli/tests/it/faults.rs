@@ -21,6 +21,9 @@ const TABLE: &str = r#"
 @operator  agent  token  reviewr | Did you mean reviewer?
 @operator  agent  remove  reviewr | Did you mean reviewer?
 @operator  pause  --agent  reviewr | Did you mean reviewer?
+@operator  stop  kilo | "kilo" not found (unknown_request); for the agent: --agent kilo
+@operator  pause  reviewer | for the agent: --agent reviewer
+@operator  stop  reviewr | "reviewr" not found; !--agent
 @operator  send  reviewr  look  --ref  R-1 | Did you mean reviewer?
 @operator  send  @reviewer  look  --ref  R-1 | There is no such recipient: @reviewer; Did you mean reviewer?
 @operator  send  @team-re  look  --ref  R-1 | Did you mean @team-red?

@@ -82,12 +82,14 @@ fn a_team_with_idle_notices_that_are_marked_is_not_cut() {
             "site",
         ] {
             messages.push(say("lead", "coder", format!("Write the {part}.")));
-            messages.push(say("coder", "lead", format!("The {part} is written.")));
-            messages.push(say("lead", "reviewer", format!("Review the {part}.")));
             let mut notice = say("coder", "lead", r#"{"type":"idle_notification","from":"coder"}"#.to_owned());
             if let Some(kind) = kind {
                 notice["kind"] = json!(kind);
             }
+            // A teammate may go idle before it reports, and again after.
+            messages.push(notice.clone());
+            messages.push(say("coder", "lead", format!("The {part} is written.")));
+            messages.push(say("lead", "reviewer", format!("Review the {part}.")));
             messages.push(notice);
             messages.push(say("reviewer", "lead", format!("The {part} is good.")));
         }
