@@ -49,7 +49,7 @@ enum Verb {
         #[command(flatten)]
         limits: Limits,
     },
-    /// Set the actions, groups or display name, or per-agent limits in place of the workspace's; 0 removes one
+    /// Set actions, groups, the display name, or per-agent limits, which 0 removes
     Set {
         /// Name of the agent or human.
         name: String,
