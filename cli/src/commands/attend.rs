@@ -26,7 +26,7 @@ const RENEW: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(1);
 /// Time for an interrupted program to stop, before it is ended.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest time in which what a program used is charged before the program is ended.
+/// Time limit for charging a program's usage before the program is ended.
 const CHARGE: Duration = Duration::from_secs(2);
 /// Most events and orders that wait between the session and its attendant.
 const QUEUE_MAX: usize = 64;
@@ -239,7 +239,7 @@ impl Attended<'_> {
         }
     }
 
-    /// Has the model interrupted where nobody typed. The end of a second turn in a row on its own ends the program.
+    /// Interrupts a turn that the program starts on its own. The end of a second one in a row ends the program.
     async fn prompted(&mut self, prompt: String) -> Option<Order> {
         let typed = match &self.place.vouch {
             Some(vouch) => Some(vouch.began(self.works).await.0),
@@ -255,7 +255,7 @@ impl Attended<'_> {
         order
     }
 
-    /// Ends the program, after what its turn has used until now is charged. A broker that is away isn't waited for.
+    /// Charges the turn's usage so far, and ends the program. It doesn't wait for a broker that is away.
     async fn end_program(&mut self, failure: String) -> Option<Order> {
         let broken_off = Occasion { failure, usage: self.used.take(), ..occasion("StopFailure") };
         let _charged = timeout(CHARGE, self.call(broken_off)).await;

@@ -25,9 +25,10 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (endpoint, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
-    // A client of its own, which gets its open delivery again (F1), unless a launcher has named the one that it is a part of.
+    // A client of its own, unless a launcher has named the one that it is a part of. Its session carries no call of MCP: its
+    // end tells the broker that the client is gone, so that the next one gets the open delivery (F1).
     let endpoint = if endpoint.client().is_some() { endpoint } else { endpoint.called_by_new() };
-    let client = Client::new(&endpoint, Some(Token::new(&token)?))?;
+    let client = Client::new(&endpoint, Some(Token::new(&token)?))?.over_session();
     let me = client.agent(OWN_NAME).await?;
     let remote = Remote::new(client).with_tools(args.tools);
     let served = if let Some(reason) = cx.other_agent(&me.name) {

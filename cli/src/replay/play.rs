@@ -305,7 +305,7 @@ impl<'a> Stage<'a> {
         let own = self.turn_of(said, to);
         self.begin_session(said, own.as_ref());
         match to {
-            // The broker itself knows who is there.
+            // The broker tracks presence itself.
             _ if said.is_notice => Ok(()),
             To::Nobody => self.answer_if(from, own, said),
             To::AllBefore(next) if own.as_ref().is_some_and(|own| self.is_above(own, next)) => {

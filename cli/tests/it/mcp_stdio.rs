@@ -163,6 +163,31 @@ fn a_wait_that_a_model_cancels_ends_at_the_server_and_takes_nothing() {
 }
 
 #[test]
+fn a_client_that_is_killed_leaves_its_delivery_to_the_next_one() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("lastword.toml"), "[limits]\nholder_ms = 1000\n").unwrap();
+    let server = Server::start_in(data);
+    runtime().block_on(async {
+        let human = human(&server);
+        let token = added(&human, "kilo").await;
+        let mut first = Model::start(&server, human.url(), &token).await;
+        human.send(&envelope("kilo", "k-1"), &SendTerms::default()).await.unwrap();
+        let taken = first.called(1, "next_message", json!({ "wait_ms": 0 })).await;
+        assert_eq!(taken["message"]["body"], "k-1");
+        let mut second = Model::start(&server, human.url(), &token).await;
+        let other = second.called(1, "next_message", json!({ "wait_ms": 3_000 })).await;
+        assert_eq!(other["message"], Value::Null, "it is held");
+        first.child.kill().await.unwrap();
+        let again = second.called(2, "next_message", json!({ "wait_ms": 60_000 })).await;
+        assert_eq!(again["message"]["body"], "k-1", "{again}");
+        second.called(3, "finish_turn", json!({ "answer": "done" })).await;
+        assert_eq!(human.request_state("k-1").await.unwrap().response.unwrap().body, "done");
+        second.end().await;
+    });
+    assert_eq!(server.terminate().0, 0);
+}
+
+#[test]
 fn a_server_that_is_killed_while_a_model_waits_loses_and_repeats_nothing() {
     let server = Server::start();
     runtime().block_on(async {
