@@ -14,8 +14,8 @@ fn kills() -> usize {
     std::env::var_os("LASTWORD_BRIDGE_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(100)
 }
 
-/// Posts of a foreign bot in its own channel, at most one before each kill: more than the soft limit, fewer than the hard
-/// one.
+/// Posts of a foreign bot in its own channel, however often the bridge is killed: more than the soft limit, fewer than
+/// the hard one.
 const PLAIN: usize = 60;
 /// Most calls to Discord after which the bridge is killed.
 const CALLS_MAX: usize = 25;
@@ -33,12 +33,12 @@ fn killed_again_and_again_the_bridge_loses_nothing_and_says_nothing_twice() {
     town.kill();
     let mut asked = Vec::new();
     let kills = kills();
-    let plain = PLAIN.min(kills);
     for round in 0..kills {
         town.spawn();
         asked.push(town.world.posts(town.ann, town.channel, &format!("<@{}> question {round}.", town.kilo)));
-        if round < plain {
-            town.world.posts(town.hive, other, &format!("plain {round}."));
+        let a_kill = PLAIN.div_ceil(kills);
+        for plain in (round * a_kill..PLAIN).take(a_kill) {
+            town.world.posts(town.hive, other, &format!("plain {plain}."));
         }
         let calls = town.world.calls().len() + random.random_range(1..=CALLS_MAX);
         let _reached = town.world.wait_for(LIFE, |discord| (discord.calls.len() >= calls).then_some(()));
@@ -50,7 +50,7 @@ fn killed_again_and_again_the_bridge_loses_nothing_and_says_nothing_twice() {
         town.world.wait_message(thread.id, town.kilo, &format!("answer {round}."));
     }
     town.world.posts(town.hive, other, "the last one.");
-    town.until("heard", |event| event["data"]["agent_messages"] == plain + 1);
+    town.until("heard", |event| event["data"]["agent_messages"] == PLAIN + 1);
     let mut answers: BTreeMap<String, usize> = BTreeMap::new();
     for line in town.world.spoken() {
         if let Some((_, answer)) = line.split_once("answer ") {
@@ -62,7 +62,7 @@ fn killed_again_and_again_the_bridge_loses_nothing_and_says_nothing_twice() {
     let requests = town.events("accepted").into_iter().filter(|event| event["message"]["type"] == "request").count();
     assert_eq!(requests, kills, "each question was asked once");
     let counted = town.events("heard").into_iter().filter(|event| event["data"]["room"].is_string()).count();
-    assert_eq!(counted, plain + 1, "each plain post counted once");
+    assert_eq!(counted, PLAIN + 1, "each plain post counted once");
     let warnings = town.world.messages(other).into_iter().filter(|m| m.author.id == town.broker).count();
     assert_eq!(warnings, 1);
     let threads: Vec<_> = asked.iter().map(|question| town.world.wait_thread(*question).id).collect();
