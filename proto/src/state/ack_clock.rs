@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::small::LAST;
-use super::{Opt, Phase, Sorted, State, Task, Timer};
+use super::{Opt, Phase, Running, Sorted, State, Task, Timer};
 use crate::fsm::RequestState;
 use crate::ids::{AgentId, TaskId, Time};
 
@@ -23,6 +23,7 @@ pub(crate) struct AckClock {
 impl State {
     /// Starts the time to acknowledge of a queued request, unless a pause, stop or latch parks it.
     pub(super) fn arm_ack(&mut self, at: Time, id: TaskId) {
+        self.refresh_wait(at, id);
         let Some(request) = self.tasks.get(&id).and_then(|t| t.request.as_ref()) else { return };
         let sent = request.state == RequestState::RequestSent;
         // A request that was acknowledged before it was parked has a lease's time again, as in `grant_time`.
@@ -37,6 +38,24 @@ impl State {
         self.arm(at, id, time_ms);
     }
 
+    /// Counts, in its grant, a task that starts or stops waiting in a queue for something other than work (D8).
+    pub(super) fn refresh_wait(&mut self, at: Time, id: TaskId) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let waits = task.queue_key.is_some() && self.waits_for_no_work(task);
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.waits != waits) else { return };
+        task.waits = waits;
+        let grant = task.grant;
+        self.queued_wait(at, grant, waits);
+    }
+
+    /// Whether a queued task waits for a pause or latch to be lifted, or for an agent within its own time to acknowledge.
+    fn waits_for_no_work(&self, task: &Task) -> bool {
+        let agent = &self.agents[task.agent.0 as usize];
+        let sent = || task.request.as_ref().is_some_and(|r| r.state == RequestState::RequestSent);
+        let slow = || task.phase == Phase::Queued && agent.own_limits().ack_ms > 0 && sent();
+        agent.running != Running::Active || slow() || self.is_parked(task)
+    }
+
     /// Starts a clock of `ack_ms` of the recipient's free time for a request in its queue.
     pub(super) fn arm(&mut self, at: Time, id: TaskId, ack_ms: u64) {
         let Some(task) = self.tasks.get(&id).filter(|t| t.phase == Phase::Queued) else { return };
@@ -44,33 +63,25 @@ impl State {
         if task.ack_due.is_some() || self.is_parked(task) {
             return;
         }
-        let (agent, grant) = (task.agent, task.grant);
-        let sent = task.request.as_ref().is_some_and(|r| r.state == RequestState::RequestSent);
-        // Waiting within an agent's own time to acknowledge stops the clock of the grant (D8).
-        let slow = sent && self.agents[agent.0 as usize].own_limits().ack_ms > 0;
+        let agent = task.agent;
         let clock = &mut self.agents[agent.0 as usize].ack;
         // Due in the agent's free time, not in real time, so that a busy agent times out nothing.
         let due = clock.free_at(at).saturating_add(ack_ms).min(LAST);
         clock.due.insert((due, id));
         if let Some(task) = self.tasks.get_mut(&id) {
             task.ack_due = due.into();
-            task.slow = slow;
         }
         self.reset_ack_timer(agent);
-        if slow {
-            self.slow_request(at, grant, true);
-        }
     }
 
     pub(super) fn disarm_ack(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Some(due) = task.ack_due.take() else { return };
-        let (agent, grant, slow) = (task.agent, task.grant, core::mem::take(&mut task.slow));
-        self.agents[agent.0 as usize].ack.due.remove(&(due, id));
-        self.reset_ack_timer(agent);
-        if slow {
-            self.slow_request(at, grant, false);
+        let agent = task.agent;
+        if let Some(due) = task.ack_due.take() {
+            self.agents[agent.0 as usize].ack.due.remove(&(due, id));
+            self.reset_ack_timer(agent);
         }
+        self.refresh_wait(at, id);
     }
 
     /// Restarts or stops the time to acknowledge of tasks, after they were parked or released.

@@ -1,6 +1,7 @@
 //! The fold of pause, resume and stop (H4).
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use super::{Running, State};
 use crate::fact::{Control, Scope};
@@ -27,6 +28,10 @@ impl State {
             Scope::Agent(agent) => {
                 self.agents[agent.0 as usize].running = running;
                 self.refresh_clock(at, agent);
+                let queued: Vec<TaskId> = self.agents[agent.0 as usize].queue.iter().map(|(_, task)| *task).collect();
+                for task in queued {
+                    self.refresh_wait(at, task);
+                }
             }
             Scope::Conversation(conv) => {
                 self.hold(conv, |conv| conv.running = running);

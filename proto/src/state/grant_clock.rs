@@ -107,7 +107,7 @@ impl State {
         if held != grant.held_since.is_some() {
             grant.held_since = held.then_some(at).into();
         }
-        let waits = paused || held || grant.human_waits > 0 || grant.slow > 0;
+        let waits = paused || held || grant.human_waits > 0 || grant.queued_waits > 0;
         // An open turn is work, so the clock runs even while another part of the grant waits.
         let stands = waits && grant.open_turns == 0;
         match (grant.clock_stopped_at.get(), stands) {
@@ -129,7 +129,9 @@ impl State {
         grant.open_turns = if opened { grant.open_turns + 1 } else { grant.open_turns.saturating_sub(1) };
         // A turn matters only where something else would stop the clock; skipping the rest keeps most turns cheap.
         let edge = grant.open_turns == u32::from(opened);
-        if edge && (grant.human_waits > 0 || grant.slow > 0 || grant.held_since.is_some() || self.held_convs > 0) {
+        if edge
+            && (grant.human_waits > 0 || grant.queued_waits > 0 || grant.held_since.is_some() || self.held_convs > 0)
+        {
             self.refresh_grant(at, id);
         }
     }
@@ -144,10 +146,10 @@ impl State {
         self.grant_turn(at, task, !waits);
     }
 
-    /// Counts a request that starts or stops waiting for an agent with its own time to acknowledge.
-    pub(super) fn slow_request(&mut self, at: Time, id: GrantId, waits: bool) {
+    /// Counts a queued task that starts or stops waiting for a human, or for an agent with its own time to acknowledge.
+    pub(super) fn queued_wait(&mut self, at: Time, id: GrantId, waits: bool) {
         if let Some(grant) = self.grants.get_mut(&id) {
-            grant.slow = if waits { grant.slow + 1 } else { grant.slow.saturating_sub(1) };
+            grant.queued_waits = if waits { grant.queued_waits + 1 } else { grant.queued_waits.saturating_sub(1) };
         }
         self.refresh_grant(at, id);
     }

@@ -47,8 +47,8 @@ pub struct Grant {
     pub clock_warned: bool,
     /// The number of its open turns; its clock runs while there is one (D8).
     pub(crate) open_turns: u32,
-    /// The number of its requests that wait for an agent with its own time to acknowledge (D8).
-    pub(crate) slow: u32,
+    /// The number of its queued tasks that wait for a human, or for an agent with its own time to acknowledge (D8).
+    pub(crate) queued_waits: u32,
     /// The moment since which a latch holds it or the conversation in which it started.
     pub(crate) held_since: Opt<Time>,
     /// The moment of the timer that is set.
@@ -98,7 +98,7 @@ impl Grant {
             budget_warned: false,
             clock_warned: false,
             open_turns: 0,
-            slow: 0,
+            queued_waits: 0,
             held_since: Opt::none(),
             timer: Opt::none(),
             extensions: 0,

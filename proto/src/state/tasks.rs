@@ -106,8 +106,8 @@ pub struct Task {
     pub(crate) ack_due: Opt<u64>,
     /// Whether the requester had another request to the same agent in flight beside this one (R1).
     pub sibling: bool,
-    /// Whether its request waits within the recipient's own time to acknowledge (D8).
-    pub(crate) slow: bool,
+    /// Whether it is queued and waits for a human, or for a recipient with its own time to acknowledge (D8).
+    pub(crate) waits: bool,
     /// Fields that only few tasks need.
     pub(crate) rare: Option<Box<TaskRare>>,
 }
@@ -179,7 +179,7 @@ impl Task {
             queue_key: Opt::none(),
             ack_due: Opt::none(),
             sibling: false,
-            slow: false,
+            waits: false,
             rare: None,
         }
     }
