@@ -7,10 +7,10 @@ use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Part, Terms};
 use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::wire::NewAgent;
 use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply, Seq, Time};
 use lastword_server::{Config, OPERATOR, Server};
 use lastword_store::{Log, Store};
+use lastword_wire::NewAgent;
 use serde_json::json;
 
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lastword_client::wire::session::{SessionCall, Watch, WatchDeliveries};
 use lastword_client::{Pushes, Session, Token};
-use lastword_proto::wire::{Finish, NewAgent};
+use lastword_wire::{Finish, NewAgent};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -8,9 +8,9 @@ use lastword_client::{Client, Endpoint, SendTerms, Token};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::wire::{self, NewAgent};
 use lastword_proto::{Input, MessageType, Principal, Reply};
 use lastword_server::Server;
+use lastword_wire::{Envelope, Finish, NewAgent};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -219,7 +219,7 @@ pub(crate) async fn send_http(human: &Client, load: Load) -> Result<Measured, Fa
         let envelope = json!({ "type": "request", "to": agents[n % agents.len()].0, "ref": format!("SEND-{}-{n}", agents[0].0), "body": body });
         let human = human.clone();
         async move {
-            let envelope: wire::Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
+            let envelope: Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
             human.send(&envelope, &SendTerms::default()).await.map_err(Failure::from)
         }
     })
@@ -246,7 +246,7 @@ pub(crate) async fn exchange_http(human: &Client, load: Load) -> Result<Measured
         let envelope = json!({ "type": "request", "to": name, "ref": format!("{name}-{n}"), "body": body });
         let human = human.clone();
         async move {
-            let envelope: wire::Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
+            let envelope: Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
             let terms = SendTerms { wait: Some(Duration::from_secs(20)), ..SendTerms::default() };
             human.send(&envelope, &terms).await.map_err(Failure::from)
         }
@@ -260,7 +260,7 @@ pub(crate) async fn exchange_http(human: &Client, load: Load) -> Result<Measured
 pub(crate) async fn answer(agent: Client, body: String) {
     while let Ok(delivery) = agent.inbox(Duration::from_secs(20)).await {
         let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
-        let finish = wire::Finish { answer: body.clone(), ..wire::Finish::default() };
+        let finish = Finish { answer: body.clone(), ..Finish::default() };
         if agent.finish(&turn.id, &finish).await.is_err() {
             return;
         }

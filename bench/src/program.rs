@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token};
-use lastword_proto::wire::NewAgent;
+use lastword_wire::NewAgent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};

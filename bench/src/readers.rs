@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lastword_client::Session;
 use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::wire::session::{PushedDelivery, SessionReply};
+use lastword_wire::session::{PushedDelivery, SessionReply};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lastword_client::{Pushed, Pushes, Replied, Session, Token};
 use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::wire::session::{PushedDelivery, SessionCall, Watch, WatchDeliveries};
-use lastword_proto::wire::{Finish, NewAgent};
+use lastword_wire::session::{PushedDelivery, SessionCall, Watch, WatchDeliveries};
+use lastword_wire::{Finish, NewAgent};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};

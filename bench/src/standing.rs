@@ -305,7 +305,7 @@ pub(crate) fn files(agents: usize) -> Result<String, Failure> {
     Ok(format!("{wanted} open files were asked for; fewer agents need fewer: --agents"))
 }
 
-fn request(to: &str, reference: &str, body: &str) -> Result<lastword_proto::wire::Envelope, Failure> {
+fn request(to: &str, reference: &str, body: &str) -> Result<lastword_wire::Envelope, Failure> {
     serde_json::from_value(json!({ "type": "request", "to": to, "ref": reference, "body": body })).map_err(Failure::bug)
 }
 

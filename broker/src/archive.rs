@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_proto::fact::hex;
-use lastword_proto::wire::{ArchivesView, DiskSpace, SegmentView, rfc3339};
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{Archive, ArchiveError, LogReader, ReadError, Segment, SnapshotError, Snapshots};
+use lastword_wire::{ArchivesView, DiskSpace, SegmentView, rfc3339};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::boot::replay;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lastword_proto::Time;
-use lastword_proto::wire::ClockState;
+use lastword_wire::ClockState;
 use rustix::time::{ClockId, clock_gettime};
 
 pub use self::pace::Reading;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword_proto::Input;
-use lastword_proto::wire::DiskSpace;
+use lastword_wire::DiskSpace;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// How often the free space is checked.

@@ -7,9 +7,9 @@ use lastword_proto::Code;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Delivery;
-use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::{AppendError, LogReader, ReadError};
+use lastword_wire::DiskSpace;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::{Clock, ClockStatus};

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Effect, Input, Out, Reply, Seq};
+use lastword_wire::DiskSpace;
 
 use crate::boot::idled;
 use crate::clock::Stopwatch;

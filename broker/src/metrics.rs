@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lastword_proto::fact::Level;
 use lastword_proto::progress::Stall;
-use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Code, Fact, Reply, State};
+use lastword_wire::DiskSpace;
 
 mod holds;
 

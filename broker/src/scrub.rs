@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lastword_proto::wire::{Scrub, ScrubFault, parse_rfc3339, rfc3339};
 use lastword_proto::{Seq, Time};
 use lastword_store::{LogReader, ReadError};
+use lastword_wire::{Scrub, ScrubFault, parse_rfc3339, rfc3339};
 use tokio::sync::watch;
 
 use crate::files::write_private;

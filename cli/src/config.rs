@@ -11,9 +11,9 @@ use lastword_client::{Pin, Trust};
 use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS, Profile};
 use lastword_proto::policy::Policy;
-use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
+use lastword_wire::NewSchedule;
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -7,11 +7,11 @@ use crate::config::TokenSource;
 use lastword_broker::checkpoint::CheckpointError;
 use lastword_client::ClientError;
 use lastword_proto::Code;
-use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
 use lastword_store::{
     AppendError, ArchiveError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
 };
+use lastword_wire::Problem;
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Calls about agents and their tokens, and a human's sign-in.
 
-use lastword_proto::wire::{
+use lastword_wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, IdToken, NarrowedToken, NewAgent, NewToken, Page, Prompt,
     SignInLink, SignInProvider, SignedIn, TokenTerms, Unavailable,
 };

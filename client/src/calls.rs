@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword_proto::wire::{
+use lastword_wire::{
     AgentToken, ApprovalView, ArchivesView, ClaimView, ClockView, ConversationSummary, ConversationView,
     DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Extended, Finish,
     Finished, HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom,

@@ -1,7 +1,7 @@
 //! Errors of a call, by what the caller can do about them.
 
 use lastword_proto::Code;
-use lastword_proto::wire::Problem;
+use lastword_wire::Problem;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

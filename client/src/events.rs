@@ -1,7 +1,7 @@
 //! `GET /v1/events`: server-sent events, resumable from the position of the last one.
 
 use futures_util::{Stream, StreamExt as _};
-use lastword_proto::wire::Event;
+use lastword_wire::Event;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
 

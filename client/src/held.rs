@@ -1,6 +1,6 @@
 //! Resumes a workspace with what limits hold in it (H6).
 
-use lastword_proto::wire::{IncidentView, Post};
+use lastword_wire::{IncidentView, Post};
 
 use crate::calls::Target;
 use crate::error::ClientError;

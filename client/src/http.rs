@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lastword_proto::wire::{Page, Problem};
+use lastword_wire::{Page, Problem};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;

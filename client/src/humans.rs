@@ -1,6 +1,6 @@
 //! Calls about the humans of the workspace and their roles (H7).
 
-use lastword_proto::wire::{AgentView, HumanPatch, NewHuman, Page};
+use lastword_wire::{AgentView, HumanPatch, NewHuman, Page};
 use reqwest::Method;
 
 use crate::calls::Registered;

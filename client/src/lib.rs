@@ -19,7 +19,7 @@ mod query;
 mod retry;
 mod session;
 
-pub use lastword_proto::wire;
+pub use lastword_wire as wire;
 
 pub use crate::calls::{Registered, SendTerms, Sent, Target};
 pub use crate::endpoint::{Endpoint, Fingerprint, Pin, Trust, plain_http};

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{AgentView, Delivery, Finish, Finished, Problem, TurnView};
 use lastword_proto::{Code, MessageType};
+use lastword_wire::{AgentView, Delivery, Finish, Finished, Problem, TurnView};
 use tokio::time::{sleep, timeout};
 
 use crate::endpoint::Endpoint;

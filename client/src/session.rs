@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
-use lastword_proto::wire::session::{
+use lastword_wire::session::{
     ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
 };
 use serde::de::DeserializeOwned;

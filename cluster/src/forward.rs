@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use hyper_util::rt::TokioIo;
 use lastword_client::{Endpoint, Pin, Trust};
-use lastword_proto::wire::session::PATH;
+use lastword_wire::session::PATH;
 
 use crate::members::Leader;
 

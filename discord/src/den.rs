@@ -7,8 +7,8 @@ use lastword_proto::fact::{Fact, Kind, Place, Profile};
 use lastword_proto::ids::{AgentId, Time};
 use lastword_proto::input::{Registration, RoomPost};
 use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::wire::Problem;
 use lastword_proto::{Core, Effect, Input, Out, Principal, Reply, header};
+use lastword_wire::Problem;
 
 use super::book::BridgeStore;
 use super::calls::{Call, NextStep, call, refused};

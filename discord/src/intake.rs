@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_proto::Time;
-use lastword_proto::wire::rfc3339;
+use lastword_wire::rfc3339;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 

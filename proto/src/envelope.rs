@@ -9,6 +9,8 @@ use crate::ids::{Seq, TurnId};
 use crate::names::{AgentName, Label, Ref, RequestId};
 use crate::progress::Reading;
 
+/// Declares an enumeration that JSON represents by words, with `ALL`, `word` and `from_word`.
+#[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
@@ -41,7 +43,7 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub(crate) use crate::words;
 
 words! {
     /// The six types of message (E4). Only a REQUEST and its answer wake an agent.

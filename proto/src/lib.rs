@@ -26,8 +26,6 @@ pub mod refusal;
 pub mod rules;
 pub mod state;
 pub mod visible;
-#[cfg(feature = "wire")]
-pub mod wire;
 
 mod core;
 

@@ -65,9 +65,9 @@ use lastword_proto::envelope::nesting_above;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::NameError;
-use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, Scope, misnamed, rfc3339};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
+use lastword_wire::{FieldError, LiftStep, RefusedAt, Scope, misnamed, rfc3339};
 use tokio::sync::{Notify, watch};
 
 use crate::attempts::Attempts;

@@ -10,7 +10,7 @@ use jiff::{Timestamp, Zoned};
 use lastword_proto::Time;
 use lastword_proto::fact::Schedule;
 use lastword_proto::names::Ref;
-use lastword_proto::wire::FieldError;
+use lastword_wire::FieldError;
 
 /// The number of ticks that are checked for the shortest interval between two.
 const LOOKED_AT: usize = 500;

@@ -2,9 +2,9 @@
 
 use lastword_broker::Unserved;
 use lastword_proto::header::HeaderError;
-use lastword_proto::wire::{FieldError, LiftStep, Problem};
 use lastword_proto::{Code, Refusal, Seq};
 use lastword_store::ReadError;
+use lastword_wire::{FieldError, LiftStep, Problem};
 
 /// The prefix of a recorded refusal's id; its position in the log follows.
 const RECORD_PREFIX: &str = "refused-";

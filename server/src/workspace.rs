@@ -23,9 +23,9 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::Policy;
-use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log, LogReader, OpenError};
+use lastword_wire::DiskSpace;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 

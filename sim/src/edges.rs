@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lastword_client::{ClientError, Endpoint, Session, Token};
-use lastword_proto::wire::session::SessionCall;
+use lastword_wire::session::SessionCall;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};

@@ -3,9 +3,9 @@
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::wire::NewAgent;
 use lastword_proto::{Input, MessageType, Principal, Reply};
 use lastword_server::Server;
+use lastword_wire::NewAgent;
 use serde_json::json;
 
 use super::unused;

@@ -1,6 +1,6 @@
 //! How the broker's time follows the machine's clocks (L6). Pure: the caller passes the readings in.
 
-use lastword_proto::wire::ClockState;
+use lastword_wire::ClockState;
 
 /// While the wall clock is ahead, the broker's time gains one part in this many.
 const FOLLOW_PARTS: u64 = 10;

@@ -4,8 +4,8 @@
 use hmac::{Hmac, Mac as _};
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::AgentId;
-use lastword_proto::wire::Scope;
 use lastword_proto::{Principal, Time};
+use lastword_wire::Scope;
 use sha2::Sha256;
 
 use super::{Directory, TurnSigner, hex, unhex};

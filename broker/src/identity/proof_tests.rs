@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::input::{NewToken, Registration};
 use lastword_proto::names::AgentName;
-use lastword_proto::wire::Scope;
 use lastword_proto::{Core, Input, Out};
+use lastword_wire::Scope;
 
 use super::*;
 use crate::files::write_private;

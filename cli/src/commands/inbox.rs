@@ -5,7 +5,7 @@ use std::time::Duration;
 use lastword_client::Client;
 use lastword_proto::MessageType;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{ConversationSummary, Delivery};
+use lastword_wire::{ConversationSummary, Delivery};
 use serde_json::Value;
 
 use super::Context;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lastword_client::{Client, SendTerms};
 use lastword_proto::AnswerStatus;
-use lastword_proto::wire::{ConversationView, DecideApproval, NewRoom};
+use lastword_wire::{ConversationView, DecideApproval, NewRoom};
 use serde_json::json;
 
 use super::cast::request;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lastword_client::{Client, ClientError, SendTerms};
 use lastword_proto::MessageType;
-use lastword_proto::wire::{
+use lastword_wire::{
     DecideApproval, Delivery, Envelope, Finish, HeldCall, ModelUsage, NewEscalation, TurnView, Usage, UseApproval,
 };
 use serde_json::json;

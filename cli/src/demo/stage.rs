@@ -7,8 +7,8 @@ use std::time::Duration;
 use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::Limits;
 use lastword_proto::limits::Observed;
-use lastword_proto::wire::NewAgent;
 use lastword_server::{Config, Server};
+use lastword_wire::NewAgent;
 use serde_json::json;
 use tokio::process::{Child, Command};
 

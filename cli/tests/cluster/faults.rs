@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lastword_client::{Endpoint, Session, Token};
-use lastword_proto::wire::session::SessionCall;
+use lastword_wire::session::SessionCall;
 
 use crate::nats_server::{runtime, spoil_consumers, until};
 use crate::proxy::{Passing, Proxy};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, ClientError, SendTerms, Sent};
-use lastword_proto::wire::{Finish, Problem};
 use lastword_store::Store;
+use lastword_wire::{Finish, Problem};
 use rand::RngExt as _;
 use tokio::task::JoinSet;
 

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, plain_http};
-use lastword_proto::wire::NewAgent;
 use lastword_store::Registry;
+use lastword_wire::NewAgent;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, SendTerms, Sent, Token};
-use lastword_proto::wire::{Finish, NewAgent};
+use lastword_wire::{Finish, NewAgent};
 use rand::RngExt as _;
 use serde_json::json;
 use tempfile::TempDir;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lastword_client::wire::session::{SessionCall, Watch, WatchDeliveries};
 use lastword_client::{Client, Pushed, SendTerms, Sent, Session};
-use lastword_proto::wire::Envelope;
+use lastword_wire::Envelope;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::time::timeout;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use lastword_proto::envelope::AnswerStatus;
 use lastword_proto::fact::{Fact, Part, SYSTEM};
-use lastword_proto::wire::Envelope;
 use lastword_proto::{Core, State};
 use lastword_store::{LogReader, Store};
+use lastword_wire::Envelope;
 use serde_json::{Value, json};
 
 /// The agents among whom the requests are divided.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lastword_proto::wire::session::{PATH, SUBPROTOCOL};
+use lastword_wire::session::{PATH, SUBPROTOCOL};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use rustls::pki_types::ServerName;

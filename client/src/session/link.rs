@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lastword_proto::wire::session::{REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
+use lastword_wire::session::{REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
 //! The JSON envelope (E2): what it means doesn't change when it is written and read again, and no sender can set what
 //! the broker mints.
 
-use lastword_proto::wire::Envelope;
+use lastword_wire::Envelope;
 use serde_json::Value;
 
 /// Members that only the broker sets (E3).

@@ -3,7 +3,7 @@
 use lastword_proto::envelope::Address;
 use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
 use lastword_proto::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId, Resource};
-use lastword_proto::wire::{parse_rfc3339, rfc3339};
+use lastword_wire::{parse_rfc3339, rfc3339};
 
 /// The first moment that RFC 3339 can't express: the year 10000.
 const YEAR_10000_MS: u64 = 253_402_300_800_000;

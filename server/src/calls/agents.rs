@@ -9,11 +9,11 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::{NewToken, Prompted, Registration};
 use lastword_proto::names::{AgentName, DisplayName, Label, OWN_NAME};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{
+use lastword_proto::{Code, Input, Reply};
+use lastword_wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, Unavailable,
     microusd, nearest, rfc3339,
 };
-use lastword_proto::{Code, Input, Reply};
 
 use super::{Caller, Context, admitted, checked, humans};
 use crate::error::ApiError;

@@ -8,8 +8,8 @@ use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::{Decision, Digest, Role};
 use lastword_proto::ids::{ApprovalId, TaskId};
 use lastword_proto::state::{Approval, ApprovalState};
-use lastword_proto::wire::{ApprovalView, Arguments, DecideApproval, FieldError, HeldCall, Page, UseApproval};
 use lastword_proto::{Code, Input, Principal, Reply, input};
+use lastword_wire::{ApprovalView, Arguments, DecideApproval, FieldError, HeldCall, Page, UseApproval};
 
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
 use super::canonical::{digest, subjects};

@@ -3,9 +3,9 @@
 use lastword_broker::Live;
 use lastword_proto::ids::{AgentId, ConvId};
 use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::wire::{FieldError, Page, StoredMessage, parse_rfc3339};
 use lastword_proto::{MessageType, Principal, Seq, Time};
 use lastword_store::{Cursor, Filter};
+use lastword_wire::{FieldError, Page, StoredMessage, parse_rfc3339};
 use serde::Deserialize;
 
 use super::read_model::{ask, ask_fresh, fresh};

@@ -2,8 +2,8 @@
 
 use lastword_proto::fact::Digest;
 use lastword_proto::policy::{Subjects, UNREAD};
-use lastword_proto::wire::Arguments;
-use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
+use lastword_wire::Arguments;
+use lastword_wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -4,8 +4,8 @@ use lastword_broker::Live;
 use lastword_proto::ids::ClaimId;
 use lastword_proto::input::ClaimDraft;
 use lastword_proto::names::Resource;
-use lastword_proto::wire::{ClaimView, FieldError, NewClaim, Page};
 use lastword_proto::{Input, Reply};
+use lastword_wire::{ClaimView, FieldError, NewClaim, Page};
 
 use super::{Caller, Context, admitted, checked};
 use crate::error::ApiError;

@@ -1,7 +1,7 @@
 //! Calls on the broker's clock (L6).
 
 use lastword_proto::Input;
-use lastword_proto::wire::ClockView;
+use lastword_wire::ClockView;
 
 use super::{Caller, Context, admitted};
 use crate::error::ApiError;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use lastword_broker::Live;
 use lastword_proto::ids::ConvId;
 use lastword_proto::state::Conversation;
-use lastword_proto::wire::{ConversationStatus, ConversationView, FieldError};
 use lastword_proto::{Seq, State};
 use lastword_store::{Cursor, Filter, IndexReader, ReadError, SpentIn};
+use lastword_wire::{ConversationStatus, ConversationView, FieldError};
 use serde::Deserialize;
 
 use super::audit::{self, AuditParams};

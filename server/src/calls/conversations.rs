@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lastword_broker::Live;
 use lastword_proto::Principal;
 use lastword_proto::ids::ConvId;
-use lastword_proto::wire::{ConversationSummary, FieldError, Page};
+use lastword_wire::{ConversationSummary, FieldError, Page};
 use serde::Deserialize;
 
 use super::audit::{PAGE_DEFAULT, PAGE_MAX};

@@ -7,8 +7,8 @@ use lastword_broker::Live;
 use lastword_proto::fact::{EscalationCause, Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn, Task};
-use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice};
 use lastword_proto::{Priority, Seq, State, Time};
+use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice};
 
 use super::audit::PAGE_BYTES_MAX;
 use super::{Caller, Context, approvals, escalations, subjects};

@@ -7,10 +7,10 @@ use lastword_proto::fact::EscalationCause;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::names::Ref;
 use lastword_proto::state::EscalationState;
-use lastword_proto::wire::{
+use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, input};
+use lastword_wire::{
     Envelope, EscalationAnswer, EscalationView, FieldError, NewEscalation, Page, Scope, StoredMessage,
 };
-use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, input};
 
 use super::audit::{PAGE_BYTES_MAX, PageParams};
 use super::messages::{self, Sent};

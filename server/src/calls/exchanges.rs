@@ -9,9 +9,9 @@ use lastword_broker::{Live, off_thread};
 use lastword_proto::fact::{Level, Part, Recipient};
 use lastword_proto::ids::{AgentId, EscalationId, TaskId};
 use lastword_proto::progress::{Curve, HOLD_DRY, Progress, Reading, Stall, WARN_DRY};
-use lastword_proto::wire::{ExchangeLine, ExchangeVerdict, ExchangeView, Repetition};
 use lastword_proto::{Code, Entry, Fact, Message, MessageType, Principal, Refusal, Seq};
 use lastword_store::{Cursor, Filter};
+use lastword_wire::{ExchangeLine, ExchangeVerdict, ExchangeView, Repetition};
 
 use super::history::HistoryEntry;
 use super::{Caller, Context, audit};

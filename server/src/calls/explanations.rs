@@ -5,8 +5,8 @@ use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 use lastword_proto::limits::Approvers;
 use lastword_proto::state::IncidentOn;
-use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
 use lastword_proto::{Code, Entry, Fact, Message, Seq};
+use lastword_wire::{CausalLink, Explanation, Subject, rfc3339};
 
 use super::{Caller, Context, approvals, conversations, epochs, escalations, exchanges, incidents};
 use crate::error::{ApiError, record_of};
@@ -78,7 +78,7 @@ async fn of_message(
         }
         limit.left = limit.limit.saturating_sub(limit.current);
     }
-    if stored.delivery_state == lastword_proto::wire::DeliveryState::Settled {
+    if stored.delivery_state == lastword_wire::DeliveryState::Settled {
         told.holds.clear();
         told.held_by.clear();
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use lastword_broker::Live;
 use lastword_proto::ids::{DAY_MS, HOUR_MS};
 use lastword_proto::state::Grant;
-use lastword_proto::wire::ConversationStatus;
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{CodeCount, Sums};
+use lastword_wire::ConversationStatus;
 
 use super::control::OpenWork;
 use super::read_model::ask_fresh;

@@ -4,7 +4,7 @@ use lastword_broker::Live;
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
 use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::wire::{Extend, Extended, FieldError, microusd};
+use lastword_wire::{Extend, Extended, FieldError, microusd};
 
 use super::{Caller, Context, admitted};
 use crate::error::ApiError;

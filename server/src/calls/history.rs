@@ -7,9 +7,9 @@ use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{AgentId, ConvId, TaskId};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{ConversationView, Event, LiftStep, Problem, RefusedSend};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
 use lastword_store::{Cursor, IndexReader, PageCut, ReadError, RefusalFilter, SpentIn};
+use lastword_wire::{ConversationView, Event, LiftStep, Problem, RefusedSend};
 
 use super::decisions::{self, Decision, RequestLink};
 use super::open_requests::{self, OpenRequest};

@@ -2,8 +2,8 @@
 
 use lastword_broker::{Live, Unserved};
 use lastword_proto::fact::{Credential, Kind, Role};
-use lastword_proto::wire::{AgentView, Page};
 use lastword_proto::{Code, Input, Principal};
+use lastword_wire::{AgentView, Page};
 
 use super::{Caller, Context, admitted, agents};
 use crate::error::ApiError;

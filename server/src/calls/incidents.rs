@@ -4,7 +4,7 @@ use lastword_broker::Live;
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::AgentId;
 use lastword_proto::state::IncidentOn;
-use lastword_proto::wire::{IncidentView, Page};
+use lastword_wire::{IncidentView, Page};
 
 use super::{Caller, Context};
 use crate::error::ApiError;

@@ -1,6 +1,6 @@
 //! Calls on the limits in force.
 
-use lastword_proto::wire::LimitsView;
+use lastword_wire::LimitsView;
 
 use super::Context;
 use crate::error::ApiError;

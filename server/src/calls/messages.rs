@@ -7,8 +7,8 @@ use lastword_broker::{Handle, Live, Wait};
 use lastword_proto::names::RequestId;
 use lastword_proto::progress::{self, Reading};
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
 use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
+use lastword_wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
 
 use super::{Caller, Context, admitted, agents, escalations, wait_for};
 use crate::error::ApiError;

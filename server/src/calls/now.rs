@@ -7,9 +7,9 @@ use lastword_broker::Live;
 use lastword_proto::fact::{EndReason, EscalationCause, Spend};
 use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
-use lastword_proto::wire::Distance;
 use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
 use lastword_store::SpentIn;
+use lastword_wire::Distance;
 
 use super::control::OpenWork;
 use super::decisions::{self, Asked, Decision};

@@ -8,7 +8,7 @@ use lastword_broker::Live;
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{Arguments, HeldCall, Progress, UseApproval, quote};
+use lastword_wire::{Arguments, HeldCall, Progress, UseApproval, quote};
 
 use super::{Caller, Context, approvals, turns};
 use crate::error::ApiError;

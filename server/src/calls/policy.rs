@@ -10,9 +10,9 @@ use lastword_proto::names::AgentName;
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::state::Approval;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
-use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
 use lastword_proto::{Code, Input};
+use lastword_wire::call::{ArgumentKind, INPUT, SUBJECTS};
+use lastword_wire::{ApprovalView, Arguments, rfc3339};
 use tokio::sync::Mutex;
 
 use super::canonical::subjects;

@@ -2,8 +2,8 @@
 
 use lastword_broker::Live;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::RequestView;
 use lastword_proto::{Input, Seq};
+use lastword_wire::RequestView;
 
 use super::{Caller, Context, admitted, epochs, messages};
 use crate::error::ApiError;

@@ -7,9 +7,9 @@ use lastword_broker::Live;
 use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
 use lastword_proto::{Code, Fact, Input, Reply, Time};
 use lastword_store::{Cursor, PostFilter};
+use lastword_wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
 
 use super::audit::PAGE_BYTES_MAX;
 use super::read_model::ask_fresh;

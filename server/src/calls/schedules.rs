@@ -9,8 +9,8 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::ScheduleTick;
 use lastword_proto::names::{Label, Ref};
 use lastword_proto::state::{Agent, Scheduled};
-use lastword_proto::wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
 use lastword_proto::{Address, Input, Principal, Reply, State, Time};
+use lastword_wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
 
 use super::checked;
 use super::{Caller, Context, admitted, check_sizes, ended};

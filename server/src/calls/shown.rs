@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use lastword_broker::identity::unhex;
 use lastword_proto::fact::{Digest, hex};
 use lastword_proto::ids::{AgentId, ApprovalId};
-use lastword_proto::wire::ApprovalView;
+use lastword_wire::ApprovalView;
 
 /// The most calls remembered for all readers together. A reader whose entry was dropped has to look again.
 const REMEMBERED_MAX: usize = 4_096;

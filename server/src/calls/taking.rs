@@ -3,8 +3,8 @@
 use lastword_broker::{Claimable, Live};
 use lastword_proto::ids::TurnId;
 use lastword_proto::input::{self, Consumer};
-use lastword_proto::wire::Delivery;
 use lastword_proto::{Code, Input, Refusal, Reply};
+use lastword_wire::Delivery;
 
 use super::turns::Taken;
 use super::{Caller, Context, admitted};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{ConvId, EscalationId, TaskId, TurnId};
-use lastword_proto::wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
 use lastword_proto::{Message, Seq, Time};
 use lastword_store::{Cursor, Filter, TurnTokens};
+use lastword_wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
 
 use super::audit::{PAGE_BYTES_MAX, readable};
 use super::conversations::find;

@@ -12,11 +12,11 @@ use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::{self, Consumer};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::progress::Reading;
-use lastword_proto::wire::quote::quoted;
-use lastword_proto::wire::{
+use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
+use lastword_wire::quote::quoted;
+use lastword_wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339, text,
 };
-use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
 use super::taking::{Found, Taking, may_continue, only, taken};
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};

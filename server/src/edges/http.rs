@@ -63,7 +63,7 @@ pub(crate) use self::extract::{
 pub use self::listen::serve;
 pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
 pub(crate) use self::problem::PROBLEM;
-pub(crate) use lastword_proto::wire::session::REQUEST_BYTES_MAX;
+pub(crate) use lastword_wire::session::REQUEST_BYTES_MAX;
 
 /// The calls of `/v1`.
 fn calls() -> Router<Context> {

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use lastword_broker::ReadLane;
-use lastword_proto::wire::Scope;
+use lastword_wire::Scope;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ErrorData, Extensions,

@@ -9,8 +9,8 @@ use lastword_broker::Live;
 use lastword_broker::files::Files;
 use lastword_broker::metrics::NotificationOutcome;
 use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::wire::{ApprovalView, IncidentView, Notice};
 use lastword_proto::{Seq, Time};
+use lastword_wire::{ApprovalView, IncidentView, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

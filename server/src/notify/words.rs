@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lastword_proto::Time;
 use lastword_proto::fact::EscalationCause;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
+use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
 use serde::Serialize;
 
 use super::channel::{Channel, Severity};

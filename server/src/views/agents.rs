@@ -6,8 +6,8 @@ use lastword_broker::Live;
 use lastword_proto::fact::{EscalationCause, Latched, Place, SYSTEM};
 use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
 use lastword_proto::state::{Agent, ApprovalState, EscalationState, IncidentOn, Running};
-use lastword_proto::wire::{AgentView, Distance, rfc3339};
 use lastword_proto::{State, Time};
+use lastword_wire::{AgentView, Distance, rfc3339};
 
 use super::conversations::distance;
 use super::held::of_rest;

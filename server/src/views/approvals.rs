@@ -4,7 +4,7 @@ use lastword_proto::State;
 use lastword_proto::fact::{SYSTEM, hex};
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{ApprovalView, Arguments, rfc3339};
+use lastword_wire::{ApprovalView, Arguments, rfc3339};
 
 use super::requests::request_of;
 

@@ -2,7 +2,7 @@
 
 use lastword_proto::State;
 use lastword_proto::ids::ClaimId;
-use lastword_proto::wire::{ClaimView, rfc3339};
+use lastword_wire::{ClaimView, rfc3339};
 
 use super::requests::request_of;
 

@@ -1,7 +1,7 @@
 //! The broker's clock as humans see it (L6).
 
 use lastword_broker::clock::ClockStatus;
-use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, rfc3339};
+use lastword_wire::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, rfc3339};
 
 /// Returns the broker's time, the wall clock's time and their difference.
 pub(crate) fn clock(standing: ClockStatus) -> ClockView {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_proto::State;
 use lastword_proto::ids::{ConvId, GrantId};
 use lastword_proto::state::{Conversation, Grant};
-use lastword_proto::wire::{
+use lastword_wire::{
     ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, StoredMessage,
     TreeNode, rfc3339,
 };

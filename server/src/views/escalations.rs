@@ -3,8 +3,8 @@
 use lastword_proto::fact::EscalationCause;
 use lastword_proto::ids::EscalationId;
 use lastword_proto::state::Lifts;
-use lastword_proto::wire::{EscalationView, LiftView, grant_body, rfc3339};
 use lastword_proto::{Entry, Fact, State};
+use lastword_wire::{EscalationView, LiftView, grant_body, rfc3339};
 
 use super::requests::request_of;
 use super::words;

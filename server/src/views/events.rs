@@ -7,8 +7,8 @@ use lastword_proto::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
 use lastword_proto::names::Ref;
 use lastword_proto::progress::Curve;
 use lastword_proto::state::Agent;
-use lastword_proto::wire::{Event, rfc3339};
 use lastword_proto::{Code, Entry, Fact, Principal, Refusal, Seq, State};
+use lastword_wire::{Event, rfc3339};
 use serde_json::{Map, Value, json};
 
 use super::incidents::counts_cost;

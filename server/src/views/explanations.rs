@@ -3,10 +3,8 @@
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
 use lastword_proto::state::{Agent, IncidentOn, Running};
-use lastword_proto::wire::{
-    CausalLink, Distance, GrantView, Hold, LiftStep, Problem, RefusedAt, RefusedSend, StoredMessage,
-};
 use lastword_proto::{Fact, Message, Seq, State};
+use lastword_wire::{CausalLink, Distance, GrantView, Hold, LiftStep, Problem, RefusedAt, RefusedSend, StoredMessage};
 
 use super::conversations::{distance, grant, own_limits};
 use crate::error::record_id;

@@ -4,7 +4,7 @@ use lastword_proto::Limits;
 use lastword_proto::fact::Digest;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::wire::{Notice, NoticeKind};
+use lastword_wire::{Notice, NoticeKind};
 
 use super::notices::Worded;
 

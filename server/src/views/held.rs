@@ -3,9 +3,9 @@
 use lastword_proto::fact::Latched;
 use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
 use lastword_proto::state::{Agent, ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
-use lastword_proto::wire::quote::word;
-use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, amount, rfc3339};
 use lastword_proto::{Code, Refusal, State, Time};
+use lastword_wire::quote::word;
+use lastword_wire::{HeldBy, Hold, LiftStep, RefusedAt, amount, rfc3339};
 
 use super::explanations::ExplainContext;
 use super::incidents::is_cost;

@@ -3,8 +3,8 @@
 use lastword_proto::fact::{Latched, Place, SYSTEM};
 use lastword_proto::ids::{IncidentId, TaskId};
 use lastword_proto::state::{Incident, IncidentOn};
-use lastword_proto::wire::{IncidentView, rfc3339};
 use lastword_proto::{Code, State};
+use lastword_wire::{IncidentView, rfc3339};
 
 use super::requests::request_of;
 

@@ -8,8 +8,8 @@ use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
 use lastword_proto::fsm::RequestState;
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::state::{Agent, Asker};
-use lastword_proto::wire::{DeliveryState, Receipt, StoredMessage, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
+use lastword_wire::{DeliveryState, Receipt, StoredMessage, rfc3339};
 
 use super::words::{self, json};
 use crate::error::ApiError;

@@ -7,9 +7,9 @@ use lastword_broker::{Handle, Live};
 use lastword_proto::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
 use lastword_proto::state::{Agent, ApprovalState};
-use lastword_proto::wire::quote::quoted;
-use lastword_proto::wire::{Notice, NoticeKind, amount, rfc3339};
 use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State, visible};
+use lastword_wire::quote::quoted;
+use lastword_wire::{Notice, NoticeKind, amount, rfc3339};
 
 use super::fitting;
 use super::incidents::counts_cost;

@@ -4,7 +4,7 @@ use lastword_proto::State;
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::state::{Phase, Request, Task};
-use lastword_proto::wire::{HistoryItem, RequestView, rfc3339};
+use lastword_wire::{HistoryItem, RequestView, rfc3339};
 
 use super::held::held_by;
 

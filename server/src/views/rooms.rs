@@ -2,7 +2,7 @@
 
 use lastword_proto::State;
 use lastword_proto::ids::RoomId;
-use lastword_proto::wire::RoomView;
+use lastword_wire::RoomView;
 
 /// Returns a room; `None` if the number is unknown.
 pub(crate) fn room(state: &State, id: RoomId) -> Option<RoomView> {

@@ -3,8 +3,8 @@
 use lastword_proto::fact::{EndReason, Lift, Met};
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::state::{Lifts, Phase};
-use lastword_proto::wire::amount;
 use lastword_proto::{AnswerStatus, Code, State};
+use lastword_wire::amount;
 use serde_json::Value;
 
 /// Parses a JSON text that an edge has already checked.

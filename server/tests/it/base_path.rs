@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::wire::session::PATH;
 use lastword_server::{BasePath, Config};
+use lastword_wire::session::PATH;
 use reqwest::header::{LOCATION, SET_COOKIE};
 use serde_json::json;
 

@@ -8,10 +8,10 @@ use lastword_proto::envelope::AnswerStatus;
 use lastword_proto::fact::Decision;
 use lastword_proto::fsm::RequestState;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{
+use lastword_proto::{Code, MessageType};
+use lastword_wire::{
     ApprovalView, Arguments, DecideApproval, Delivery, Envelope, Finish, HeldCall, StoredMessage, TurnView, UseApproval,
 };
-use lastword_proto::{Code, MessageType};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;

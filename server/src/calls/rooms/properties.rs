@@ -1,7 +1,7 @@
 //! Room posts: a post is read as it was written, and its mentions are names that its text has after an `@`.
 
 use lastword_proto::names::AgentName;
-use lastword_proto::wire::Post;
+use lastword_wire::Post;
 
 use super::{MENTIONS_MAX, mentions};
 

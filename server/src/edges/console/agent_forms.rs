@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use lastword_proto::Code;
 use lastword_proto::fact::Role;
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentView, LimitsView};
+use lastword_wire::{AgentGrant, AgentPatch, AgentView, LimitsView};
 use maud::{Markup, html};
 use serde::Deserialize;
 

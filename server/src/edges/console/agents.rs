@@ -5,7 +5,7 @@ use axum::response::Response;
 use lastword_proto::Time;
 use lastword_proto::fact::{Control, Kind, Role, Scope};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{AgentView, rfc3339};
+use lastword_wire::{AgentView, rfc3339};
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};

@@ -7,7 +7,7 @@ use lastword_proto::fact::Role;
 use lastword_proto::policy::ApprovalRule;
 use lastword_proto::state::ApprovalState;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::ApprovalView;
+use lastword_wire::ApprovalView;
 use maud::{Markup, html};
 use serde::Deserialize;
 

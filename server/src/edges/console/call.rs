@@ -1,8 +1,8 @@
 //! The card of a held call in the inbox, with everything that an approval would allow.
 
 use lastword_proto::fact::Role;
-use lastword_proto::wire::call::{Argument, ArgumentKind, arguments, json};
-use lastword_proto::wire::{ApprovalView, Arguments, LimitsView};
+use lastword_wire::call::{Argument, ArgumentKind, arguments, json};
+use lastword_wire::{ApprovalView, Arguments, LimitsView};
 use maud::{Markup, html};
 
 use super::decision::{chain, ends, urgency};

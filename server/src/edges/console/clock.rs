@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
 use lastword_broker::clock::ClockStatus;
 use lastword_proto::fact::Role;
-use lastword_proto::wire::ClockState;
+use lastword_wire::ClockState;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};

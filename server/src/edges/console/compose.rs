@@ -4,8 +4,8 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
 use lastword_proto::fact::{Kind, Role};
-use lastword_proto::wire::{Envelope, StoredMessage};
 use lastword_proto::{Code, Priority};
+use lastword_wire::{Envelope, StoredMessage};
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -8,7 +8,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::{ConvId, HOUR_MS};
 use lastword_proto::state::Running;
-use lastword_proto::wire::{
+use lastword_wire::{
     ConversationStatus, ConversationView, Distance, Extend, GrantKind, GrantView, HeldBy, microusd, rfc3339,
 };
 use maud::{Markup, html};

@@ -3,7 +3,7 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
-use lastword_proto::wire::{ConversationStatus, ConversationView};
+use lastword_wire::{ConversationStatus, ConversationView};
 use maud::{Markup, html};
 
 use super::conversation;

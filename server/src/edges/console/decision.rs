@@ -6,7 +6,7 @@ use lastword_proto::Priority;
 use lastword_proto::fact::{EscalationCause, Role};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::visible::escape;
-use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
+use lastword_wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::call::Extent;

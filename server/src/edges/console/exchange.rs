@@ -1,6 +1,6 @@
 //! An exchange that makes no progress: what was said again and again, message by message (R5).
 
-use lastword_proto::wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
+use lastword_wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
 use maud::{Markup, html};
 
 use super::parts::{badge, excerpt, foreign_line, number, url};

@@ -1,7 +1,7 @@
 //! Colours for the arguments of a held call: each as the shell, SQL, JSON, path or diff that it is. Nothing of a text is
 //! left out or changed, and what was escaped stands out.
 
-use lastword_proto::wire::call::{Argument, ArgumentKind};
+use lastword_wire::call::{Argument, ArgumentKind};
 use maud::{Markup, html};
 
 /// The longest text that is coloured, in bytes; the elements of a longer one would be most of its page.

@@ -10,7 +10,7 @@ use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::input::Consumer;
 use lastword_proto::state::EscalationState;
-use lastword_proto::wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
+use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
 

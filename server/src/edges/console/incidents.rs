@@ -5,7 +5,7 @@ use axum::response::Response;
 use lastword_proto::Code;
 use lastword_proto::fact::Role;
 use lastword_proto::ids::HOUR_MS;
-use lastword_proto::wire::{IncidentView, LimitsView};
+use lastword_wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::conversation::amounts;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::fact::Role;
 use lastword_proto::policy::Ruling;
-use lastword_proto::wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
+use lastword_wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
 use maud::{Markup, html};
 
 use super::agents::name_link;

@@ -1,6 +1,6 @@
 //! The history as recorded: every line, with rule and numbers for refusals.
 
-use lastword_proto::wire::Event;
+use lastword_wire::Event;
 use maud::{Markup, html};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_proto::fact::WriteKind;
-use lastword_proto::wire::{Event, LiftStep, Problem, StoredMessage};
 use lastword_proto::{Code, Fact, Refusal, Seq};
+use lastword_wire::{Event, LiftStep, Problem, StoredMessage};
 use maud::{Markup, html};
 
 use super::agents::name_link;

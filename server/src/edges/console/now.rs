@@ -3,10 +3,10 @@
 use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::fact::{EndReason, EscalationCause};
-use lastword_proto::wire::call::{Argument, arguments};
-use lastword_proto::wire::{ApprovalView, Arguments, LimitsView, rfc3339};
 use lastword_proto::{AnswerStatus, Code};
 use lastword_store::SpentIn;
+use lastword_wire::call::{Argument, arguments};
+use lastword_wire::{ApprovalView, Arguments, LimitsView, rfc3339};
 use maud::{Markup, html};
 
 use super::agents::{clock, name_link};

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::Time;
-use lastword_proto::wire::rfc3339;
 use lastword_store::{CodeCount, Count};
+use lastword_wire::rfc3339;
 use maud::{Markup, html};
 
 use super::frame::ErrorPage;

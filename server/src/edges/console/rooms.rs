@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use lastword_proto::Code;
 use lastword_proto::fact::Role;
-use lastword_proto::wire::{Post, RoomView, rfc3339};
+use lastword_wire::{Post, RoomView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 

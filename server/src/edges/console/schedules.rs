@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::Response;
 use lastword_proto::fact::{Kind, Role};
-use lastword_proto::wire::{NewSchedule, ScheduleView};
+use lastword_wire::{NewSchedule, ScheduleView};
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -6,8 +6,8 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lastword_proto::fact::Role;
 use lastword_proto::limits::{LIMITS, Profile};
-use lastword_proto::wire::rfc3339;
 use lastword_proto::{Code, Limits, Time};
+use lastword_wire::rfc3339;
 use maud::{Markup, html};
 
 use super::agents::name_link;

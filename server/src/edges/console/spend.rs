@@ -4,8 +4,8 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::Time;
 use lastword_proto::ids::DAY_MS;
-use lastword_proto::wire::rfc3339;
 use lastword_store::SpentIn;
+use lastword_wire::rfc3339;
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@
 
 use lastword_proto::Code;
 use lastword_proto::limits::LIMITS;
-use lastword_proto::wire::Problem;
+use lastword_wire::Problem;
 use maud::{Markup, html};
 
 use super::parts::url;

@@ -1,7 +1,7 @@
 //! The history as a tree: each message below its cause.
 
-use lastword_proto::wire::{StoredMessage, TreeNode};
 use lastword_proto::{MessageType, Seq};
+use lastword_wire::{StoredMessage, TreeNode};
 use maud::{Markup, html};
 
 use super::layout::{Moment, empty};

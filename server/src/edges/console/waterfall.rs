@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lastword_proto::ids::TaskId;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::{ExchangeLine, ExchangeView, rfc3339};
 use lastword_proto::{AnswerStatus, Seq, Time};
+use lastword_wire::{ExchangeLine, ExchangeView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 

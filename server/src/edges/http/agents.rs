@@ -6,9 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms, Unavailable,
-};
+use lastword_wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms, Unavailable};
 
 use super::conversations::word;
 use super::extract::{Json, Key, parse, read};

@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::State;
-use lastword_proto::wire::{ArchivesView, MoveToArchive, MovedToArchive};
+use lastword_wire::{ArchivesView, MoveToArchive, MovedToArchive};
 
 use super::extract::Json;
 use crate::calls::{Caller, Context, archives};

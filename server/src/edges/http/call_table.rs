@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use lastword_proto::fact::Role;
-use lastword_proto::wire::Scope;
+use lastword_wire::Scope;
 
 /// The OpenAPI 3.1 document of the surface.
 pub const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json"));
@@ -205,7 +205,7 @@ pub(crate) const CALLS: &[Row] = &[
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::wire::session;
+    use lastword_wire::session;
 
     use super::CALLS;
 

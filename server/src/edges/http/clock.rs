@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::State;
-use lastword_proto::wire::ClockView;
+use lastword_wire::ClockView;
 
 use crate::calls::{Caller, Context, clock};
 use crate::error::ApiError;

@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use lastword_proto::fact::{Control, Scope};
-use lastword_proto::wire::{ConversationSummary, ConversationView, Extend, Page};
+use lastword_wire::{ConversationSummary, ConversationView, Extend, Page};
 
 use super::extract::{Json, Params};
 use crate::calls::audit::PAGE_BYTES_MAX;

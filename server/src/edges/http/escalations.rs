@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use lastword_proto::ids::EscalationId;
-use lastword_proto::wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
+use lastword_wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
 
 use super::extract::{Json, Key, Params, id};
 use crate::calls::audit::PageParams;

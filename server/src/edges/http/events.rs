@@ -11,8 +11,8 @@ use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use lastword_broker::{Live, ReadLane, Subscription, weight};
-use lastword_proto::wire::{Event, FieldError, Scope};
 use lastword_proto::{Entry, Seq};
+use lastword_wire::{Event, FieldError, Scope};
 use serde::Deserialize;
 
 use super::answers::AnswerPermit;

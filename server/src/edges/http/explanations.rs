@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
-use lastword_proto::wire::Explanation;
+use lastword_wire::Explanation;
 
 use crate::calls::{Caller, Context, explanations};
 use crate::error::ApiError;

@@ -11,8 +11,8 @@ use lastword_broker::ReadLane;
 use lastword_proto::envelope::nesting_above;
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{FieldError, text, with_nearest};
 use lastword_proto::{Code, Refusal};
+use lastword_wire::{FieldError, text, with_nearest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -110,7 +110,7 @@ pub(crate) fn extend(schemas: &mut Map<String, Value>) {
         mentions["maxItems"] = json!(crate::calls::rooms::MENTIONS_MAX);
     }
     if let Some(models) = schemas.get_mut("Usage").and_then(|usage| member_of(usage, "models")) {
-        models["maxItems"] = json!(lastword_proto::wire::MODELS_MAX);
+        models["maxItems"] = json!(lastword_wire::MODELS_MAX);
     }
     if let Some(scopes) = schemas.get_mut("NewToken").and_then(|token| member_of(token, "scopes")) {
         scopes["minItems"] = json!(1);

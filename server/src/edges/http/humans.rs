@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::wire::{AgentToken, AgentView, HumanPatch, NewAgent, NewHuman, Page};
+use lastword_wire::{AgentToken, AgentView, HumanPatch, NewAgent, NewHuman, Page};
 
 use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, agents, humans};

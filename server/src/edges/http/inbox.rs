@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lastword_proto::ids::TurnId;
-use lastword_proto::wire::{Finish, Finished, Progress, Renewed};
+use lastword_wire::{Finish, Finished, Progress, Renewed};
 
 use super::extract::{AnswerJson, InboxParams, Json, Params, id};
 use crate::calls::taking::Taking;

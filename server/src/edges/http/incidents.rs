@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::State;
-use lastword_proto::wire::{IncidentView, Page};
+use lastword_wire::{IncidentView, Page};
 
 use crate::calls::{Caller, Context, incidents};
 use crate::error::ApiError;

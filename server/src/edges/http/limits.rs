@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::State;
-use lastword_proto::wire::LimitsView;
+use lastword_wire::LimitsView;
 
 use crate::calls::{Caller, Context, limits};
 use crate::error::ApiError;

@@ -8,10 +8,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{
-    Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage, text,
-};
 use lastword_proto::{Code, Draft, MessageType, header};
+use lastword_wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage, text};
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -1,7 +1,7 @@
 //! Makes the documents of the surface (OpenAPI 3.1, and a JSON Schema of a message) from the wire types and the table of
 //! calls. Compiled for tests only: the program serves the documents as `docs/` has them, and a test here compares.
 
-use lastword_proto::wire;
+use lastword_wire as wire;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 

@@ -2,7 +2,7 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
-use lastword_proto::wire::RequestView;
+use lastword_wire::RequestView;
 
 use crate::calls::{Caller, Context, requests};
 use crate::error::ApiError;

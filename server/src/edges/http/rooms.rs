@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::wire::{NewRoom, Page, Post, Posted, RoomView};
+use lastword_wire::{NewRoom, Page, Post, Posted, RoomView};
 
 use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, rooms};

@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::wire::{NewSchedule, Page, ScheduleView};
+use lastword_wire::{NewSchedule, Page, ScheduleView};
 
 use super::extract::Json;
 use crate::calls::{Caller, Context, schedules};

@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::body::Body;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
-use lastword_proto::wire::{IdToken, SignInLink, SignInProvider, SignedIn};
+use lastword_wire::{IdToken, SignInLink, SignInProvider, SignedIn};
 
 use super::extract::{Json, attempt, succeeded};
 use crate::calls::{Caller, Context, sign_in, tokens};

@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use lastword_proto::wire::{NarrowedToken, NewToken};
+use lastword_wire::{NarrowedToken, NewToken};
 
 use super::extract::{Json, bearer};
 use crate::calls::{Caller, Context, tokens};

@@ -2,7 +2,7 @@
 
 use lastword_proto::envelope::FinishStatus;
 use lastword_proto::fact::{ClaimMode, Decision};
-use lastword_proto::wire::To;
+use lastword_wire::To;
 use serde::Deserialize;
 use serde_json::Value;
 

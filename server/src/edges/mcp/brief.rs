@@ -4,7 +4,7 @@
 use lastword_proto::fact::Kind;
 use lastword_proto::state::Running;
 use lastword_proto::visible;
-use lastword_proto::wire::{AgentView, Delivery, Notice, Page, StoredMessage};
+use lastword_wire::{AgentView, Delivery, Notice, Page, StoredMessage};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

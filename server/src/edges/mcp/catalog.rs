@@ -1,6 +1,6 @@
 //! The tools as models read them, in few words: each model pays for the list in every session.
 
-use lastword_proto::wire::Scope;
+use lastword_wire::Scope;
 use rmcp::model::{JsonObject, MetaObject, Tool};
 use serde_json::{Map, Value, json};
 

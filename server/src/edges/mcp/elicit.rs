@@ -1,8 +1,8 @@
 //! Escalations answered in the asking agent's own client. An agent could answer in its client's name, so this works
 //! only where the operator configured which human uses that client. The answer is recorded as that human's.
 
-use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use lastword_proto::{Code, Principal, visible};
+use lastword_wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, InputRequest, InputRequests, InputRequiredResult, InputResponses,
     ProtocolVersion,

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use lastword_proto::wire::{Arguments, Inexact, text};
+use lastword_wire::{Arguments, Inexact, text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

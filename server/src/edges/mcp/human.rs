@@ -4,7 +4,7 @@
 use axum::http::HeaderMap;
 use lastword_proto::Code;
 use lastword_proto::ids::EscalationId;
-use lastword_proto::wire::EscalationAnswer;
+use lastword_wire::EscalationAnswer;
 use rmcp::model::JsonObject;
 use serde_json::Value;
 

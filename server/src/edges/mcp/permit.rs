@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lastword_proto::wire::{Arguments, HeldCall, Scope};
+use lastword_wire::{Arguments, HeldCall, Scope};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The resources: what a client can read or subscribe to without a tool call.
 
-use lastword_proto::wire::FieldError;
+use lastword_wire::FieldError;
 use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::json;

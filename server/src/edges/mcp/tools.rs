@@ -6,7 +6,7 @@ use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::input::Consumer;
-use lastword_proto::wire::{
+use lastword_wire::{
     ApprovalView, DecideApproval, Envelope, EscalationView, Finish, HeldCall, Inexact, Metadata, NewClaim,
     NewEscalation, Progress, StoredMessage, To, UseApproval, with_nearest,
 };

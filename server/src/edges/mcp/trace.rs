@@ -1,7 +1,7 @@
 //! The W3C trace context in `_meta`. It is copied into the messages that are sent, so that a trace can be followed from
 //! agent to agent.
 
-use lastword_proto::wire::Metadata;
+use lastword_wire::Metadata;
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
 use tracing::Span;

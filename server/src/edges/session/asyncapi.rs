@@ -1,7 +1,7 @@
 //! Makes the AsyncAPI 3 document of sessions from the wire types and the table of calls. Compiled for tests only: the
 //! program serves the document as `docs/` has it, and a test here compares.
 
-use lastword_proto::wire::session::{self, CALLS, PATH, SUBPROTOCOL};
+use lastword_wire::session::{self, CALLS, PATH, SUBPROTOCOL};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 

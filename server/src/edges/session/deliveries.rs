@@ -9,9 +9,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use lastword_broker::{Bell, Parcel, Receiving, Subscription};
 use lastword_proto::ids::TurnId;
-use lastword_proto::wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
-use lastword_proto::wire::{Delivery, FieldError, Scope};
 use lastword_proto::{Code, Input, Seq, input};
+use lastword_wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
+use lastword_wire::{Delivery, FieldError, Scope};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 

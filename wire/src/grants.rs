@@ -1,0 +1,95 @@
+//! Grants, and the form that extends one (D8, D9).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Distance, HeldBy};
+use lastword_proto::state::Grant;
+use lastword_proto::words;
+
+words! {
+    /// How a grant was given (D7, D9, D13, H8).
+    #[derive(Default)]
+    GrantKind {
+        /// By a human's message.
+        #[default]
+        Message = "message",
+        /// By a prompt that a human typed into an agent's session.
+        Typed = "typed",
+        /// By a tick of a human's schedule.
+        Schedule = "schedule",
+        /// By an agent to itself: its own root.
+        Root = "root",
+    }
+}
+
+impl GrantKind {
+    /// Returns how a grant was given.
+    #[must_use]
+    pub const fn of(grant: &Grant) -> Self {
+        match (grant.own_root, grant.typed, grant.scheduled) {
+            (true, _, _) => Self::Root,
+            (_, true, _) => Self::Typed,
+            (_, _, true) => Self::Schedule,
+            (false, false, false) => Self::Message,
+        }
+    }
+}
+
+/// A grant and its current state (D8).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct GrantView {
+    /// The id, such as `grant-3`.
+    pub id: String,
+    /// The human who gave it, or the agent whose root it is.
+    pub giver: String,
+    /// How it was given.
+    #[serde(default)]
+    pub kind: GrantKind,
+    /// The time at which it expires.
+    pub expires_at: String,
+    /// Whether it is open.
+    pub open: bool,
+    /// The incident whose latch holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latched: Option<String>,
+    /// An upper bound of the waking messages that it can still cause.
+    pub can_still_cause: u64,
+    /// The distance to each of its totals.
+    pub limits: Vec<Distance>,
+}
+
+/// Extends grants; `POST /v1/conversations/{ref}/grant` (D9).
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Extend {
+    /// The grant to extend, such as `grant-3`; each open grant of the conversation if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// Waking messages to add.
+    pub messages: u64,
+    /// Turns to add, whichever task they serve.
+    pub turns: u64,
+    /// Distinct agents to add.
+    pub agents: u64,
+    /// Requests to add to the grant's root task.
+    pub requests: u64,
+    /// Tokens to add, input and output together.
+    pub tokens: u64,
+    /// Cost to add, in dollars.
+    pub cost_usd: f64,
+    /// Time to add, in ms.
+    pub time_ms: u64,
+    /// Rounds to add to the conversation, of two messages each, with the messages, turns and requests that they need
+    /// (D2).
+    pub rounds: u64,
+}
+
+/// What an extension doesn't lift; `POST /v1/conversations/{ref}/grant` (D9).
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Extended {
+    /// The latches that still hold the extended grants, each with the step that lifts it (H6).
+    pub held_by: Vec<HeldBy>,
+}

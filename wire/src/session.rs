@@ -1,0 +1,292 @@
+//! The frames of a session: one WebSocket that carries every call of a principal, and what is pushed to it.
+//!
+//! A frame is one JSON object in one text message. The client numbers its calls; the reply to a call has its number, and
+//! replies come in any order. The shapes of bodies and problems are those of the HTTP surface.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::{Delivery, Event};
+
+/// The path of the WebSocket.
+pub const PATH: &str = "/v1/session";
+/// The subprotocol that client and server agree on.
+pub const SUBPROTOCOL: &str = "lastword.v1";
+/// The call with which a session authenticates that sent no `Authorization` header.
+pub const HELLO: &str = "hello";
+/// The call that starts the pushes.
+pub const WATCH: &str = "watch";
+/// The call that acknowledges deliveries.
+pub const ACK: &str = "ack";
+/// The most bytes of a call's body, over HTTP as in a session: the largest body, the largest payload and the envelope.
+pub const REQUEST_BYTES_MAX: usize = 640 << 10;
+/// The most unacknowledged deliveries, unless `watch` asks for fewer.
+pub const WINDOW_MAX: u32 = 256;
+
+/// A call from the client.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SessionCall<'a> {
+    /// The number of the call, which its reply repeats.
+    pub id: u64,
+    /// The name of the call.
+    #[serde(borrow)]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub call: Cow<'a, str>,
+    /// What the call is about: the id, name or REF that its HTTP path has.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub path: Option<Cow<'a, str>>,
+    /// The query parameters, by name.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub query: Map<String, Value>,
+    /// The idempotency key: a retry with the same key returns the first result.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub key: Option<Cow<'a, str>>,
+    /// The token of the turn that the call belongs to.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub turn: Option<Cow<'a, str>>,
+    /// The body, as HTTP takes it. A string is the text form of a message.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    pub body: Option<&'a RawValue>,
+}
+
+/// The reply to a call.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SessionReply<'a> {
+    /// The number of the call; 0 if the call's own can't be read.
+    pub id: u64,
+    /// The status, as HTTP has it.
+    pub status: u16,
+    /// The result; absent for status 204.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    pub body: Option<&'a RawValue>,
+    /// Why the call was refused; present if the status is 400 or more.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<crate::Problem>))]
+    pub problem: Option<&'a RawValue>,
+}
+
+/// A delivery that the server pushes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PushedDelivery {
+    /// The number of this push in the session, to acknowledge it by.
+    pub cursor: u64,
+    /// The delivery.
+    pub delivery: Delivery,
+}
+
+/// An event that the server pushes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PushedEvent {
+    /// The event. A session that begins again watches after its `seq`.
+    pub event: Event,
+}
+
+/// The body of `hello`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The token of the agent or human.
+    pub token: String,
+}
+
+/// The body of the reply to `hello`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Welcome {
+    /// Whose session it is.
+    pub name: String,
+    /// The most calls that may wait for their replies; the server reads no further ones.
+    pub calls_max: u32,
+    /// The longest frame, in bytes.
+    pub frame_bytes_max: u64,
+    /// The time after which the server pings a silent client, in ms. It closes the session if another such time passes in
+    /// silence.
+    pub heartbeat_ms: u64,
+}
+
+/// The body of `watch`: what is pushed from now on. It replaces what an earlier call asked for.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// Push deliveries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<WatchDeliveries>,
+    /// Push events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<WatchEvents>,
+}
+
+/// How deliveries are pushed.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WatchDeliveries {
+    /// The most deliveries that may be unacknowledged, from 1; at most 256, which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// The open turns that the client still works on. The deliveries of other open turns are pushed once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub working: Vec<String>,
+}
+
+/// Which events are pushed.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WatchEvents {
+    /// Start after this position of the log. Without it, new events only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+}
+
+/// The body of the reply to `watch`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Watching {
+    /// The position at which the log ended.
+    pub position: u64,
+}
+
+/// The body of `ack`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Ack {
+    /// Every delivery up to this cursor is acknowledged. The end of a turn acknowledges its deliveries, too.
+    pub cursor: u64,
+}
+
+/// A call of HTTP under the name that it has in a session: name, method, and path below `/v1`.
+pub type NamedCall = (&'static str, &'static str, &'static str);
+
+/// Every call of HTTP that a session carries.
+pub const CALLS: &[NamedCall] = &[
+    ("send", "POST", "/messages"),
+    ("finish", "POST", "/turns/{id}/finish"),
+    ("next", "GET", "/inbox"),
+    ("progress", "POST", "/turns/{id}/progress"),
+    ("messages", "GET", "/messages"),
+    ("message", "GET", "/messages/{id}"),
+    ("conversations", "GET", "/conversations"),
+    ("conversation", "GET", "/conversations/{ref}"),
+    ("pause", "POST", "/conversations/{ref}/pause"),
+    ("resume", "POST", "/conversations/{ref}/resume"),
+    ("stop", "POST", "/conversations/{ref}/stop"),
+    ("grant", "POST", "/conversations/{ref}/grant"),
+    ("pause_agent", "POST", "/agents/{name}/pause"),
+    ("resume_agent", "POST", "/agents/{name}/resume"),
+    ("stop_agent", "POST", "/agents/{name}/stop"),
+    ("pause_workspace", "POST", "/workspace/pause"),
+    ("resume_workspace", "POST", "/workspace/resume"),
+    ("stop_workspace", "POST", "/workspace/stop"),
+    ("agents", "GET", "/agents"),
+    ("add_agent", "POST", "/agents"),
+    ("agent", "GET", "/agents/{name}"),
+    ("amend_agent", "PATCH", "/agents/{name}"),
+    ("remove_agent", "DELETE", "/agents/{name}"),
+    ("grant_agent", "POST", "/agents/{name}/grant"),
+    ("prompt", "POST", "/agents/{name}/prompt"),
+    ("unavailable_agent", "POST", "/agents/{name}/unavailable"),
+    ("replace_token", "POST", "/agents/{name}/token"),
+    ("humans", "GET", "/humans"),
+    ("add_human", "POST", "/humans"),
+    ("amend_human", "PATCH", "/humans/{name}"),
+    ("sign_in_link", "POST", "/sign-in/link"),
+    ("narrow_token", "POST", "/token"),
+    ("end_token", "DELETE", "/token"),
+    ("request", "GET", "/requests/{id}"),
+    ("cancel", "POST", "/requests/{id}/cancel"),
+    ("escalations", "GET", "/escalations"),
+    ("escalate", "POST", "/escalations"),
+    ("escalation", "GET", "/escalations/{id}"),
+    ("answer", "POST", "/escalations/{id}/answer"),
+    ("approvals", "GET", "/approvals"),
+    ("request_approval", "POST", "/approvals"),
+    ("approval", "GET", "/approvals/{id}"),
+    ("approve", "POST", "/approvals/{id}/decision"),
+    ("use_approval", "POST", "/approvals/{id}/use"),
+    ("explain", "GET", "/explanations/{id}"),
+    ("incidents", "GET", "/incidents"),
+    ("rooms", "GET", "/rooms"),
+    ("open_room", "POST", "/rooms"),
+    ("post", "POST", "/rooms/{room}/messages"),
+    ("claims", "GET", "/claims"),
+    ("claim", "POST", "/claims"),
+    ("release", "DELETE", "/claims/{id}"),
+    ("schedules", "GET", "/schedules"),
+    ("set_schedule", "POST", "/schedules"),
+    ("remove_schedule", "DELETE", "/schedules/{id}"),
+    ("run_schedule", "POST", "/schedules/{id}/run"),
+    ("limits", "GET", "/limits"),
+    ("archives", "GET", "/archives"),
+    ("archive", "POST", "/archives"),
+    ("checkpoint", "GET", "/checkpoint"),
+    ("clock", "GET", "/clock"),
+    ("accept_clock", "POST", "/clock/accept"),
+];
+
+/// Returns the call with this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static NamedCall> {
+    CALLS.iter().find(|call| call.0 == name)
+}
+
+/// Returns the call of this method and path, and the encoded segment that its template leaves open. A path without an
+/// open segment comes before one with it.
+#[must_use]
+pub fn call_of<'p>(method: &str, path: &'p str) -> Option<(&'static NamedCall, Option<&'p str>)> {
+    let path = path.strip_prefix("/v1")?;
+    let of_method = || CALLS.iter().filter(|call| call.1 == method);
+    let exact = of_method().find(|call| call.2 == path).map(|call| (call, None));
+    exact.or_else(|| of_method().find_map(|call| open_segment(call.2, path).map(|open| (call, Some(open)))))
+}
+
+fn open_segment<'p>(template: &str, path: &'p str) -> Option<&'p str> {
+    let (before, rest) = template.split_once('{')?;
+    let (_, after) = rest.split_once('}')?;
+    let open = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!open.is_empty() && !open.contains('/')).then_some(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_found_by_its_name_and_by_its_path() {
+        assert_eq!(named("send"), Some(&("send", "POST", "/messages")));
+        assert_eq!(named("nothing"), None);
+        let found = |method: &str, path: &'static str| call_of(method, path).map(|(call, open)| (call.0, open));
+        assert_eq!(found("POST", "/v1/messages"), Some(("send", None)));
+        assert_eq!(found("POST", "/v1/turns/turn-3/finish"), Some(("finish", Some("turn-3"))));
+        assert_eq!(found("GET", "/v1/conversations/T-1%2F2"), Some(("conversation", Some("T-1%2F2"))));
+        assert_eq!(found("POST", "/v1/rooms/ops/messages"), Some(("post", Some("ops"))));
+        assert_eq!(found("GET", "/v1/turns/a/b/finish"), None);
+        assert_eq!(found("GET", "/v1/events"), None);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = CALLS.iter().map(|call| call.0).chain([HELLO, WATCH, ACK]).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}
