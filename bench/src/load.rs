@@ -10,7 +10,7 @@ use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Input, MessageType, Principal, Reply};
 use lastword_server::Server;
-use lastword_wire::{Envelope, Finish, NewAgent};
+use lastword_wire::{Envelope, NewAgent};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -260,7 +260,7 @@ pub(crate) async fn exchange_http(human: &Client, load: Load) -> Result<Measured
 pub(crate) async fn answer(agent: Client, body: String) {
     while let Ok(delivery) = agent.inbox(Duration::from_secs(20)).await {
         let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
-        let finish = Finish { answer: body.clone(), ..Finish::default() };
+        let finish = lastword_wire::Finish { answer: body.clone(), ..lastword_wire::Finish::default() };
         if agent.finish(&turn.id, &finish).await.is_err() {
             return;
         }

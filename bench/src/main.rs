@@ -285,7 +285,7 @@ const fn over_sessions(work: Work) -> &'static str {
 }
 
 async fn started(data: &Path) -> Result<Server, Failure> {
-    Ok(Server::start(Config { limits: limits(), ..Config::local(data) }).await?)
+    Ok(Server::start(Config { limits: limits(), pages: lastword_console::pages(), ..Config::local(data) }).await?)
 }
 
 async fn loads(

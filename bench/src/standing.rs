@@ -208,7 +208,8 @@ pub(crate) async fn long(
     progress: impl Fn(usize),
 ) -> Result<Vec<Figure>, Failure> {
     let data = dir.join("long");
-    let server = Server::start(Config { limits: crate::limits(), ..Config::local(&data) }).await?;
+    let pages = lastword_console::pages();
+    let server = Server::start(Config { limits: crate::limits(), pages, ..Config::local(&data) }).await?;
     load::fill(&server, TEAM, REQUESTS, messages, progress).await?;
     let mut figures = audits(&load::human(&server)?, messages).await?;
     let facts = server.handle().committed().borrow().0;

@@ -80,7 +80,8 @@ async fn enter(State(path): State<BasePath>, mut request: Request, next: Next) -
 }
 
 /// Returns a path of the server as clients have to write it in answer to this request.
-pub(crate) fn url(path: &str) -> String {
+#[must_use]
+pub fn url(path: &str) -> String {
     PREFIX.try_with(|prefix| format!("{prefix}{path}")).unwrap_or_else(|_at_the_root| path.to_owned())
 }
 
@@ -126,7 +127,7 @@ mod tests {
     fn every_first_segment_of_a_route_is_known() {
         let api = include_str!("edges/http.rs");
         let api = &api[api.find("pub fn app").unwrap()..api.find("fn work").unwrap()];
-        let all = [include_str!("edges/console.rs"), include_str!("../../cluster/src/front.rs"), api].concat();
+        let all = [include_str!("../../console/src/lib.rs"), include_str!("../../cluster/src/front.rs"), api].concat();
         let routes: Vec<&str> = all.split("(\"/").skip(1).filter_map(|rest| rest.split(['"', '/']).next()).collect();
         assert!(routes.len() > 50, "{routes:?}");
         // `/session` is below `/v1`.

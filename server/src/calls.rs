@@ -4,50 +4,40 @@
     reason = "a call has one kind of reply; any other kind is reported as a bug"
 )]
 
-pub(crate) mod agents;
-pub(crate) mod approvals;
+pub mod agents;
+pub mod approvals;
 pub(crate) mod archives;
-pub(crate) mod audit;
+pub mod audit;
 pub(crate) mod canonical;
 pub(crate) mod checkpoints;
 pub(crate) mod claims;
-pub(crate) mod clock;
-pub(crate) mod control;
-pub(crate) mod conversation_list;
-pub(crate) mod conversations;
-pub(crate) mod decisions;
-pub(crate) mod epochs;
-pub(crate) mod escalations;
-pub(crate) mod exchanges;
-pub(crate) mod explanations;
-pub(crate) mod figures;
-pub(crate) mod finding;
-pub(crate) mod grants;
-pub(crate) mod graph;
-pub(crate) mod history;
-pub(crate) mod humans;
-pub(crate) mod incidents;
-pub(crate) mod limits;
-pub(crate) mod messages;
-pub(crate) mod now;
-pub(crate) mod open_requests;
+pub mod clock;
+pub mod control;
+pub mod conversations;
+pub mod epochs;
+pub mod escalations;
+pub mod exchanges;
+pub mod explanations;
+pub mod grants;
+pub mod humans;
+pub mod incidents;
+pub mod limits;
+pub mod messages;
 pub(crate) mod permission;
 pub(crate) mod places;
-pub(crate) mod policy;
-pub(crate) mod read_model;
+pub mod policy;
+pub mod read_model;
 pub(crate) mod requests;
-pub(crate) mod rooms;
-pub(crate) mod schedules;
-pub(crate) mod settings;
+pub mod rooms;
+pub mod schedules;
 mod shell;
 pub(crate) mod shown;
-pub(crate) mod sign_in;
-pub(crate) mod spend;
-pub(crate) mod subjects;
+pub mod sign_in;
+pub mod subjects;
 pub(crate) mod taking;
 pub(crate) mod tokens;
 pub(crate) mod tree;
-pub(crate) mod turns;
+pub mod turns;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -93,19 +83,19 @@ pub struct Resources {
     /// Becomes `true` when the server shuts down; waiting calls then return.
     pub stopping: watch::Receiver<bool>,
     /// The hosts and origins that may call.
-    pub(crate) origins: Arc<Origins>,
+    pub origins: Arc<Origins>,
     /// How callers reach the server.
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// The path under which a reverse proxy serves it.
     pub(crate) path: BasePath,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.
-    pub(crate) set_at: Arc<BTreeMap<String, String>>,
+    pub set_at: Arc<BTreeMap<String, String>>,
     /// What changes the policy of held calls.
-    pub(crate) policies: policy::Policies,
+    pub policies: policy::Policies,
     /// The channels through which humans are notified.
-    pub(crate) channels: Arc<[Box<dyn NotifyChannel>]>,
+    pub channels: Arc<[Box<dyn NotifyChannel>]>,
     /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.
@@ -117,15 +107,15 @@ pub struct Resources {
     /// Signs checkpoints of the log.
     pub(crate) signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
-    pub(crate) sign_in: Arc<SignInCode>,
+    pub sign_in: Arc<SignInCode>,
     /// The provider by which humans sign in, if there is one.
-    pub(crate) oidc: Option<Arc<sign_in::SignIn>>,
+    pub oidc: Option<Arc<sign_in::SignIn>>,
     /// The failed authentications of each address.
     pub(crate) attempts: Arc<Attempts>,
     /// The archive of the log.
     pub archives: Archives,
     /// The nodes that serve the workspace, in a cluster.
-    pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    pub nodes: Option<Arc<dyn Nodes>>,
     /// The sessions that may still have calls to answer. An orderly end waits for them.
     pub sessions: Arc<AtomicUsize>,
 }
@@ -159,8 +149,9 @@ impl Deref for Context {
 
 /// The authenticated caller, and the turn in which it calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub(crate) principal: Principal,
+pub struct Caller {
+    /// Who calls.
+    pub principal: Principal,
     credential: Credential,
     /// When the signed token expires that authenticated it; `None` if a token of the log did.
     until: Option<Time>,
@@ -208,7 +199,7 @@ impl Caller {
     }
 
     /// Returns the human of a console session as a caller.
-    pub(crate) const fn of(session: &Session) -> Self {
+    pub const fn of(session: &Session) -> Self {
         Self {
             principal: session.principal,
             credential: session.token,
@@ -273,7 +264,8 @@ impl Caller {
         }
     }
 
-    pub(crate) fn human(&self) -> Result<(), ApiError> {
+    /// Refuses a call of an agent.
+    pub fn human(&self) -> Result<(), ApiError> {
         if self.principal.is_human() { Ok(()) } else { Err(ApiError::humans_only()) }
     }
 }
@@ -291,7 +283,7 @@ fn in_time(handle: &Handle, until: Time) -> Result<(), ApiError> {
 }
 
 /// Returns the principal that a token proves, or says why it proves none.
-pub(crate) fn proven(proof: Proof) -> Result<Principal, ApiError> {
+pub fn proven(proof: Proof) -> Result<Principal, ApiError> {
     match proof {
         Proof::Valid(principal) => Ok(principal),
         Proof::Expired(at) => Err(ApiError::new(

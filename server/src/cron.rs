@@ -17,14 +17,14 @@ const LOOKED_AT: usize = 500;
 
 /// The ticks of a cron expression in its time zone.
 #[derive(Debug)]
-pub(crate) struct Ticks {
+pub struct Ticks {
     cron: Cron,
     zone: TimeZone,
 }
 
 impl Ticks {
     /// Parses an expression of five fields and the name of a time zone.
-    pub(crate) fn parse(cron: &str, zone: &str) -> Result<Self, FieldError> {
+    pub fn parse(cron: &str, zone: &str) -> Result<Self, FieldError> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let said = |error: &dyn std::fmt::Display| FieldError::new("cron", format!("{cron:?}: {error}"));
         let cron = parser.parse(cron).map_err(|error| said(&error))?;
@@ -64,7 +64,7 @@ impl Ticks {
     }
 
     /// Describes the expression in words, without its time zone.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let words = self.cron.describe();
         let words = words.trim_end_matches('.');
         words.strip_prefix("At every ").map_or_else(|| words.to_owned(), |rest| format!("Every {rest}"))

@@ -1,13 +1,14 @@
 //! The edges: the ways into the broker. An edge turns bytes into inputs and replies into bytes; the rules of the
 //! protocol are elsewhere.
 
-mod console;
 pub mod http;
 pub mod mcp;
 pub(crate) mod session;
 
 mod tail;
 
-/// The names of all edges. Tests play the same work over each of them: `edges_agree` that of agents, and
-/// `the_edges_agree_about_what_a_human_does` that of humans.
+pub use self::tail::LogTail;
+
+/// The names of all edges; the console is a crate of its own. Tests play the same work over each of them: `edges_agree`
+/// that of agents, and `the_edges_agree_about_what_a_human_does` that of humans.
 pub const EDGES: &[&str] = &["http", "session", "mcp", "console"];

@@ -15,7 +15,8 @@ pub(crate) fn record_id(seq: Seq) -> String {
 }
 
 /// Parses the position from the id of a recorded refusal.
-pub(crate) fn record_of(id: &str) -> Option<Seq> {
+#[must_use]
+pub fn record_of(id: &str) -> Option<Seq> {
     let digits = id.strip_prefix(RECORD_PREFIX).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
     digits.parse().ok().map(Seq)
 }
@@ -34,7 +35,7 @@ impl ApiError {
     /// A thing that doesn't exist, or that the caller may not see: both look the same, so that callers can't probe for
     /// names.
     #[must_use]
-    pub(crate) fn unknown(what: &str) -> Self {
+    pub fn unknown(what: &str) -> Self {
         Self::new(Code::UnknownRequest, format!("{what:?} not found"))
     }
 

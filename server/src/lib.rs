@@ -4,30 +4,32 @@
 //! A workspace opens a log with its broker and all that follows it, and a server listens for one.
 
 pub mod backup;
+pub mod calls;
 pub mod edges;
 pub mod notify;
 #[cfg(feature = "properties")]
 pub mod properties;
+pub mod views;
 
 mod attempts;
 mod base_path;
-mod calls;
 mod cron;
 mod error;
 mod oidc;
 mod origins;
 mod server;
 mod tls;
-mod views;
 mod workspace;
 
 pub use crate::attempts::AUTH_FAILURES_MAX;
-pub use crate::base_path::{BasePath, set_path};
+pub use crate::base_path::{BasePath, set_path, url};
 pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::calls::{Context, Resources, ended};
+pub use crate::cron::Ticks;
+pub use crate::edges::http::Pages;
 pub use crate::edges::mcp::AnonymousMcp;
-pub use crate::error::ApiError;
+pub use crate::error::{ApiError, record_of};
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
 pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, DRAIN_MAX, Server, bind, local_url};
 pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport};

@@ -11,7 +11,7 @@ use crate::tls::Transport;
 /// The host names under which the server may be called. Literal addresses and `localhost` are always allowed, because
 /// DNS can't rebind them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins {
+pub struct Origins {
     hosts: Vec<String>,
     transport: Transport,
 }
@@ -31,7 +31,7 @@ impl Origins {
     /// Returns whether browsers should from now on reach the host of this request over TLS alone: a name that was
     /// configured, with a certificate that was given. On another name, such as `localhost`, that would lock out other
     /// programs.
-    pub(crate) fn is_strict(&self, headers: &HeaderMap) -> bool {
+    pub fn is_strict(&self, headers: &HeaderMap) -> bool {
         let Ok(Some(host)) = only(headers, &HOST) else { return false };
         let name = without_port(host).to_ascii_lowercase();
         self.transport == Transport::Certified && self.hosts.contains(&name) && name != "localhost"

@@ -25,7 +25,7 @@ use crate::base_path::BasePath;
 use crate::calls::Context;
 use crate::calls::policy::RuleBook;
 use crate::calls::schedules::ConfiguredSchedule;
-use crate::edges::http::{app, listen};
+use crate::edges::http::{Pages, app, listen};
 use crate::edges::mcp::AnonymousMcp;
 use crate::notify::Channel;
 use crate::oidc::Oidc;
@@ -70,6 +70,8 @@ pub struct Config {
     pub set_at: BTreeMap<String, String>,
     /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
     pub rules: Option<Arc<dyn RuleBook>>,
+    /// The pages for browsers.
+    pub pages: Pages,
     /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
     pub anonymous_mcp: Option<AnonymousMcp>,
     /// The channels through which humans are notified of pending decisions.
@@ -102,6 +104,7 @@ impl Config {
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
             rules: None,
+            pages: Pages::default(),
             anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
@@ -165,11 +168,11 @@ impl Server {
         let index = open_index(files.dir(), log.reader().as_ref())?;
         let bound = bind(config.listen);
         let (listener, addr) = bound.map_err(|(address, source)| StartError::Listen { address, source })?;
-        let anonymous_mcp = config.anonymous_mcp.clone();
+        let (pages, anonymous_mcp) = (config.pages, config.anonymous_mcp.clone());
         let url = local_url(transport, addr);
         let opening = Opening { log, core: None, quiet: None, index, files, transport, url, nodes: None };
         let mut workspace = Workspace::open(config.settings(), opening).await?;
-        let routes = app(workspace.context().clone(), anonymous_mcp);
+        let routes = app(workspace.context().clone(), pages, anonymous_mcp);
         let stopping = workspace.context().stopping.clone();
         workspace.spawn(listen::serve(listener, routes, certificate.clone(), (stopping, Duration::ZERO)));
         Ok(Self { addr, workspace, certificate })

@@ -151,6 +151,7 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         schedules: settings.schedules.clone(),
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
         path,
+        pages: lastword_console::pages(),
         checkpoint_every_facts: settings.checkpoint_every_facts,
         ..Config::local(&settings.data)
     })

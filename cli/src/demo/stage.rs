@@ -63,7 +63,7 @@ impl Stage {
         if keep {
             limits.approval_ms = limits.grant_age_ms;
         }
-        let server = Server::start(Config { limits, ..Config::local(data) }).await?;
+        let server = Server::start(Config { limits, pages: lastword_console::pages(), ..Config::local(data) }).await?;
         let endpoint = Endpoint::new(&server.url());
         let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
         let human = Client::new(&endpoint, Some(Token::new(&token)?))?;

@@ -139,7 +139,7 @@ pub(super) async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page
 }
 
 /// Returns the caller's own entry.
-pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
+pub async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
     let agent = caller.principal.agent();
     ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(OWN_NAME))
 }
@@ -151,7 +151,7 @@ pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, ApiErro
 }
 
 /// Lists all agents, then all humans, each with its current work.
-pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
+pub async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
     caller.human()?;
     let all = |live: &Live<'_>| -> Vec<Member> {
         live.state.live_by_name().into_iter().filter_map(|id| views::member(live, id)).collect()
@@ -162,14 +162,14 @@ pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>
 }
 
 /// Returns one agent or human with its current work.
-pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, ApiError> {
+pub async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
 /// Changes what an agent may do, and its own limits. Changes nothing if any field is invalid.
-pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
+pub async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
@@ -224,7 +224,7 @@ fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<A
 }
 
 /// Extends an agent's day budget for today (B1).
-pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
+pub async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
     caller.human()?;
     if more.cost_usd < 0.0 {
         return Err(FieldError::new("cost_usd", "is below 0: a grant can't be reduced").into());
@@ -272,7 +272,7 @@ pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<
 }
 
 /// Returns the number of a live agent or human.
-pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
+pub async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
     match found {

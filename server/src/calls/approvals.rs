@@ -59,12 +59,7 @@ fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
 }
 
 /// Returns one approval. With a wait, returns once it is decided or the wait is over.
-pub(crate) async fn show(
-    ctx: &Context,
-    caller: Caller,
-    id: ApprovalId,
-    wait: Duration,
-) -> Result<ApprovalView, ApiError> {
+pub async fn show(ctx: &Context, caller: Caller, id: ApprovalId, wait: Duration) -> Result<ApprovalView, ApiError> {
     let stopwatch = Stopwatch::start();
     loop {
         let mut ring = std::pin::pin!(ctx.handle.approvals().notified());
@@ -127,7 +122,7 @@ fn page(limit: usize, views: impl Iterator<Item = (usize, ApprovalView)>) -> (Ve
 }
 
 /// Returns those of these approvals that `caller` may see.
-pub(super) async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Result<Vec<ApprovalView>, ApiError> {
+pub async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let seen = |id: &ApprovalId| live.state.approvals.get(id).is_some_and(|a| sees(live, a, who));
@@ -152,7 +147,7 @@ pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<Appro
 }
 
 /// Decides an approval. A caller that was shown the call in full may omit its digest (H2).
-pub(crate) async fn decide(
+pub async fn decide(
     ctx: &Context,
     caller: Caller,
     id: ApprovalId,

@@ -15,30 +15,40 @@ use crate::views;
 use crate::views::Shown;
 
 /// Items per page when the caller sets no limit.
-pub(super) const PAGE_DEFAULT: usize = 50;
+pub const PAGE_DEFAULT: usize = 50;
 
 /// The most items per page.
 pub(super) const PAGE_MAX: usize = 500;
 
 /// The most bytes of texts per page; a longer item is on a page alone.
-pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The parameters of `GET /v1/messages`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AuditParams {
+pub struct AuditParams {
+    /// The REF of a conversation; those below it count, too.
     #[serde(rename = "ref")]
-    pub(crate) reference: Option<String>,
-    pub(crate) from: Option<String>,
-    pub(crate) to: Option<String>,
+    pub reference: Option<String>,
+    /// The sender's name.
+    pub from: Option<String>,
+    /// The recipient's name.
+    pub to: Option<String>,
+    /// The type of the message.
     #[serde(rename = "type")]
-    pub(crate) kind: Option<String>,
-    pub(crate) depth: Option<u8>,
-    pub(crate) since: Option<String>,
-    pub(crate) until: Option<String>,
-    pub(crate) q: Option<String>,
-    pub(crate) limit: Option<usize>,
-    pub(crate) cursor: Option<String>,
+    pub kind: Option<String>,
+    /// How deep the message is below a human's request.
+    pub depth: Option<u8>,
+    /// The earliest moment, in RFC 3339.
+    pub since: Option<String>,
+    /// The latest moment, in RFC 3339.
+    pub until: Option<String>,
+    /// Words in the text.
+    pub q: Option<String>,
+    /// The most items of the page.
+    pub limit: Option<usize>,
+    /// Where the page before this one ended.
+    pub cursor: Option<String>,
 }
 
 /// The parameters of a list of decisions.
@@ -169,7 +179,7 @@ pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -
 type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
 
 /// Translates the filter's names into the log's numbers; `None` if a name is unknown, so that no message can match.
-pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, ApiError> {
+pub async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, ApiError> {
     let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
     let filter = Filter {
         kind: params.kind.as_deref().map(kind).transpose()?,
@@ -208,6 +218,6 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
 }
 
 /// Returns the positions of the messages that pass the filter, after the read model has caught up.
-pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, ApiError> {
+pub async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, ApiError> {
     ask_fresh(ctx, move |index| index.messages(&filter)).await
 }

@@ -14,7 +14,7 @@ pub(crate) fn show(ctx: &Context) -> ClockView {
 
 /// Accepts the wall clock's time: if it is ahead, the broker's time jumps to it. If it is behind nothing changes,
 /// because time never goes back; the reply says so.
-pub(crate) async fn accept(ctx: &Context, caller: Caller) -> Result<ClockView, ApiError> {
+pub async fn accept(ctx: &Context, caller: Caller) -> Result<ClockView, ApiError> {
     caller.human()?;
     // No exact distance: the broker's thread limits the jump to the difference at that moment.
     admitted(ctx.handle.submit(Input::Idled(Some(caller.principal), u64::MAX)).await)?;

@@ -9,38 +9,38 @@ use super::{Caller, Context, admitted};
 use crate::error::ApiError;
 
 /// Pauses, resumes or stops work in `scope`.
-pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), ApiError> {
+pub async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), ApiError> {
     caller.human()?;
     admitted(ctx.handle.submit(Input::Control(caller.principal, scope, control)).await).map(|_| ())
 }
 
 /// Returns whether the workspace is running, paused or stopped.
-pub(crate) async fn running(ctx: &Context) -> Result<Running, ApiError> {
+pub async fn running(ctx: &Context) -> Result<Running, ApiError> {
     Ok(ctx.handle.query(|live| live.state.running).await?)
 }
 
 /// The state of the workspace, and how much work a stop would cancel.
-pub(crate) struct Workspace {
+pub struct Workspace {
     /// Whether it is running, paused or stopped.
-    pub(crate) running: Running,
+    pub running: Running,
     /// The open work.
-    pub(crate) open: OpenWork,
+    pub open: OpenWork,
 }
 
 /// How much work is open. Every page that shows one of these numbers has it from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OpenWork {
+pub struct OpenWork {
     /// The number of grants that are open.
-    pub(crate) grants: u64,
+    pub grants: u64,
     /// The number of conversations with open work, held and paused ones included.
-    pub(crate) conversations: u64,
+    pub conversations: u64,
     /// The number of open turns of all agents.
-    pub(crate) turns: u64,
+    pub turns: u64,
 }
 
 impl OpenWork {
     /// Counts the open work.
-    pub(crate) fn of(state: &State) -> Self {
+    pub fn of(state: &State) -> Self {
         let convs = state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty());
         Self {
             grants: state.grants.iter().filter(|(_, grant)| grant.end.is_none()).count() as u64,
@@ -51,7 +51,7 @@ impl OpenWork {
 }
 
 /// Returns the state of the workspace.
-pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, ApiError> {
+pub async fn workspace(ctx: &Context) -> Result<Workspace, ApiError> {
     let look = |live: &Live<'_>| Workspace { running: live.state.running, open: OpenWork::of(live.state) };
     Ok(ctx.handle.query(look).await?)
 }

@@ -59,7 +59,7 @@ pub(crate) async fn list(
 }
 
 /// Returns the number of a conversation that `caller` may see.
-pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
+pub async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
     let (wanted, who) = (reference.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| {
         let conv = live.state.conv_of(&wanted)?;

@@ -10,7 +10,7 @@ use crate::error::{ApiError, record_of};
 
 /// Refuses a position that this log doesn't have: it is ahead of the log, or a restore went back to before it. The
 /// refusal's limit is the last position that this log shares with the history of that one.
-pub(crate) async fn check_position(ctx: &Context, position: Seq) -> Result<(), ApiError> {
+pub async fn check_position(ctx: &Context, position: Seq) -> Result<(), ApiError> {
     let last = *ctx.handle.committed().borrow();
     let look = move |live: &Live<'_>| live.state.epochs.shared(position);
     let shared = ctx.handle.query(look).await?.map_or(last, |end| end.min(last));
@@ -30,7 +30,7 @@ pub(crate) async fn found<T>(ctx: &Context, id: &str, found: Option<T>) -> Resul
 }
 
 /// Returns the refusal of an id that is not in this log: it was issued before a restore, or is unknown.
-pub(crate) async fn unknown(ctx: &Context, id: &str) -> ApiError {
+pub async fn unknown(ctx: &Context, id: &str) -> ApiError {
     let text = id.to_owned();
     match ctx.handle.query(move |live: &Live<'_>| is_over(&live.state.epochs, &text)).await {
         Ok(true) => ApiError::from(Refusal::new(Code::EpochOver).about(id)),

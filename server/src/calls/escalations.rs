@@ -38,7 +38,7 @@ pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) 
 }
 
 /// Answers an escalation. Only a human may.
-pub(crate) async fn answer(
+pub async fn answer(
     ctx: &Context,
     caller: Caller,
     id: EscalationId,
@@ -78,7 +78,7 @@ pub(crate) async fn answer_as(
 
 /// Asks once more, in the human's name, for what timed out: the same agent, or the one that `to` names. Then the
 /// question about it is settled.
-pub(crate) async fn ask_again(
+pub async fn ask_again(
     ctx: &Context,
     caller: Caller,
     id: EscalationId,
@@ -127,7 +127,7 @@ pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Princ
 }
 
 /// Returns one escalation.
-pub(crate) async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
+pub async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
     let found = by_ids(ctx, vec![id]).await?;
     found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
 }
@@ -166,7 +166,7 @@ pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<
 }
 
 /// Returns the first of these escalations, until they have this many bytes, and whether any are left.
-pub(super) async fn within(
+pub async fn within(
     ctx: &Context,
     mut ids: Vec<EscalationId>,
     bytes_max: usize,

@@ -13,7 +13,6 @@ use lastword_proto::{Code, Entry, Fact, Message, MessageType, Principal, Refusal
 use lastword_store::{Cursor, Filter};
 use lastword_wire::{ExchangeLine, ExchangeVerdict, ExchangeView, Repetition};
 
-use super::history::HistoryEntry;
 use super::{Caller, Context, audit};
 use crate::error::ApiError;
 use crate::views;
@@ -24,8 +23,6 @@ const READ_MAX: usize = 1_000;
 const LINES_MAX: usize = 200;
 /// The most messages between two agents, in any task, that are searched for those of one exchange, in each direction.
 const SEARCH_MAX: usize = 5_000;
-/// The most exchanges of one history that are explained.
-const SHOWN_MAX: usize = 8;
 /// Messages per query of the read model.
 const PAGE: usize = 500;
 /// The positions after an observed refusal among which its message is.
@@ -104,7 +101,7 @@ pub(super) async fn of_refusal(
 }
 
 /// Explains the exchange that a message belongs to, if R5 warned of it or held it, or would have; otherwise `None`.
-pub(super) async fn of_message(
+pub async fn of_message(
     ctx: &Context,
     caller: Caller,
     seq: Seq,
@@ -127,36 +124,6 @@ pub(super) async fn of_message(
     let last = end(&mark);
     let window = Window::upto(found, &mark, last);
     told(ctx, caller, sides, window, marks).await.map(Some)
-}
-
-/// Returns the exchanges of a history that R5 warned of or held, or would have, each with the task that asks; at most
-/// [`SHOWN_MAX`], the newest ones.
-pub(crate) async fn in_history(
-    ctx: &Context,
-    caller: Caller,
-    history: &[HistoryEntry],
-) -> Result<Vec<(TaskId, ExchangeView)>, ApiError> {
-    let mut seen = Vec::new();
-    let mut found = Vec::new();
-    for (at, line) in history.iter().enumerate().rev() {
-        let Fact::Stalled { task, agent, .. } = &line.entry.fact else { continue };
-        if seen.contains(&(*task, *agent)) || found.len() >= SHOWN_MAX {
-            continue;
-        }
-        seen.push((*task, *agent));
-        let of_pair = |line: &&HistoryEntry| match message_of(&line.entry) {
-            Some(message) if message.part.is_request() => {
-                message.sender_task == Some(*task) && message.to == Recipient::One(*agent)
-            }
-            Some(message) => message.from == *agent && matches!(message.part, Part::Answer(_)),
-            None => false,
-        };
-        let Some(last) = history[..at].iter().rfind(of_pair) else { continue };
-        let Some(message) = message_of(&last.entry) else { continue };
-        let told = of_message(ctx, caller, Seq(last.event.seq), message).await?;
-        found.extend(told.map(|told| (*task, told)));
-    }
-    Ok(found)
 }
 
 /// Returns the one of a message's two sides that isn't this one.
@@ -211,7 +178,8 @@ async fn sides_of_message(ctx: &Context, message: &Message) -> Result<Option<Sid
     }
 }
 
-fn message_of(entry: &Entry) -> Option<&Message> {
+/// Returns the message that a fact admitted.
+pub fn message_of(entry: &Entry) -> Option<&Message> {
     if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None }
 }
 

@@ -17,7 +17,7 @@ const CHAIN_MAX: usize = 64;
 
 /// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval, an escalation, an incident, a grant
 /// or a conversation.
-pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
+pub async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
     match told(ctx, caller, id).await {
         Err(error) if error.0.code == Code::UnknownRequest => Err(epochs::unknown(ctx, id).await),
         told => told,

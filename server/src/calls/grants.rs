@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::views;
 
 /// Extends the grants of a conversation, or one of them, and its rounds; returns what still holds them.
-pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<Extended, ApiError> {
+pub async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<Extended, ApiError> {
     caller.human()?;
     let named = |id: &str| {
         let text = format!("{id:?} isn't a grant id such as grant-3");

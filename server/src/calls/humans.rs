@@ -15,14 +15,14 @@ pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
 
 /// Returns the workspace's first human and the hash of their token. Access to the data directory allows acting for that
 /// human.
-pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, ApiError> {
+pub async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, ApiError> {
     let first = ctx.handle.query(|live| live.state.any_human()).await?;
     Ok(ctx.handle.proof_of(first).filter(|(_, principal)| principal.is_human()))
 }
 
 /// Records that a human signed in or opened a page (D12). The page is shown in any case, even if a viewer's visit
 /// doesn't count as an act or the disk has no room for the fact.
-pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
+pub async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
     match ctx.handle.submit(Input::Act(human)).await {
         Ok(_) | Err(Unserved::DiskLow { .. } | Unserved::LogGone) => Ok(()),
         Err(unserved) => Err(unserved.into()),
@@ -30,7 +30,7 @@ pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError>
 }
 
 /// Refuses a caller that isn't a human with at least this role (H7).
-pub(crate) async fn require(ctx: &Context, caller: Caller, role: Role) -> Result<(), ApiError> {
+pub async fn require(ctx: &Context, caller: Caller, role: Role) -> Result<(), ApiError> {
     caller.human()?;
     let who = caller.principal.agent();
     let own = ctx.handle.query(move |live: &Live<'_>| live.state.agent(who).map(|human| human.role)).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn require(ctx: &Context, caller: Caller, role: Role) -> Result
 }
 
 /// Sets the role of a human (H7).
-pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
+pub async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
     caller.human()?;
     let human = agents::find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::SetRole(caller.principal, human, role)).await)?;

@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::views;
 
 /// Lists the incidents that `caller` may see, newest first.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, ApiError> {
+pub async fn list(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let incidents = live.state.incidents.iter().rev();

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// The outcome of a send. `M` is the form in which the sender gets a message.
-pub(crate) enum Sent<M = StoredMessage> {
+pub enum Sent<M = StoredMessage> {
     /// One message, and its answer if the sender waited and it arrived in time.
     One(Box<M>, Option<Box<StoredMessage>>),
     /// One message for each recipient of a list or group.
@@ -29,7 +29,8 @@ pub(crate) enum Sent<M = StoredMessage> {
 }
 
 /// A form in which the sender gets its message.
-pub(crate) trait SentView: Sized {
+pub trait SentView: Sized {
+    /// Returns the form of a stored message; `None` if its fact is none.
     fn of(shown: Shown, warning: Option<String>) -> Option<Self>;
 }
 
@@ -46,7 +47,7 @@ impl SentView for Receipt {
 }
 
 /// Sends a message.
-pub(crate) async fn send<M: SentView>(
+pub async fn send<M: SentView>(
     ctx: &Context,
     caller: Caller,
     mut draft: Box<Draft>,

@@ -46,7 +46,7 @@ pub trait RuleBook: fmt::Debug + Send + Sync {
 
 /// What changes the policy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Policies {
+pub struct Policies {
     book: Option<Arc<dyn RuleBook>>,
     // Held over the reading and the replacing of the policy, so that no change is lost.
     turn: Arc<Mutex<()>>,
@@ -58,13 +58,13 @@ impl Policies {
     }
 
     /// Returns the file that rules are written to; `None` where the configuration is kept elsewhere.
-    pub(crate) fn place(&self) -> Option<String> {
+    pub fn place(&self) -> Option<String> {
         self.book.as_ref().map(|book| book.place())
     }
 }
 
 /// Returns who allowed the calls of each rule in force, and when, if a human's click wrote it.
-pub(crate) async fn comments(ctx: &Context) -> Result<Vec<Option<(String, String)>>, ApiError> {
+pub async fn comments(ctx: &Context) -> Result<Vec<Option<(String, String)>>, ApiError> {
     let rules = ctx.handle.query(|live| live.state.policy.rules.iter().map(written).collect::<Vec<_>>()).await?;
     let Some(book) = ctx.policies.book.clone() else { return Ok(vec![None; rules.len()]) };
     let read = move || {
@@ -75,19 +75,19 @@ pub(crate) async fn comments(ctx: &Context) -> Result<Vec<Option<(String, String
 }
 
 /// Returns a rule as `lastword.toml` has it.
-pub(crate) fn written(rule: &ApprovalRule) -> String {
+pub fn written(rule: &ApprovalRule) -> String {
     let names: Vec<String> = rule.agents.iter().map(|name| format!("'{name}'")).collect();
     format!("[[approval]]\ntool = '{}'\nagents = [{}]\ndecision = \"{}\"\n", rule.call, names.join(", "), rule.ruling)
 }
 
 /// Returns the rule that allows exactly this call, with all its arguments; `None` if none could be written.
-pub(crate) fn exact(held: &ApprovalView) -> Option<ApprovalRule> {
+pub fn exact(held: &ApprovalView) -> Option<ApprovalRule> {
     allowing(held, CallPattern::exact(&held.tool, &subjects(asked(held)).arguments)?)
 }
 
 /// Returns the narrowest rule that also allows other arguments, with the members that may then be anything, quoted; `None`
 /// if none could be written. A call of a tool that names no subject may have any arguments.
-pub(crate) fn wider(held: &ApprovalView) -> Option<(ApprovalRule, Vec<String>)> {
+pub fn wider(held: &ApprovalView) -> Option<(ApprovalRule, Vec<String>)> {
     let seen = subjects(asked(held));
     let pattern = match seen.written.as_slice() {
         [] => held.tool.clone(),
@@ -127,20 +127,20 @@ fn allowing(held: &ApprovalView, call: CallPattern) -> Option<ApprovalRule> {
 
 /// The calls that were held in the last week, and those of them that a rule would have allowed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Matched {
+pub struct Matched {
     /// The number of those that the rule matches.
-    pub(crate) matched: usize,
+    pub matched: usize,
     /// The number of all held calls of the week.
-    pub(crate) held: usize,
+    pub held: usize,
     /// The newest of those that it matches.
-    pub(crate) newest: Vec<ApprovalView>,
+    pub newest: Vec<ApprovalView>,
 }
 
 /// The most bytes of calls that a rule is compared with.
 const LOOKED_AT_BYTES: usize = 16 << 20;
 
 /// Returns which of the calls held in the last seven days a rule would have allowed.
-pub(crate) async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiError> {
+pub async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiError> {
     let alone = Policy { rules: vec![rule] };
     let look = |live: &Live<'_>| {
         let (state, mut bytes) = (live.state, 0);
@@ -170,7 +170,7 @@ pub(crate) async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched
 }
 
 /// Allows the calls of a rule from now on: above all other rules, and in the configuration file.
-pub(crate) async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, after: &str) -> Result<(), ApiError> {
+pub async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, after: &str) -> Result<(), ApiError> {
     humans::require(ctx, caller, Role::Owner).await?;
     let book = book(ctx)?;
     let human = caller.principal.agent();
@@ -188,7 +188,7 @@ pub(crate) async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, aft
 }
 
 /// Takes back a rule that a human's click wrote.
-pub(crate) async fn withdraw(ctx: &Context, caller: Caller, text: &str) -> Result<(), ApiError> {
+pub async fn withdraw(ctx: &Context, caller: Caller, text: &str) -> Result<(), ApiError> {
     humans::require(ctx, caller, Role::Owner).await?;
     let book = book(ctx)?;
     let _turn = ctx.policies.turn.lock().await;

@@ -37,7 +37,7 @@ pub(super) async fn fresh(ctx: &Context) -> u64 {
 }
 
 /// Queries the read model in its current state, on a thread that may block.
-pub(super) async fn ask<T: Send + 'static, E: Display>(
+pub async fn ask<T: Send + 'static, E: Display>(
     ctx: &Context,
     question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -47,7 +47,7 @@ pub(super) async fn ask<T: Send + 'static, E: Display>(
 }
 
 /// Queries the read model once it has caught up.
-pub(super) async fn ask_fresh<T: Send + 'static, E: Display>(
+pub async fn ask_fresh<T: Send + 'static, E: Display>(
     ctx: &Context,
     question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -37,7 +37,7 @@ pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<
 }
 
 /// Lists the rooms that `caller` may see: all for a human, its own for an agent.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, ApiError> {
+pub async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let rooms = live.state.rooms.iter();
@@ -48,20 +48,20 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>
 }
 
 /// One post in a room.
-pub(crate) struct ShownPost {
+pub struct ShownPost {
     /// The name of its sender.
-    pub(crate) from: String,
+    pub from: String,
     /// The time at which it was admitted.
-    pub(crate) at: Time,
+    pub at: Time,
     /// Its text.
-    pub(crate) body: String,
+    pub body: String,
 }
 
 /// The most posts that are shown of a room.
 const POSTS_MAX: usize = 100;
 
 /// Returns a room and its last posts, newest first, for a human.
-pub(crate) async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(RoomView, Vec<ShownPost>), ApiError> {
+pub async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(RoomView, Vec<ShownPost>), ApiError> {
     caller.human()?;
     let id = find(ctx, name).await?;
     let cursor = Cursor { limit: POSTS_MAX, ..Cursor::default() };
@@ -79,7 +79,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(R
 }
 
 /// Posts to a room. Only a human's post has mentions: an agent's body is never parsed.
-pub(crate) async fn post(
+pub async fn post(
     ctx: &Context,
     caller: Caller,
     room: &str,

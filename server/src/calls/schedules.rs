@@ -51,7 +51,7 @@ impl From<Unserved> for UnsetSchedule {
 }
 
 /// Sets a schedule.
-pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, ApiError> {
+pub async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, ApiError> {
     caller.human()?;
     check_sizes(ctx, [("body", new.body.len())])?;
     let (schedule, next_at) = read(&ctx.handle, new)?;
@@ -115,7 +115,7 @@ fn setter(state: &State) -> Option<Principal> {
 }
 
 /// Lists schedules by name: to a human all of them, to an agent those that ask it.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ScheduleView>, ApiError> {
+pub async fn list(ctx: &Context, caller: Caller) -> Result<Page<ScheduleView>, ApiError> {
     let principal = caller.principal;
     let seen = move |live: &Live<'_>| {
         let agent = live.state.agent(principal.agent()).filter(|_| !principal.is_human());
@@ -139,14 +139,14 @@ fn asks(to: &Address, agent: &Agent) -> bool {
 }
 
 /// Removes a schedule.
-pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
+pub async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let name = named(name)?;
     admitted(ctx.handle.submit(Input::RemoveSchedule(caller.principal, name)).await).map(|_| ())
 }
 
 /// Runs a schedule now.
-pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<ScheduleView, ApiError> {
+pub async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<ScheduleView, ApiError> {
     caller.human()?;
     let (name, now) = (named(name)?, ctx.handle.now());
     let known = find(ctx, &name).await?;

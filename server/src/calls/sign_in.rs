@@ -19,16 +19,16 @@ use crate::error::ApiError;
 use crate::oidc::{self, Accounts, Claims, NoSignIn, Oidc, Person, Provider};
 
 /// The path to which the provider sends browsers back.
-pub(crate) const CALLBACK: &str = "/sign-in/callback";
+pub const CALLBACK: &str = "/sign-in/callback";
 /// The time in which a human has to sign in at the provider, in ms.
-pub(crate) const BEGUN_MS: u64 = 10 * 60 * 1000;
+pub const BEGUN_MS: u64 = 10 * 60 * 1000;
 /// The claims that the provider is asked for.
 const SCOPE: &str = "openid email";
 /// Characters that a query may contain as they are.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Sign-in by a provider.
-pub(crate) struct SignIn {
+pub struct SignIn {
     provider: Provider,
     accounts: Accounts,
     /// The console's address, without a trailing slash.
@@ -36,23 +36,23 @@ pub(crate) struct SignIn {
 }
 
 /// A sign-in that begins in a browser.
-pub(crate) struct Begun {
+pub struct Begun {
     /// The provider's address to which the browser goes.
-    pub(crate) location: String,
+    pub location: String,
     /// The cookie that binds the sign-in to this browser.
-    pub(crate) cookie: String,
+    pub cookie: String,
 }
 
 /// A human who has signed in.
-pub(crate) struct Known {
+pub struct Known {
     /// The human.
-    pub(crate) principal: Principal,
+    pub principal: Principal,
     /// The hash of the human's own token, to which the session is bound.
-    pub(crate) token: Credential,
+    pub token: Credential,
     /// When the session ends.
-    pub(crate) expires_at: Time,
+    pub expires_at: Time,
     /// The time until then, in ms.
-    pub(crate) valid_ms: u64,
+    pub valid_ms: u64,
     name: String,
 }
 
@@ -64,13 +64,13 @@ impl SignIn {
     }
 
     /// Returns the provider's host, for humans to recognize.
-    pub(crate) fn provider_host(&self) -> String {
+    pub fn provider_host(&self) -> String {
         let url = Url::parse(&self.provider.oidc().issuer).ok();
         url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
     }
 
     /// Returns the console's address if the request came under another one: the cookie would not reach the callback.
-    pub(crate) fn elsewhere(&self, host: &str) -> Option<&str> {
+    pub fn elsewhere(&self, host: &str) -> Option<&str> {
         let (_, ours) = self.console.split_once("://")?;
         let ours = ours.split('/').next()?;
         (!ours.eq_ignore_ascii_case(host)).then_some(&self.console)
@@ -99,7 +99,7 @@ pub(crate) fn provider(ctx: &Context) -> Result<SignInProvider, ApiError> {
 
 /// Begins a sign-in in a browser. Everything that has to be checked later is derived from the cookie, so that nothing is
 /// kept for a sign-in that a stranger begins and never ends.
-pub(crate) async fn begin(ctx: &Context, next: &str) -> Result<Begun, ApiError> {
+pub async fn begin(ctx: &Context, next: &str) -> Result<Begun, ApiError> {
     let sign_in = configured(ctx)?;
     let now = ctx.handle.now();
     let seed = Secret::code().map_err(|error| ApiError::internal(&error.to_string()))?;
@@ -125,7 +125,7 @@ pub(crate) async fn begin(ctx: &Context, next: &str) -> Result<Begun, ApiError> 
 }
 
 /// Ends a sign-in that began in this browser: exchanges the code, and returns the human and the path to go on to.
-pub(crate) async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str) -> Result<(Known, String), ApiError> {
+pub async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str) -> Result<(Known, String), ApiError> {
     let sign_in = configured(ctx)?;
     let (now, signer) = (ctx.handle.now(), ctx.handle.signer());
     let next = begun(cookie, now).ok_or_else(other_browser)?;

@@ -16,7 +16,7 @@ const CHARS_MAX: usize = 120;
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// Returns the first line of a text that isn't blank, shortened.
-pub(crate) fn first_line(text: &str) -> String {
+pub fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let cut: String = line.chars().take(CHARS_MAX).collect();
     if cut.len() < line.len() { format!("{cut}…") } else { cut }
@@ -29,7 +29,7 @@ fn begin(text: &str) -> String {
 }
 
 /// Returns the texts of the messages at these positions, long ones cut; what is no message is left out.
-pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, String>, ApiError> {
+pub async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, String>, ApiError> {
     seqs.sort_unstable();
     seqs.dedup();
     let mut texts = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(crate) async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<
 }
 
 /// Returns the subjects of these conversations. One whose first message is gone from the log has none.
-pub(crate) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<BTreeMap<ConvId, String>, ApiError> {
+pub async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<BTreeMap<ConvId, String>, ApiError> {
     let look = |convs: Vec<ConvId>| ask(ctx, move |index| index.first_messages(&convs));
     let mut first = look(convs.clone()).await?;
     if first.len() < convs.len() {

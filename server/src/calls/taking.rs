@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::views;
 
 /// What a caller took.
-pub(crate) enum Taking {
+pub enum Taking {
     Delivery(Box<Delivery>),
     /// Nothing came.
     Nothing {
@@ -23,7 +23,7 @@ pub(crate) enum Taking {
 
 impl Taking {
     /// Returns the delivery, if there is one.
-    pub(crate) fn delivery(self) -> Option<Delivery> {
+    pub fn delivery(self) -> Option<Delivery> {
         match self {
             Self::Delivery(delivery) => Some(*delivery),
             Self::Nothing { .. } => None,

@@ -1,23 +1,26 @@
 //! A conversation as a tree: its messages, the cost of each request, and the refusals and questions on the way.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lastword_broker::Live;
 use lastword_proto::fact::Part;
 use lastword_proto::ids::{ConvId, EscalationId, TaskId, TurnId};
-use lastword_proto::{Message, Seq, Time};
-use lastword_store::{Cursor, Filter, TurnTokens};
+use lastword_proto::{Entry, Message, Principal, Seq, Time};
+use lastword_store::{Cursor, Filter, RefusalFilter, TurnTokens};
 use lastword_wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
 
 use super::audit::{PAGE_BYTES_MAX, readable};
 use super::conversations::find;
 use super::read_model::{ask, fresh};
-use super::{Caller, Context, escalations, history};
+use super::{Caller, Context, escalations};
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// The most messages in one tree.
 const TREE_MAX: usize = 2_000;
+/// The most refusals in a conversation's tree; beyond that only the last ones are shown.
+const REFUSALS_MAX: usize = 2_000;
 /// The most bytes of texts in the tree for a model, which reads all of it.
 pub(crate) const MODEL_BYTES_MAX: usize = 64 << 10;
 
@@ -44,7 +47,7 @@ pub(crate) async fn conversation(
     view.left_out = if cut.is_some() { (all - shown.len()) as u64 } else { 0 };
     let shown = readable(ctx, caller.principal, shown).await?;
     let mut served = served(ctx, &shown).await?;
-    let refused = history::refusals(ctx, caller.principal, convs.clone()).await?;
+    let refused = refusals(ctx, caller.principal, convs.clone()).await?;
     view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
@@ -92,6 +95,31 @@ async fn questions(
     let known: BTreeMap<String, Option<TaskId>> = ids.iter().map(ToString::to_string).zip(tasks).collect();
     let (views, _) = escalations::within(ctx, ids, PAGE_BYTES_MAX).await?;
     Ok(views.into_iter().map(|view| (known.get(&view.id).copied().flatten(), view)).collect())
+}
+
+/// Returns the refusals in these conversations, each with the task in which the send was tried.
+async fn refusals(
+    ctx: &Context,
+    who: Principal,
+    convs: Vec<ConvId>,
+) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
+    // Newest first: if there are too many, the last ones matter.
+    let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
+    let agent = (!who.is_human()).then(|| who.agent());
+    let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
+    let mut seqs = ask(ctx, move |index| index.refusals(&filter)).await?;
+    seqs.reverse();
+    let entries = ctx.handle.entries(seqs).await?;
+    let look = move |live: &Live<'_>| {
+        let state = live.state;
+        let one = |(seq, entry): &(Seq, Arc<Entry>)| {
+            let (_, turn, refusal) = views::refused(state, *seq, &entry.fact)?;
+            let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
+            Some((task, refusal))
+        };
+        entries.iter().filter_map(one).collect()
+    };
+    Ok(ctx.handle.query(look).await?)
 }
 
 /// Returns what each request among the messages took, by task.

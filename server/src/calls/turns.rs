@@ -24,12 +24,7 @@ use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
 /// Takes the next delivery. Waits for one up to `wait`, during which the agent counts as connected.
-pub(crate) async fn take(
-    ctx: &Context,
-    caller: Caller,
-    consumer: Consumer,
-    wait: Duration,
-) -> Result<Taking, ApiError> {
+pub async fn take(ctx: &Context, caller: Caller, consumer: Consumer, wait: Duration) -> Result<Taking, ApiError> {
     let stopwatch = Stopwatch::start();
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent()).of(caller.client);
     let bell = subscription.bell();

@@ -27,6 +27,7 @@ mod messages;
 #[cfg(test)]
 pub(crate) mod openapi;
 mod origins;
+mod pages;
 mod problem;
 mod query;
 mod requests;
@@ -57,11 +58,13 @@ pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub use self::connections::Peer;
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
-    CLIENT_HEADER, Representation, attempt, authenticate, authenticate_bearer, bearer_header, caller, client_id, parse,
-    parse_answer, parse_wait, prove, read, succeeded, too_large,
+    CLIENT_HEADER, Representation, authenticate, authenticate_bearer, bearer_header, caller, client_id, parse,
+    parse_answer, parse_wait, too_large,
 };
+pub use self::extract::{attempt, prove, read, succeeded};
 pub use self::listen::serve;
 pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
+pub use self::pages::Pages;
 pub(crate) use self::problem::PROBLEM;
 pub(crate) use lastword_wire::session::REQUEST_BYTES_MAX;
 
@@ -89,13 +92,13 @@ fn session_calls(ctx: Context) -> Router {
         .nest("/v1", calls())
         .route("/mcp", super::mcp::route(&ctx, None))
         .layer(middleware::from_fn(query::check))
-        .fallback(nothing)
+        .fallback(async |uri: Uri| nothing(&uri))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .with_state(ctx)
 }
 
-/// Returns all routes of the server, without a socket.
-pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
+/// Returns all routes of the server with these pages, without a socket.
+pub fn app(ctx: Context, pages: Pages, anonymous_mcp: Option<AnonymousMcp>) -> Router {
     let session = super::session::route(&ctx, session_calls);
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
@@ -117,10 +120,12 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .merge(described)
         .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))
         .layer(middleware::from_fn(query::check))
-        // After the check of query parameters: the console's pages parse their own.
-        .merge(super::console::routes(&ctx))
-        .fallback(nothing)
-        .method_not_allowed_fallback(not_that_way)
+        // After the check of query parameters: the pages parse their own.
+        .merge((pages.routes)(&ctx))
+        .fallback(async move |uri: Uri, headers: HeaderMap| absent_to(&pages, &uri, &headers, nothing(&uri)))
+        .method_not_allowed_fallback(async move |method: Method, uri: Uri, headers: HeaderMap| {
+            absent_to(&pages, &uri, &headers, not_that_way(&method, &uri))
+        })
         .layer(middleware::from_fn_with_state(ctx.clone(), origins::check))
         .layer(middleware::from_fn(answers::in_lane))
         .layer(CatchPanicLayer::custom(problem::panicked))
@@ -184,15 +189,19 @@ fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
     accept.contains("text/html") && !FOR_PROGRAMS.iter().any(|prefix| uri.path().starts_with(prefix))
 }
 
-async fn nothing(uri: Uri, headers: HeaderMap) -> Response {
-    let fault = ApiError::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()))
-        .hinted("Check the path: `/openapi.json` has all of them, most below `/v1`.");
-    if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
+/// Returns a fault as a page to a browser, and as a problem to a program.
+fn absent_to(pages: &Pages, uri: &Uri, headers: &HeaderMap, fault: ApiError) -> Response {
+    if wants_page(uri, headers) { (pages.nowhere)(&fault) } else { fault.into_response() }
 }
 
-async fn not_that_way(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+fn nothing(uri: &Uri) -> ApiError {
+    ApiError::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()))
+        .hinted("Check the path: `/openapi.json` has all of them, most below `/v1`.")
+}
+
+fn not_that_way(method: &Method, uri: &Uri) -> ApiError {
     let mut fault = ApiError::new(Code::Malformed, format!("{} has no {method}", uri.path()))
         .hinted("Use a method that the header `Allow` of this response names.");
     fault.0.status = 405;
-    if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
+    fault
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::calls::{Caller, Context, ended};
 
 /// A watcher's position in the log, and its right to read.
-pub(super) struct LogTail {
+pub struct LogTail {
     ctx: Context,
     caller: Caller,
     committed: watch::Receiver<Seq>,
@@ -17,38 +17,40 @@ pub(super) struct LogTail {
 
 impl LogTail {
     /// Follows the log after position `after`, or from its current end.
-    pub(super) fn new(ctx: Context, caller: Caller, after: Option<Seq>) -> Self {
+    pub fn new(ctx: Context, caller: Caller, after: Option<Seq>) -> Self {
         let committed = ctx.handle.committed();
         let last = after.unwrap_or_else(|| *committed.borrow());
         Self { ctx, caller, committed, last }
     }
 
-    pub(super) const fn ctx(&self) -> &Context {
+    /// Returns what the watcher's calls work with.
+    pub const fn ctx(&self) -> &Context {
         &self.ctx
     }
 
-    pub(super) const fn caller(&self) -> Caller {
+    /// Returns whose watcher it is.
+    pub const fn caller(&self) -> Caller {
         self.caller
     }
 
     /// Returns the position up to which the watcher has read.
-    pub(super) const fn last(&self) -> Seq {
+    pub const fn last(&self) -> Seq {
         self.last
     }
 
     /// Returns the position up to which the log is durable.
-    pub(super) fn committed(&self) -> Seq {
+    pub fn committed(&self) -> Seq {
         *self.committed.borrow()
     }
 
     /// Skips everything up to `seq`.
-    pub(super) const fn skip_to(&mut self, seq: Seq) {
+    pub const fn skip_to(&mut self, seq: Seq) {
         self.last = seq;
     }
 
     /// Waits for entries to read; returns the position of the last one. `None` if the server shuts down or the token
     /// was revoked.
-    pub(super) async fn grown(&mut self) -> Option<Seq> {
+    pub async fn grown(&mut self) -> Option<Seq> {
         let mut stopping = self.ctx.stopping.clone();
         let last = self.last;
         let grown = tokio::select! {
@@ -61,7 +63,7 @@ impl LogTail {
     }
 
     /// Reads up to `max` further entries. `None` if the log can't be read, or if the next one has moved to the archive.
-    pub(super) async fn read(&mut self, max: usize) -> Option<Vec<(Seq, Arc<Entry>)>> {
+    pub async fn read(&mut self, max: usize) -> Option<Vec<(Seq, Arc<Entry>)>> {
         let next = Seq(self.last.0 + 1);
         let entries = self.ctx.handle.read(next, max).await.ok()?;
         if entries.first().is_some_and(|(at, entry)| *at > next && !matches!(entry.fact, Fact::EpochBegan { .. })) {

@@ -69,26 +69,26 @@ fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
 }
 
 /// An agent or human with its current work and its distance to its limits.
-pub(crate) struct Member {
+pub struct Member {
     /// The entry as all callers see it.
-    pub(crate) view: AgentView,
+    pub view: AgentView,
     /// The open turns, oldest first.
-    pub(crate) turns: Vec<OpenTurn>,
+    pub turns: Vec<OpenTurn>,
     /// The distance to the limits of the day (B1, D7); empty for a human, whom none of them binds.
-    pub(crate) day: Vec<Distance>,
+    pub day: Vec<Distance>,
     /// What its turns cost since midnight UTC, in millionths of a dollar.
-    pub(crate) cost_today_microusd: u64,
+    pub cost_today_microusd: u64,
     /// The ids of the pending calls and open questions of its tasks.
-    pub(crate) asks: Vec<String>,
+    pub asks: Vec<String>,
     /// The REFs of its open work that a latch holds.
-    pub(crate) held: Vec<String>,
+    pub held: Vec<String>,
     /// The end of its rest, if its day budget is used up.
-    pub(crate) rests_until: Option<Time>,
+    pub rests_until: Option<Time>,
 }
 
 /// What an agent does, in the order of what a human should see first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Activity {
+pub enum Activity {
     /// A human stopped it.
     Stopped,
     /// A human paused it.
@@ -111,7 +111,7 @@ pub(crate) enum Activity {
 
 impl Activity {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Stopped,
         Self::Paused,
         Self::Rests,
@@ -124,7 +124,7 @@ impl Activity {
     ];
 
     /// Returns the word for it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
             Self::Paused => "paused",
@@ -141,7 +141,7 @@ impl Activity {
 
 impl Member {
     /// Returns what it does.
-    pub(crate) fn activity(&self) -> Activity {
+    pub fn activity(&self) -> Activity {
         let elsewhere = || self.turns.iter().any(|turn| !self.held.contains(&turn.reference));
         match self.view.state {
             Running::Stopped => Activity::Stopped,
@@ -158,25 +158,25 @@ impl Member {
 }
 
 /// An open turn.
-pub(crate) struct OpenTurn {
+pub struct OpenTurn {
     /// The turn's id, `turn-3`.
-    pub(crate) id: String,
+    pub id: String,
     /// The REF of its task's conversation.
-    pub(crate) reference: String,
+    pub reference: String,
     /// The id of the REQUEST; `None` for an agent's own root.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// The name of the requester, to which the answer is routed.
-    pub(crate) asker: Option<String>,
+    pub asker: Option<String>,
     /// The time at which it was opened.
-    pub(crate) opened_at: String,
+    pub opened_at: String,
     /// The time at which its lease ends.
-    pub(crate) lease_until: String,
+    pub lease_until: String,
     /// The number of the attempt at the task.
-    pub(crate) attempt: u32,
+    pub attempt: u32,
 }
 
 /// Returns an agent or human as the console shows it; `None` if the number is unknown.
-pub(crate) fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
+pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
     let known = live.state.agent(id)?;
     let state = live.state;
     let turns = known.turns.iter().filter_map(|turn| open_turn(state, *turn)).collect();

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 /// A channel through which humans are notified of pending decisions.
-pub(crate) trait NotifyChannel: Send + Sync {
+pub trait NotifyChannel: Send + Sync {
     /// Returns its name.
     fn name(&self) -> &str;
 

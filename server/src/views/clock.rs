@@ -26,7 +26,7 @@ pub(crate) fn ready(
 }
 
 /// Explains a difference of more than a minute, and what to do about it; `None` for a smaller one.
-pub(crate) fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Option<String> {
+pub fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Option<String> {
     let (side, rest) = match state {
         ClockState::InStep => return None,
         ClockState::CatchingUp => {

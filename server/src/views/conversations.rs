@@ -51,7 +51,7 @@ fn nearest(state: &State, conv: &Conversation) -> Option<Distance> {
 }
 
 /// Returns the limit with the largest share used; limits of 0 are off.
-pub(crate) fn fullest<D: Borrow<Distance>>(all: impl Iterator<Item = D>) -> Option<D> {
+pub fn fullest<D: Borrow<Distance>>(all: impl Iterator<Item = D>) -> Option<D> {
     // Compares a/b < c/d as a·d < c·b in 128 bits, which can't overflow.
     let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
     let compare = |a: &Distance, b: &Distance| part(a, b).cmp(&part(b, a));
@@ -75,18 +75,18 @@ pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
 }
 
 /// Returns whether work of a conversation's open grants waits for a human.
-pub(crate) fn waits_for_human(state: &State, conv: &Conversation) -> bool {
+pub fn waits_for_human(state: &State, conv: &Conversation) -> bool {
     let waits = |id| state.grants.get(&id).is_some_and(|grant| grant.human_waits > 0);
     !conv.open_tasks.is_empty() && state.at_work_in(conv).any(waits)
 }
 
 /// Returns the status of a conversation.
-pub(crate) fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
+pub fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
 }
 
 /// Returns a conversation with its grants, without its messages.
-pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
+pub fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
     let open = state.open_grants_of(id);
     let last = conv.grant.get().filter(|_| open.is_empty());
     let grants = open.into_iter().rev().chain(last).filter_map(|id| grant(state, id)).collect();
@@ -94,7 +94,7 @@ pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> Co
 }
 
 /// Returns a conversation as a list shows it, without its grants and messages.
-pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
+pub fn listed(state: &State, conv: &Conversation) -> ConversationView {
     ConversationView {
         summary: summary(state, conv),
         participants: conv.participants.iter().map(|p| state.name_of(*p).to_owned()).collect(),
@@ -109,7 +109,8 @@ pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
     }
 }
 
-pub(crate) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
+/// Returns a grant with its limits; `None` if the number is unknown.
+pub fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     let grant = state.grants.get(&id)?;
     Some(GrantView {
         id: id.to_string(),
@@ -150,7 +151,7 @@ pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
 const NESTING_MAX: usize = 24;
 
 /// Builds the tree in which each message is a child of its cause.
-pub(crate) fn tree(messages: Vec<StoredMessage>) -> Vec<TreeNode> {
+pub fn tree(messages: Vec<StoredMessage>) -> Vec<TreeNode> {
     let known: BTreeSet<String> = messages.iter().map(|m| m.id.clone()).collect();
     let mut children: BTreeMap<Option<String>, Vec<StoredMessage>> = BTreeMap::new();
     for message in messages {

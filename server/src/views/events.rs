@@ -18,14 +18,14 @@ use super::messages::{Labels, label, may_read, stored};
 const IS_COST: &str = "is_cost";
 
 /// An event whose message has its names, but not its text yet.
-pub(crate) struct EventDraft {
+pub struct EventDraft {
     event: Event,
     message: Option<(Arc<Entry>, Labels)>,
 }
 
 impl EventDraft {
     /// Completes the event with its message.
-    pub(crate) fn finish(self) -> Event {
+    pub fn finish(self) -> Event {
         let Self { mut event, message } = self;
         if let Some((entry, labels)) = message
             && let Fact::Accepted { message } = &entry.fact
@@ -141,7 +141,7 @@ impl Data {
 }
 
 /// Returns the event of a fact; `None` if `who` is an agent that it doesn't concern.
-pub(crate) fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Option<EventDraft> {
+pub fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Option<EventDraft> {
     let Concerned { kind, agent, conv, task, data, .. } = Concerned::by(state, &entry.fact);
     let message = if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None };
     let concerned = agent == Some(who.agent())
@@ -313,7 +313,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
 }
 
 /// Returns the area that a fact changes, and the conversation that it concerns.
-pub(crate) fn subject(state: &State, fact: &Fact) -> (Area, Option<ConvId>) {
+pub fn subject(state: &State, fact: &Fact) -> (Area, Option<ConvId>) {
     let Concerned { area, conv, .. } = Concerned::by(state, fact);
     if let Fact::Refused { turn, reference, .. } = fact {
         let of_turn = || Some(state.tasks.get(&state.turns.get(&(*turn)?)?.task)?.conv);

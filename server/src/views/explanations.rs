@@ -146,7 +146,7 @@ pub(crate) fn link(message: StoredMessage) -> CausalLink {
 }
 
 /// Returns the step by which a human lifts a recorded refusal now (H6).
-pub(crate) fn lift_of(state: &State, fact: &Fact) -> Option<LiftStep> {
+pub fn lift_of(state: &State, fact: &Fact) -> Option<LiftStep> {
     let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. } | Fact::Observed { refusal, .. }) = fact
     else {
         return None;

@@ -9,7 +9,7 @@ use lastword_wire::{IncidentView, rfc3339};
 use super::requests::request_of;
 
 /// Returns an incident with the requests that it holds.
-pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> IncidentView {
+pub fn incident(state: &State, id: IncidentId, incident: &Incident) -> IncidentView {
     let (scope, on, conv) = match incident.on {
         IncidentOn::Agent(agent) => ("agent", state.name_of(agent).to_owned(), None),
         IncidentOn::Latch(Latched::Grant(grant)) => {
@@ -70,7 +70,7 @@ pub(crate) fn is_cost(state: &State, incident: &Incident) -> bool {
 }
 
 /// Returns the open tasks that an incident holds, the oldest first; none once a human has lifted it.
-pub(crate) fn held_tasks(state: &State, incident: &Incident) -> Vec<TaskId> {
+pub fn held_tasks(state: &State, incident: &Incident) -> Vec<TaskId> {
     match incident.on {
         _ if incident.lifted.is_some() => Vec::new(),
         IncidentOn::Latch(Latched::Grant(grant)) => state.open_tasks_of(grant).collect(),

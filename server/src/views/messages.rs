@@ -16,8 +16,9 @@ use crate::error::ApiError;
 
 /// A message, with the names that only the state knows.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
-    pub(crate) seq: Seq,
+pub struct Shown {
+    /// Its position in the log.
+    pub seq: Seq,
     entry: Arc<Entry>,
     earlier: Option<Arc<Entry>>,
     labels: Labels,
@@ -38,7 +39,7 @@ pub(crate) struct Labels {
 }
 
 /// Returns messages by position, with texts from memory or from the log. Positions of other facts are left out.
-pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
+pub async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
     named(handle, handle.entries(seqs).await?).await
 }
 
@@ -178,12 +179,12 @@ fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
 
 impl Shown {
     /// Returns the time at which it was admitted.
-    pub(crate) fn at(&self) -> lastword_proto::Time {
+    pub fn at(&self) -> lastword_proto::Time {
         self.entry.at
     }
 
     /// Returns the message as the log has it.
-    pub(crate) fn message(&self) -> Option<&Message> {
+    pub fn message(&self) -> Option<&Message> {
         message_of(&self.entry)
     }
 
@@ -211,7 +212,7 @@ impl Shown {
     }
 
     /// Converts it to its wire form. What an agent asked a human is for no other agent of the conversation.
-    pub(crate) fn stored(self) -> Option<StoredMessage> {
+    pub fn stored(self) -> Option<StoredMessage> {
         let Self { seq, entry, earlier, labels } = self;
         let earlier = earlier.as_deref();
         message_of(&entry).map(|message| stored(seq, &entry, message, earlier, labels))

@@ -21,15 +21,15 @@ use crate::error::ApiError;
 const STEP_BYTES_MAX: usize = 1 << 20;
 
 /// A notice with its text, before it is fitted into a delivery with others.
-pub(crate) struct Worded {
+pub struct Worded {
     /// The notice as it is sent.
-    pub(crate) notice: Notice,
+    pub notice: Notice,
     /// The held call that it shows in full, with its digest (H2).
     pub(crate) call: Option<(ApprovalId, Digest)>,
 }
 
 /// Returns notices by position.
-pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, ApiError> {
+pub async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, ApiError> {
     if seqs.is_empty() {
         return Ok(Vec::new());
     }

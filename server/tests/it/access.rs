@@ -6,8 +6,7 @@ use lastword_store::Store;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::exchange::id;
-use crate::world::{Answer, World, http};
+use crate::world::{Answer, World, http, id};
 
 #[tokio::test]
 async fn nobody_is_anonymous_and_a_wrong_token_is_refused() {

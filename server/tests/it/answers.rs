@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use crate::exchange::id;
-use crate::world::World;
+use crate::world::{World, id};
 
 #[tokio::test]
 async fn an_answer_is_delivered_with_its_question_to_whoever_asked() {

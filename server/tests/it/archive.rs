@@ -9,7 +9,7 @@ use lastword_server::{Config, Server};
 use lastword_store::Store;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
+use crate::machine::Machine;
 use crate::world::World;
 
 const DAY: u64 = 86_400_000;

@@ -3,8 +3,8 @@
 use lastword_proto::Limits;
 use serde_json::json;
 
-use crate::clock::{Machine, SECOND};
-use crate::console::Browser;
+use crate::browser::Browser;
+use crate::machine::{Machine, SECOND};
 use crate::world::World;
 
 const HOUR: u64 = 3_600 * SECOND;

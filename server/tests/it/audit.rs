@@ -4,9 +4,8 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
-use crate::exchange::id;
-use crate::world::World;
+use crate::machine::Machine;
+use crate::world::{World, id};
 
 const DAY: u64 = 86_400_000;
 

@@ -7,7 +7,7 @@ use lastword_wire::session::PATH;
 use reqwest::header::{LOCATION, SET_COOKIE};
 use serde_json::json;
 
-use crate::console::{Browser, Seen};
+use crate::browser::{Browser, Seen};
 use crate::session::Raw;
 use crate::world::World;
 
@@ -142,27 +142,4 @@ async fn the_server_says_where_it_is() {
     for url in [world.server.url(), world.server.console_url()] {
         assert_eq!(url, format!("{at}/lw"));
     }
-}
-
-/// An address that a template writes by itself lacks the path.
-#[test]
-fn templates_write_addresses_by_one_function() {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/edges/console");
-    let (mut addresses, mut wrong) = (0, Vec::new());
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let templates = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let begins = ATTRIBUTES.map(|name| format!(" {name}="));
-        for rest in begins.iter().flat_map(|begin| templates.split(begin.as_str()).skip(1)) {
-            addresses += 1;
-            let value = rest.trim_start_matches("{ ").get(..9).unwrap_or_default();
-            let by = ["(url(", "\"#", "\"?", "(assets::", "(action)", "(path) (q"];
-            if !by.iter().any(|by| value.starts_with(by)) {
-                wrong.push(format!("{}: {}", path.display(), rest.lines().next().unwrap_or_default()));
-            }
-        }
-    }
-    assert!(addresses > 120, "{addresses}");
-    assert_eq!(wrong, Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lastword_proto::Limits;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::world::World;
 
 /// The most bytes of a page of a list, with what surrounds its texts.

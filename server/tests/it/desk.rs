@@ -6,8 +6,7 @@ use lastword_proto::names::AgentName;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::exchange::id;
-use crate::world::World;
+use crate::world::{World, id};
 
 #[tokio::test]
 async fn an_answered_escalation_resumes_exactly_its_task() {

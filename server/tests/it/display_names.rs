@@ -3,11 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
-use crate::exchange::id;
+use crate::browser::Browser;
 use crate::mcp::tool;
 use crate::session::{Raw, request};
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, id};
 
 async fn named(world: &World, who: &str, agent: &str, name: &str) -> Answer {
     let request = world.request(who, Method::PATCH, &format!("/v1/agents/{agent}"));

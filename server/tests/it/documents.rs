@@ -1,8 +1,9 @@
-//! Every call of the OpenAPI document is served and documented.
+//! Every call of the OpenAPI document is served and documented, and a server may have nothing else.
 
 use std::fs;
 use std::path::Path;
 
+use lastword_server::Pages;
 use lastword_server::edges::http::OPENAPI;
 use reqwest::Method;
 use serde_json::Value;
@@ -28,6 +29,17 @@ async fn every_call_of_the_document_is_there_and_wants_a_token() {
             assert_eq!(answer.status, 405, "{url}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_without_pages_tells_a_browser_what_it_tells_a_program() {
+    let world = World::set(&[], |config| config.pages = Pages::default()).await;
+    let ask = async |method: Method, path: &str| {
+        let request = world.http.request(method, world.url(path)).header("accept", "text/html");
+        Answer::of(request.send().await.unwrap()).await
+    };
+    ask(Method::GET, "/inbox").await.refused(404, "unknown_request");
+    ask(Method::POST, "/healthz").await.refused(405, "malformed");
 }
 
 #[test]

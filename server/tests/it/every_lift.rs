@@ -6,10 +6,9 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
-use crate::console::Browser;
-use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::browser::Browser;
+use crate::machine::Machine;
+use crate::world::{Answer, World, id};
 
 const MINUTE: u64 = 60_000;
 const AGENTS: [&str; 4] = ["kilo", "hive", "lima", "mike"];

@@ -5,9 +5,8 @@ use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
-use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::browser::Browser;
+use crate::world::{Answer, World, id};
 
 const LONG: &str = r#"{"tool":"pay","arguments":{"id":1234567890123456789012}}"#;
 

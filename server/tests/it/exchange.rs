@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, id};
 
 #[tokio::test]
 async fn a_request_is_delivered_answered_and_the_answer_opens_the_next_turn() {
@@ -240,10 +240,6 @@ async fn the_audit_finds_messages_and_a_conversation_is_a_tree() {
     assert_eq!(tree["tree"][0]["children"][0]["message"]["body"], "haystack");
     assert!(tree["limits"].as_array().unwrap().iter().any(|l| l["name"] == "depth_max" && l["left"] == 5), "{tree}");
     world.get("hive", "/v1/conversations/T-1").await.refused(404, "unknown_request");
-}
-
-pub(crate) fn id<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
 #[tokio::test]

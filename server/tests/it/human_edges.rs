@@ -9,9 +9,8 @@ use lastword_store::Store;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
-use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::browser::Browser;
+use crate::world::{Answer, World, id};
 
 /// The human at one edge.
 enum Human<'a> {

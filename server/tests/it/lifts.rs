@@ -3,28 +3,15 @@
 use lastword_proto::Limits;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
-use crate::exchange::id;
+use crate::browser::Browser;
 use crate::mcp::{done, tool};
 use crate::mcp_wire::{offering, result};
 use crate::notices::inbox;
-use crate::world::World;
+use crate::world::{World, at_the_cap_of, id};
 
 /// A world in which kilo and hive have one exchange on T-1, and kilo's turn with hive's answer is at the depth limit.
 pub(crate) async fn at_the_cap() -> (World, Value) {
     at_the_cap_of(World::within(Limits { depth_max: 1, ..Limits::default() }, &["kilo", "hive"]).await).await
-}
-
-/// Brings an existing world to that point.
-pub(crate) async fn at_the_cap_of(world: World) -> (World, Value) {
-    world.send("operator", "kilo", "T-1", "write it").await.is(201);
-    let task = world.take("kilo").await;
-    world.send("kilo", "hive", "T-1", "review it").await.is(201);
-    world.finish("kilo", &task, "asked hive").await.is(200);
-    let review = world.take("hive").await;
-    world.finish("hive", &review, "two remarks").await.is(200);
-    let answer = world.take("kilo").await;
-    (world, answer)
 }
 
 #[tokio::test]

@@ -8,17 +8,12 @@ mod archive;
 mod attendance;
 mod audit;
 mod base_path;
+#[path = "../../../console/tests/it/browser.rs"]
+#[expect(dead_code, reason = "the tests of the console use more of it")]
+mod browser;
 mod byte_pages;
 mod bytes;
 mod clock;
-mod console;
-mod console_counts;
-mod console_decisions;
-mod console_people;
-#[cfg(test)]
-mod console_roles;
-#[cfg(test)]
-mod console_schedules;
 mod desk;
 mod display_names;
 mod documents;
@@ -26,10 +21,10 @@ mod every_lift;
 mod exact_calls;
 mod exchange;
 mod first_day;
-mod history_pages;
 mod holders;
 mod human_edges;
 mod lifts;
+mod machine;
 mod mcp;
 mod mcp_elicit;
 mod mcp_human;

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::exchange::id;
-use crate::world::{Answer, World, remote};
+use crate::world::{Answer, World, id, remote};
 
 async fn rpc(world: &World, who: &str, method: &str, params: Value) -> Value {
     let request = world.request(who, Method::POST, "/mcp").header("accept", "application/json, text/event-stream");

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::exchange::id;
 use crate::mcp_wire::{offering, result};
-use crate::world::World;
+use crate::world::{World, id};
 
 /// Two agents at work; the human alice uses kilo's client.
 async fn seated() -> World {

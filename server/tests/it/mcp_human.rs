@@ -3,8 +3,7 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, id};
 
 /// The header by which a person gives a model their own token.
 const AS_HUMAN: &str = "lastword-as-human";

@@ -11,8 +11,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::exchange::id;
-use crate::world::{Answer, World, remote};
+use crate::world::{Answer, World, id, remote};
 
 /// A surface of one tool, for callers without a token.
 #[derive(Clone)]

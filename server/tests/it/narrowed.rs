@@ -6,7 +6,7 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
+use crate::machine::Machine;
 use crate::world::{Answer, World};
 
 const SCOPES: [&str; 7] = ["read", "send", "work", "ask", "decide", "control", "manage"];

@@ -3,8 +3,8 @@
 use lastword_proto::Limits;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
-use crate::console::Browser;
+use crate::browser::Browser;
+use crate::machine::Machine;
 use crate::world::World;
 
 const SAME: &str = "please run the tests again";

@@ -5,10 +5,9 @@ use lastword_proto::limits::Approvers;
 use lastword_proto::names::AgentName;
 use serde_json::{Value, json};
 
-use crate::clock::{Machine, SECOND};
-use crate::exchange::id;
+use crate::machine::{Machine, SECOND};
 use crate::mcp::{done, tool};
-use crate::world::World;
+use crate::world::{World, id};
 
 async fn say(world: &World, who: &str, kind: &str, to: &str, body: &str) -> Value {
     let envelope = json!({ "type": kind, "to": to, "ref": "W-1", "body": body });

@@ -3,9 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
-use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::browser::Browser;
+use crate::world::{Answer, World, id};
 
 async fn patch(world: &World, who: &str, path: &str, body: Value) -> Answer {
     Answer::of(world.request(who, Method::PATCH, path).json(&body).send().await.unwrap()).await

@@ -9,8 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::exchange::id;
-use crate::world::{Answer, World, remote};
+use crate::world::{Answer, World, id, remote};
 
 fn body(tool: &str, arguments: &Value, meta: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });

@@ -4,7 +4,7 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
+use crate::machine::Machine;
 use crate::world::World;
 
 const HOUR: u64 = 3_600_000;

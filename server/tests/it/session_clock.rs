@@ -5,7 +5,7 @@ use std::time::Duration;
 use lastword_proto::Limits;
 use serde_json::{Value, json};
 
-use crate::clock::{DAY, Machine, SECOND};
+use crate::machine::{DAY, Machine, SECOND};
 use crate::session::{Raw, request};
 use crate::world::World;
 

@@ -248,7 +248,7 @@ async fn a_bad_id_token_lets_nobody_in_by_either_flow() {
 
 #[tokio::test]
 async fn an_id_token_signs_in_once_and_its_token_expires() {
-    let machine = crate::clock::Machine::new();
+    let machine = crate::machine::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
     let again = oidc.clone();
@@ -307,7 +307,7 @@ async fn an_account_that_gets_anothers_address_does_not_get_in() {
 
 #[tokio::test]
 async fn keys_are_fetched_once_and_again_for_a_key_that_is_not_known() {
-    let machine = crate::clock::Machine::new();
+    let machine = crate::machine::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
     let world = machine.world_with(&[], |config| config.oidc = Some(oidc)).await;
@@ -343,7 +343,7 @@ async fn a_provider_that_is_down_lets_nobody_in_and_keeps_no_token_out() {
 
 #[tokio::test]
 async fn an_address_that_fails_too_often_waits_and_its_valid_tokens_do_not() {
-    let machine = crate::clock::Machine::new();
+    let machine = crate::machine::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
     let world = machine.world_with(&["kilo"], |config| config.oidc = Some(oidc)).await;

@@ -4,10 +4,9 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
-use crate::console::Browser;
-use crate::exchange::id;
-use crate::world::World;
+use crate::browser::Browser;
+use crate::machine::Machine;
+use crate::world::{World, id};
 
 /// The most tokens that one report may have.
 const MOST: u64 = 1_000_000_000_000;

@@ -4,8 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::exchange::id;
-use crate::world::World;
+use crate::world::{World, id};
 
 /// What a record takes besides its texts: ids, times, and the batch around it.
 const BESIDE: u64 = 1_500;

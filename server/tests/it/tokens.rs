@@ -4,7 +4,7 @@ use lastword_proto::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::clock::Machine;
+use crate::machine::Machine;
 use crate::world::{Answer, World};
 
 const MINUTE: u64 = 60_000;

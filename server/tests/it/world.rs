@@ -33,7 +33,7 @@ impl World {
     /// Starts a server with changed settings.
     pub(crate) async fn set(agents: &[&str], change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = Config::local(dir.path());
+        let mut config = Config { pages: lastword_console::pages(), ..Config::local(dir.path()) };
         change(&mut config);
         let server = Server::start(config).await.unwrap();
         let mut world = Self { dir, server, http: http(), tokens: BTreeMap::new() };
@@ -107,7 +107,7 @@ impl World {
 }
 
 async fn start(dir: &Path) -> Server {
-    Server::start(Config::local(dir)).await.unwrap()
+    Server::start(Config { pages: lastword_console::pages(), ..Config::local(dir) }).await.unwrap()
 }
 
 /// Returns a client for `http://`.
@@ -129,6 +129,23 @@ pub(crate) fn http_builder() -> reqwest::ClientBuilder {
     let tls = tls.with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     Client::builder().tls_backend_preconfigured(tls)
+}
+
+/// Brings kilo and hive to where they have had one exchange on T-1, in kilo's turn with hive's answer.
+pub(crate) async fn at_the_cap_of(world: World) -> (World, Value) {
+    world.send("operator", "kilo", "T-1", "write it").await.is(201);
+    let task = world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "review it").await.is(201);
+    world.finish("kilo", &task, "asked hive").await.is(200);
+    let review = world.take("hive").await;
+    world.finish("hive", &review, "two remarks").await.is(200);
+    let answer = world.take("kilo").await;
+    (world, answer)
+}
+
+/// Returns the text of a member, for example of `id`.
+pub(crate) fn id<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
 /// The status, headers and body of a response.

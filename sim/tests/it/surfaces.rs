@@ -26,7 +26,8 @@ struct Stage {
 impl Stage {
     async fn with(limits: Limits, agents: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let server = Server::start(Config { limits, ..Config::local(dir.path()) }).await.unwrap();
+        let config = Config { limits, pages: lastword_console::pages(), ..Config::local(dir.path()) };
+        let server = Server::start(config).await.unwrap();
         let operator = std::fs::read_to_string(server.operator_token_file()).unwrap().trim().to_owned();
         let mut stage = Self { dir, server, tokens: vec![("operator".into(), operator)] };
         for name in agents {

@@ -269,14 +269,15 @@ fn crates_depend_only_along_the_arrows() {
         ("broker", &["proto", "wire", "store"]),
         // MCP over stdio is a client of a running server.
         ("server", &["proto", "wire", "store", "broker", "client"]),
+        ("console", &["proto", "wire", "store", "broker", "server"]),
         ("client", &["proto", "wire"]),
         ("runner", &["proto", "wire", "client"]),
         ("discord", &["proto", "wire", "client"]),
         // A node is a client of the others.
         ("cluster", &["proto", "wire", "store", "broker", "server", "client"]),
-        ("cli", &["proto", "wire", "store", "broker", "server", "client", "runner", "discord", "cluster"]),
-        ("bench", &["proto", "wire", "store", "broker", "server", "client", "runner", "discord", "cluster"]),
-        ("sim", &["proto", "wire", "store", "broker", "server", "client", "runner", "discord", "cluster"]),
+        ("cli", &["proto", "wire", "store", "broker", "server", "console", "client", "runner", "discord", "cluster"]),
+        ("bench", &["proto", "wire", "store", "broker", "server", "console", "client", "runner", "discord", "cluster"]),
+        ("sim", &["proto", "wire", "store", "broker", "server", "console", "client", "runner", "discord", "cluster"]),
     ];
     assert!(members().iter().map(String::as_str).eq(allowed.iter().map(|(folder, _)| *folder)));
     for (folder, may) in allowed {
@@ -373,6 +374,11 @@ fn modules_import_from_lower_layers_only() {
     assert!(in_broker > 50 && in_server > 100, "imports are found");
     assert!(of_broker.is_empty(), "the broker's threads, and what follows them: {of_broker:#?}");
     assert!(of_server.is_empty(), "edges -> calls -> views, and never back: {of_server:#?}");
+    let reads = files("console/src/reads");
+    assert!(reads.len() > 5, "what the pages read is found");
+    let upwards = |(_, source): &&(PathBuf, String)| source.contains("crate::") || source.contains("super::super");
+    let wrong: Vec<&PathBuf> = reads.iter().filter(upwards).map(|(path, _)| path).collect();
+    assert!(wrong.is_empty(), "the console's pages -> reads, and never back: {wrong:#?}");
 }
 
 #[test]

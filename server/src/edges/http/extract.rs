@@ -51,7 +51,7 @@ impl FromRequestParts<Context> for Caller {
 }
 
 /// Counts the request's connection as the caller's. Without a socket there is none.
-pub(crate) fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiError> {
+pub fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiError> {
     extensions.get::<Peer>().map_or(Ok(()), |peer| peer.prove(caller.principal))
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn client_id(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// Counts a failed authentication, or an attempt that costs something, against the address of the request; refuses it if
 /// there were too many.
-pub(crate) fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiError> {
+pub fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiError> {
     let Some(peer) = extensions.get::<Peer>() else { return Ok(()) };
     ctx.attempts.count(peer.address(), ctx.handle.now()).map_err(|wait_ms| {
         ctx.handle.metrics().refuse(Code::AuthRate);
@@ -99,7 +99,7 @@ pub(crate) fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiE
 }
 
 /// Takes an attempt back that succeeded.
-pub(crate) fn succeeded(ctx: &Context, extensions: &Extensions) {
+pub fn succeeded(ctx: &Context, extensions: &Extensions) {
     if let Some(peer) = extensions.get::<Peer>() {
         ctx.attempts.succeeded(peer.address());
     }
@@ -290,7 +290,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Reads the whole body within the limits of size and time.
-pub(crate) async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes, ApiError> {
+pub async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes, ApiError> {
     let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let length = length.unwrap_or(REQUEST_BYTES_MAX).min(REQUEST_BYTES_MAX);
     // Held while the peer sends, which may take all of the time limit.

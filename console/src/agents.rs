@@ -1,0 +1,251 @@
+//! The agents and humans: their current work, the distance to their limits, and the controls.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use lastword_proto::Time;
+use lastword_proto::fact::{Control, Kind, Role, Scope};
+use lastword_proto::state::Running;
+use lastword_server::calls::{agents, control, limits};
+use lastword_server::views::{Activity, Member, OpenTurn, fullest};
+use lastword_server::{ApiError, Context};
+use lastword_wire::{AgentView, rfc3339};
+use maud::{Markup, html};
+
+use super::forms::{Form, Nothing};
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, spent, time, url};
+use super::session::Viewer;
+use super::{agent_forms, compose, parts};
+
+/// `GET /agents`: the list of agents and humans.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let members = agents::members(&ctx, viewer.caller).await?;
+    let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
+    let main = html! {
+        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
+        (views(false))
+        @if agents.is_empty() {
+            (empty("No agent is registered.", &html! {
+                code { "lastword agent add NAME" } " registers one and prints its token; " code { "lastword init" } " sets up a team."
+            }))
+        }
+        @if !agents.is_empty() {
+            div.list role="list" { @for member in &agents { (row(&moment, member)) } }
+        }
+        p { a href=(url("/rooms")) { "Rooms" } span.faint { " for posts to several agents" } }
+        h2 { "Humans" }
+        ul.lines {
+            @for member in &humans {
+                li {
+                    (name_link(&member.view.name)) (display_name(&member.view)) " "
+                    @if let Some(role) = member.view.role { (badge(role.word())) " " }
+                    @if member.view.name == viewer.name { (badge("you")) } @else { (connected(member)) }
+                }
+            }
+        }
+    };
+    viewer
+        .page(
+            &ctx,
+            &moment,
+            Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents, Topic::Inbox], main },
+        )
+        .await
+}
+
+/// Shows the links to the list and to the graph.
+pub(super) fn views(graph: bool) -> Markup {
+    html! {
+        nav.views aria-label="Views" {
+            a href=(url("/agents")) aria-current=[(!graph).then_some("page")] { "List" }
+            a href=(url("/graph")) aria-current=[graph.then_some("page")] { "Graph" }
+        }
+    }
+}
+
+/// Returns a link to the page of an agent or human.
+pub(super) fn name_link(name: &str) -> Markup {
+    html! { a href={ (url("/agents/")) (encoded(name)) } { (foreign_line(name)) } }
+}
+
+/// Shows the display name behind the name.
+fn display_name(view: &AgentView) -> Markup {
+    html! { @if let Some(name) = &view.display_name { " " span.faint { (foreign_line(name)) } } }
+}
+
+fn row(moment: &Moment, member: &Member) -> Markup {
+    let view = &member.view;
+    html! {
+        div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
+            div.what { b { (name_link(&view.name)) } (display_name(view)) " " (connected(member)) }
+            div.who {
+                div { (badge(member.activity().word())) (waits(member)) }
+                (rests(member))
+                @for turn in &member.turns { div { (works_on(moment, turn)) } }
+            }
+            div.counts {
+                @if view.queued > 0 { (plural(view.queued, "request queued", "requests queued")) } @else { "inbox empty" }
+                @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
+                @if view.tokens_today > 0 { div { (spent_today(member)) } }
+            }
+            div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
+        }
+    }
+}
+
+fn spent_today(member: &Member) -> Markup {
+    html! { (spent(member.view.tokens_today, member.view.tokens_estimated, member.cost_today_microusd)) " today" }
+}
+
+/// Shows what a human decides for an agent: its held calls and questions, and the conversations that a limit holds.
+fn waits(member: &Member) -> Markup {
+    let (is_held, mut sign) = (member.activity() == Activity::Held, " · ");
+    html! {
+        @for id in &member.asks {
+            " " a.id href={ (url(if id.starts_with("apr") { "/approvals/" } else { "/questions/" })) (id) } { (id) }
+        }
+        @for reference in &member.held {
+            @if is_held { " in " (conversation(reference)) }
+            @else { (std::mem::replace(&mut sign, ", ")) (conversation(reference)) " is held" }
+        }
+    }
+}
+
+/// Shows when an agent whose day budget is used up works again, and what a human can do before.
+fn rests(member: &Member) -> Markup {
+    html! {
+        @if let Some(until) = member.rests_until {
+            div { "Works again at " (clock(until)) " UTC, or once you " a href={ (url("/agents/")) (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
+        }
+    }
+}
+
+/// Returns the hour and minute of a time.
+pub(super) fn clock(at: Time) -> String {
+    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
+}
+
+fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
+    html! {
+        (conversation(&turn.reference)) " " (time(&turn.opened_at, moment.now))
+        @if turn.attempt > 1 { " " span.faint { "attempt " (turn.attempt) } }
+    }
+}
+
+/// Shows whether it is connected, where its activity doesn't say so.
+fn connected(member: &Member) -> Markup {
+    match (member.view.connected, member.view.kind) {
+        (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => html! {
+            span.badge.bad { "can't work" } " " (foreign_line(reason))
+        },
+        (_, Kind::Agent) if member.view.waits_for_user => html! { span.badge.warn { "waits for its user" } },
+        (true, Kind::Human) => badge("connected"),
+        (_, Kind::Agent) if member.view.clients > 1 => html! {
+            span.badge.plain { (plural(member.view.clients, "client", "clients")) }
+        },
+        (true, Kind::Agent) => html! {},
+        (false, Kind::Agent) if member.activity() == Activity::Away => html! {},
+        (false, _) => html! { span.badge.plain { "not connected" } },
+    }
+}
+
+/// `GET /agents/{name}`: the page of an agent or human.
+pub(super) async fn one(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(name): Path<String>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let member = agents::member(&ctx, viewer.caller, &name).await?;
+    let view = &member.view;
+    let agent = view.kind == Kind::Agent;
+    let limits = limits::in_force(&ctx).await?;
+    let main = html! {
+        (heading(&name, &html! {
+            (display_name(view)) " "
+            @if !agent { (badge("human")) " " }
+            @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
+            @if agent { " " (badge(member.activity().word())) }
+        }))
+        p.facts {
+            @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
+            @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
+            @if agent { span { (spent_today(&member)) } }
+            @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
+            @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
+            @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
+            span { a href={ (url("/conversations?from=")) (encoded(&name)) } { "sent messages" } }
+            span { a href={ (url("/conversations?to=")) (encoded(&name)) } { "received messages" } }
+        }
+        (rests(&member))
+        @if agent {
+            (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
+        }
+        @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
+        @if agent {
+            @if !member.asks.is_empty() || !member.held.is_empty() { p { "For a human to decide:" (waits(&member)) } }
+            h2 { "Open turns" }
+            @if member.turns.is_empty() { p.faint { "No open turns." } }
+            ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }
+            h2 { "Limits" }
+            div.bars {
+                @for distance in view.windows.iter().chain(&member.day) { (bar(distance)) }
+            }
+            p.faint { "Rates count the current windows; budgets count usage since midnight UTC. "
+                a href=(url("/limits")) { "All limits" } }
+            (agent_forms::own(&viewer, &limits, view))
+            h2 #compose { "Send a request" }
+            (compose::form(&viewer, &compose::Filled::to(&name)))
+        }
+    };
+    let page = Page { title: &name, place: Place::Agents, topics: &[Topic::Agents, Topic::Limits, Topic::Inbox], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn at_work(moment: &Moment, turn: &OpenTurn) -> Markup {
+    html! {
+        code { (turn.id) } " in " (conversation(&turn.reference))
+        @if let Some(asker) = &turn.asker { " for " (name_link(asker)) }
+        ", since " (time(&turn.opened_at, moment.now)) ", lease expires " (time(&turn.lease_until, moment.now))
+        @if turn.attempt > 1 { ", attempt " (turn.attempt) }
+        @if let Some(message) = &turn.message { ". " a href={ (url("/messages/")) (message) } { "Show the request" } }
+    }
+}
+
+fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
+    let to = |verb: &str| format!("/agents/{}/{verb}", encoded(name));
+    let button = |verb: &str, label: &str, question: &str| {
+        let class = if verb == "stop" { "danger" } else { "" };
+        let id = format!("do-{verb}");
+        viewer.confirmed(&id, &to(verb), question, &html! { button type="submit" class=(class) { (label) } })
+    };
+    html! {
+        div.controls {
+            @match state {
+                Running::Active => {
+                    p.faint { "A pause keeps its inbox. A stop cancels the requests that it works on and those in its inbox, and notifies their requesters. Both last until a human resumes it." }
+                    (button("pause", "Pause", &format!("Pause {name}? Until it is resumed it receives nothing new and can't send. Its inbox is kept.")))
+                    (button("stop", "Stop", &format!("Stop {name}? The requests that it works on and those in its inbox are cancelled, and their requesters are notified. It stays stopped until a human resumes it.")))
+                }
+                Running::Paused | Running::Stopped => { (button("resume", "Resume", &format!("Resume {name}?"))) }
+            }
+        }
+    }
+}
+
+/// `POST /agents/{name}/{verb}`: pauses, resumes or stops an agent.
+pub(super) async fn act(
+    State(ctx): State<Context>,
+    Path((name, verb)): Path<(String, String)>,
+    form: Form<Nothing>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let word = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+    let agent = agents::find(&ctx, &name).await?;
+    control::control(&ctx, viewer.caller, Scope::Agent(agent), word).await?;
+    let words = html! { (foreign_line(&name)) " is " (parts::done_word(word)) "." };
+    Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
+}

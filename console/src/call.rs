@@ -1,0 +1,165 @@
+//! The card of a held call in the inbox, with everything that an approval would allow.
+
+use lastword_proto::fact::Role;
+use lastword_server::calls::policy::{self, written};
+use lastword_wire::call::{Argument, ArgumentKind, arguments, json};
+use lastword_wire::{ApprovalView, Arguments, LimitsView};
+use maud::{Markup, html};
+
+use super::decision::{chain, ends, urgency};
+use super::highlight::tones;
+use super::layout::Moment;
+use super::parts::{Fold, foreign, foreign_line, plural, quantity, time, url};
+use super::session::Viewer;
+use crate::reads::decisions::Decision;
+
+/// The subject of a call is shown unfolded up to this size, far beyond other texts.
+const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
+
+/// How much of a call is shown at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Long parts are folded.
+    Folded,
+    /// All of it, on its own page.
+    Whole,
+}
+
+/// Shows a held call, the requests that led to it, and the forms that decide it.
+pub(super) fn card(
+    viewer: &Viewer,
+    moment: &Moment,
+    limits: &LimitsView,
+    (decision, held): (&Decision, &ApprovalView),
+    extent: Extent,
+) -> Markup {
+    let id = &held.id;
+    let parts = arguments(&held.arguments);
+    let unseen = |part: &Argument| fold(part, extent).lines_unseen(&part.text);
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                @if viewer.role <= Role::Approver { input.pick type="checkbox" name=(id) form="reject-many" aria-label={ "Select " (id) }; }
+                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " asks to call " code { (foreign_line(&held.tool)) } }
+                (urgency(decision.priority))
+                @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
+                span.grow {}
+                (ends(decision, moment))
+                a.faint href={ (url("/approvals/")) (id) } { code { (id) } } (time(&held.created_at, moment.now))
+            }
+            (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
+            (arguments_of(&held.arguments, extent))
+            @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
+            div.facts {
+                span { "Denied if nobody decides in time." }
+                @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }
+                @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
+                (digest(held))
+            }
+            (viewer.allowed(Role::Approver, "Deciding a call", || html! {
+                (decide(viewer, held, parts.iter().map(unseen).sum()))
+                (otherwise(viewer, held))
+            }))
+        }
+    }
+}
+
+/// Returns the time in which an approved call may be made.
+fn time_to_use(limits: &LimitsView) -> Option<String> {
+    let limit = limits.items.iter().find(|limit| limit.name == "approval_use_ms")?;
+    Some(quantity(&limit.name, limit.value))
+}
+
+/// Shows the digest on demand.
+pub(super) fn digest(held: &ApprovalView) -> Markup {
+    html! {
+        details.digest id={ (held.id) "-digest" } {
+            summary { "Digest" }
+            code { (held.digest) } " is computed from this call; an approval is for exactly this one."
+        }
+    }
+}
+
+/// Shows the whole call.
+pub(super) fn arguments_of(all: &Arguments, extent: Extent) -> Markup {
+    html! { div.call { @for part in &arguments(all) { (argument(part, extent)) } } }
+}
+
+const fn fold(part: &Argument, extent: Extent) -> Fold {
+    match extent {
+        Extent::Whole => Fold::NONE,
+        Extent::Folded if part.is_subject() => SUBJECT_FOLD,
+        Extent::Folded => Fold::USUAL,
+    }
+}
+
+/// Shows one part of the arguments according to its kind.
+fn argument(part: &Argument, extent: Extent) -> Markup {
+    let class = match part.kind {
+        ArgumentKind::Command => "foreign code command",
+        ArgumentKind::Address => "foreign code address",
+        ArgumentKind::Path | ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Rest => "foreign code",
+    };
+    html! {
+        div.argument {
+            p.name { (part.name) }
+            (fold(part, extent).coloured(&part.text, class, &tones(part)))
+        }
+    }
+}
+
+/// Shows the two most frequent decisions. The script removes the number of unseen lines from the button once they are
+/// unfolded; without it, the first press leads to the call's own page, which folds nothing.
+fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
+    let id = &held.id;
+    html! {
+        div.decide {
+            (viewer.form(&format!("{id}-approve"), &format!("/approvals/{id}/approve"), &html! {
+                input type="hidden" name="digest" value=(held.digest);
+                // The script clears it once the call was seen to its end.
+                input type="hidden" name="unseen" value=(unseen);
+                button.main type="submit" data-key="a" data-approve=(id) {
+                    "Approve " (id) @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
+                }
+            }))
+            (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
+                button.danger type="submit" aria-label={ "Reject " (id) } { "Reject" }
+                label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
+                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent, if you reject" data-key="r" autocomplete="off";
+            }))
+        }
+    }
+}
+
+fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
+    let id = &held.id;
+    let to = |verb: &str| format!("/approvals/{id}/{verb}");
+    let arguments = json(&held.arguments);
+    let rule = policy::exact(held);
+    html! {
+        details id={ (id) "-more" } {
+            summary { @if rule.is_some() { "Reject with instructions, edit, ignore or always allow" } @else { "Reject with instructions, edit or ignore" } }
+            (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
+                label for={ (id) "-words" } { "Instructions for the agent" }
+                textarea id={ (id) "-words" } name="comment" rows="2" {}
+                button type="submit" { "Reject with instructions" }
+            }))
+            (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
+                label for={ (id) "-input" } { "Approve it with different arguments" }
+                textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" data-json { (arguments) }
+                // What differs, and what is no JSON, is filled in by the script.
+                div.diff id={ (id) "-diff" } role="status" data-said {}
+                button type="submit" { "Approve the edited call" }
+            }))
+            @if let Some(rule) = rule {
+                h3 { "Always allow this" }
+                p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows this very call, with all its arguments:" }
+                pre.rule { (written(&rule)) }
+                p { a.button href={ (url("/approvals/")) (id) "/always" } { "Write this rule, or a wider one…" } }
+            }
+            (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
+                button type="submit" { "Ignore" } " " span.faint { "Tells the agent that nobody decided the call." }
+            }))
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! One conversation: its status, its controls, and its history in its views.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use lastword_proto::Code;
+use lastword_proto::fact::{Control, Role, Scope};
+use lastword_proto::ids::{ConvId, HOUR_MS};
+use lastword_proto::state::Running;
+use lastword_server::calls::{control, conversations, grants};
+use lastword_server::{ApiError, Context};
+use lastword_wire::{
+    ConversationStatus, ConversationView, Distance, Extend, GrantKind, GrantView, HeldBy, microusd, rfc3339,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::conversations::standing;
+use super::forms::Form;
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::pages::{View, ViewParams};
+use super::parts::{
+    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time, url,
+};
+use super::session::Viewer;
+use super::{decision, exchange, graph, incidents, log, now, timeline, tree, waterfall};
+use crate::reads::decisions::{Asked, Decision};
+use crate::reads::graph as calls;
+use crate::reads::history::{self, History};
+use crate::reads::open_requests::{Doing, OpenRequest};
+
+/// The most decisions in the list; the inbox has all.
+const WAITING_MAX: usize = 4;
+
+/// `GET /conversations/{ref}`: the page of a conversation.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(reference): Path<String>,
+    Query(params): Query<ViewParams>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let (conv, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
+    let topics = [Topic::Conversation(conv), Topic::Inbox];
+    let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows a conversation, as a page or beside the list of all.
+pub(super) async fn detail(
+    ctx: &Context,
+    viewer: &Viewer,
+    moment: &Moment,
+    reference: &str,
+    params: &ViewParams,
+) -> Result<(ConvId, Markup), ApiError> {
+    let history = history::of(ctx, viewer.caller, reference, params.asked()?).await?;
+    let graph = match params.view {
+        View::Graph => Some(calls::graph(ctx, viewer.caller, Some(reference)).await?),
+        View::Tree | View::Waterfall | View::Timeline | View::Log => None,
+    };
+    let stalled = match params.view {
+        View::Waterfall => exchange::in_history(ctx, viewer.caller, &history.lines).await?,
+        View::Tree | View::Timeline | View::Graph | View::Log => Vec::new(),
+    };
+    let main = html! {
+        div.split {
+        div.side {
+        (heading(reference, &html! { (standing(&history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
+        @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
+        (essentials(&history))
+        (waiting(moment, &history))
+        (open_work(moment, &history))
+        (details(viewer, moment, &history))
+        }
+        div.content {
+        nav.views aria-label="Views" {
+            @for (view, _, name) in View::ALL {
+                a href=(url(&params.to_view(&history, view))) aria-current=[(view == params.view).then_some("page")] { (name) }
+            }
+        }
+        @match params.view {
+            View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
+            View::Tree | View::Waterfall | View::Timeline | View::Log => {
+                (params.paging(&history, "Parts of the history"))
+                @match params.view {
+                    View::Tree => (tree::view(moment, &history)),
+                    View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
+                    View::Timeline => (timeline::view(&history)),
+                    View::Log | View::Graph => (log::view(moment, &history)),
+                }
+                (params.paging(&history, "Parts of the history, again"))
+            },
+        }
+        }
+        }
+    };
+    Ok((history.conv, main))
+}
+
+/// Shows in one line what the open work does and what it spent of its budget.
+fn essentials(history: &History) -> Markup {
+    let doing = |doing: &[Doing]| {
+        let names = history.open.iter().filter(|one| doing.contains(&one.doing)).map(|one| one.agent.as_str());
+        names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    let lines = [
+        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
+        (doing(&[Doing::Held]), "", [" is held", " are held"]),
+        (doing(&[Doing::Working]), "", [" is working", " are working"]),
+        (doing(&[Doing::Queued]), "queued for ", ["", ""]),
+        (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
+    ];
+    html! {
+        p.facts {
+            @for (names, before, after) in lines.iter().filter(|(names, _, _)| !names.is_empty()) {
+                span { (before) b { (foreign_line(&names.join(", "))) } (after[usize::from(names.len() > 1)]) }
+            }
+            @if history.open_tasks == 0 { span { "no open request" } }
+            @if history.refused > 0 { span.bad { (number(history.refused)) " refused" } }
+            (budget(history))
+        }
+    }
+}
+
+/// Shows what was spent, and of which budget if one open grant alone pays for the work.
+fn budget(history: &History) -> Markup {
+    let open: Vec<&GrantView> = history.view.grants.iter().filter(|grant| grant.open).collect();
+    let total = |name: &str| match open.as_slice() {
+        [only] => only.limits.iter().find(|limit| limit.name == name && limit.limit > 0),
+        _ => None,
+    };
+    let (tokens, cost) = (total("grant_tokens_max"), total("grant_cost_microusd_max"));
+    html! {
+        @if let Some(limit) = tokens {
+            span { "grant: " @if limit.estimated { "≈ " } (number(limit.current)) " of " (number(limit.limit)) " tokens"
+                @if let Some(limit) = cost { ", " (money(limit.current)) " of " (money(limit.limit)) } }
+        }
+        @if history.spent.tokens > 0 {
+            span { (spent(history.spent.tokens, history.spent.estimated, history.spent.cost_microusd)) @if tokens.is_some() { " in all" } }
+        }
+    }
+}
+
+/// Shows the decisions that hold up its work, each with the link to its page.
+fn waiting(moment: &Moment, history: &History) -> Markup {
+    let more = history.waiting.len().saturating_sub(WAITING_MAX);
+    html! {
+        @if !history.waiting.is_empty() {
+            section.card.waits aria-label="Waiting for you" {
+                ul.lines {
+                    @for decision in history.waiting.iter().take(WAITING_MAX) {
+                        @let (verb, id) = (verb(decision), decision.asked.id());
+                        li.waits-line data-row tabindex="-1" {
+                            span.what { (now::sentence(decision)) }
+                            (decision::ends(decision, moment))
+                            span.to-do { a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
+                        }
+                    }
+                }
+                @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
+            }
+        }
+    }
+}
+
+/// Returns what a human does about a decision.
+const fn verb(decision: &Decision) -> &'static str {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Call(_), _) => "Decide",
+        (Asked::Question(_), Some(_)) => "Ask again",
+        (Asked::Question(_), None) => "Answer",
+        (Asked::Latch(_), _) => "Lift or stop",
+    }
+}
+
+/// Shows the open requests in a fold, each with the newest note on its progress; the newest of all stands outside.
+fn open_work(moment: &Moment, history: &History) -> Markup {
+    let unlisted = history.open_tasks.saturating_sub(history.open.len() as u64);
+    let newest =
+        history.open.iter().filter_map(|one| Some((one, one.note.as_ref()?))).max_by_key(|(_, note)| note.message);
+    html! {
+        @if !history.open.is_empty() {
+            details #open-work.open-work {
+                summary {
+                    "Open work: " (plural(history.open_tasks, "request", "requests"))
+                    @if let Some((one, note)) = newest {
+                        " · " (foreign_line(&one.agent)) ": " span.ink { (excerpt(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
+                    }
+                }
+                ul.lines { @for one in &history.open { (open_request(moment, history, one)) } }
+                @if unlisted > 0 { p.faint { "and " (number(unlisted)) " newer ones" } }
+            }
+        }
+    }
+}
+
+fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup {
+    let word = match one.doing {
+        Doing::WaitsForHuman => "waiting for you",
+        Doing::Held => "held",
+        Doing::Working => "working",
+        Doing::Queued => "queued",
+        Doing::WaitsForAnswers => "waiting for answers",
+    };
+    let subject = html! { @if one.subject.is_empty() { "no text" } @else { (excerpt(&one.subject, 90)) } };
+    html! {
+        li data-row tabindex="-1" {
+            (badge(word)) " " b { (foreign_line(&one.agent)) } " "
+            @match one.message {
+                Some(message) => a.plain data-open-row href={ (url("/messages/")) (message) } { (subject) },
+                None => "on its own root",
+            }
+            @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
+            span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
+            @if let Some(note) = &one.note {
+                p.progress-note { a.plain href={ (url("/messages/")) (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
+            }
+        }
+    }
+}
+
+/// Shows the rest in a fold: who takes part, each limit, the grants, and the form to extend one.
+fn details(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
+    let view = &history.view;
+    let summary = &view.summary;
+    let open = view.grants.iter().filter(|grant| grant.open).count();
+    html! {
+        details #details.fold {
+            summary {
+                "Participants, limits" @if !view.grants.is_empty() { ", " (plural(view.grants.len() as u64, "grant", "grants")) }
+                @if view.grants.len() > 1 { " (" (open) " open)" }
+                @if view.grants.iter().any(|grant| grant.latched.is_some()) { " " (badge("held")) }
+            }
+            p.facts {
+                @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
+                span { "opened by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
+                span { "with " (foreign_line(&history.participants.join(", "))) }
+                span { "last message " (time(&summary.last_at, moment.now)) }
+                span { (number(history.messages)) @if history.messages == 1 { " message" } @else { " messages" }
+                    @if history.messages > summary.counters.messages { ", child conversations included" } }
+            }
+            (bars(&view.limits))
+            @for granted in &view.grants { (grant(moment, granted)) }
+            @if !view.grants.is_empty() { p.faint { "A grant counts all the work it causes, in every conversation." } }
+            @if open > 0 { (viewer.allowed(Role::Operator, "Extending a grant", || extension(viewer, view))) }
+        }
+    }
+}
+
+/// Shows the limits of which something is used.
+fn bars(limits: &[Distance]) -> Markup {
+    let mut used = limits.iter().filter(|distance| distance.current > 0).peekable();
+    html! { @if used.peek().is_some() { div.bars { @for distance in used { (bar(distance)) } } } }
+}
+
+/// Shows a grant and its totals.
+fn grant(moment: &Moment, grant: &GrantView) -> Markup {
+    let word = if grant.latched.is_some() {
+        "held"
+    } else if grant.open {
+        "open"
+    } else {
+        "closed"
+    };
+    html! {
+        section.grant aria-label={ "Grant " (grant.id) } {
+            p.facts {
+                span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(word)) }
+                @if grant.kind == GrantKind::Typed { span { "typed into a session" } }
+                @if grant.open {
+                    span { "ends " (time(&grant.expires_at, moment.now)) }
+                    span { "can still cause up to " (number(grant.can_still_cause)) " messages" }
+                }
+                @if let Some(incident) = &grant.latched {
+                    span { "held by " a href={ (url("/incidents#")) (incident) } { code { (incident) } } }
+                }
+            }
+            (bars(&grant.limits))
+        }
+    }
+}
+
+fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
+    let reference = &view.summary.reference;
+    let button = |verb: &str, name: &str, question: &str| {
+        let class = if verb == "stop" { "danger" } else { "" };
+        viewer.confirmed(
+            &format!("do-{verb}"),
+            &format!("/conversations/{}/{verb}", encoded(reference)),
+            question,
+            &html! { button type="submit" class=(class) { (name) } },
+        )
+    };
+    let pause_or_stop = || {
+        html! {
+            (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
+            (button("stop", "Stop", &format!("Stop {reference}? {}", incidents::STOPPED)))
+        }
+    };
+    viewer.allowed(Role::Operator, "Pausing or stopping it", || {
+        html! {
+            div.controls {
+                @match view.summary.state {
+                    // Nothing is open, so a pause or stop is rarely meant.
+                    Running::Active if view.summary.standing() == ConversationStatus::Idle => {
+                        details #control { summary { "Pause or stop" } div.buttons { (pause_or_stop()) } }
+                    }
+                    Running::Active => {
+                        (pause_or_stop())
+                        @if view.summary.latched {
+                            (button("resume", "Lift", &format!("Lift the hold on {reference}? {}", incidents::EFFECT)))
+                        }
+                    }
+                    Running::Paused | Running::Stopped => {
+                        (button("resume", "Resume", &format!("Resume {reference}?")))
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// Shows the form that extends a grant.
+fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
+    let open: Vec<&GrantView> = view.grants.iter().filter(|grant| grant.open).collect();
+    let to = format!("/conversations/{}/grant", encoded(&view.summary.reference));
+    html! {
+        details #more {
+            summary { "Extend a grant" }
+            (viewer.form("do-grant", &to, &html! {
+                @if let [_, _, ..] = open.as_slice() {
+                    label { span { "To" } select name="grant" {
+                        @for grant in &open {
+                            option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", held" } }
+                        }
+                        option value="" { "every open grant" }
+                    } }
+                }
+                (amounts(|_| None))
+                button type="submit" { "Extend" }
+            }))
+        }
+    }
+}
+
+/// Shows the fields for the amounts of an extension, with the offered ones filled in.
+pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>) -> Markup {
+    const FIELDS: [(&str, &str); 6] = [
+        ("messages", "Messages"),
+        ("turns", "Turns"),
+        ("agents", "Agents"),
+        ("tokens", "Tokens"),
+        ("dollars", "Dollars"),
+        ("hours", "Hours"),
+    ];
+    html! {
+        div.fields {
+            @for (name, label) in &FIELDS {
+                label { span { (label) } input type="number" name=(name) min="0" step=[(*name == "dollars").then_some("any")] inputmode=(if *name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct More {
+    #[serde(default)]
+    grant: String,
+    #[serde(default)]
+    messages: String,
+    #[serde(default)]
+    turns: String,
+    #[serde(default)]
+    agents: String,
+    #[serde(default)]
+    tokens: String,
+    #[serde(default)]
+    dollars: String,
+    #[serde(default)]
+    hours: String,
+}
+
+/// `POST /conversations/{ref}/{verb}`: pauses, resumes or stops it, or extends its grants.
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    Path((reference, verb)): Path<(String, String)>,
+    form: Form<More>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let conv = conversations::find(&ctx, viewer.caller, &reference).await?;
+    let next = format!("/conversations/{}", encoded(&reference));
+    let topics = [Topic::Conversation(conv), Topic::Incidents, Topic::Inbox];
+    let words = if verb == "grant" {
+        let extended = grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
+        if let Some(still) = extended.held_by.first() {
+            return Ok(viewer.failed(&not_lifted(still), &next, &topics));
+        }
+        html! { "Extended the grant of " (foreign_line(&reference)) "." }
+    } else {
+        let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+        control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
+        html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
+    };
+    Ok(viewer.done(&words, &next, &topics))
+}
+
+/// Says that an extension doesn't lift what holds the work, and what does.
+pub(super) fn not_lifted(still: &HeldBy) -> Markup {
+    html! {
+        "Not lifted: the amount was added, but " (foreign_line(&still.text)) ". What lifts it: " (foreign_line(&still.lift.text))
+    }
+}
+
+fn dollars(text: &str) -> Result<f64, ApiError> {
+    let amount = match text.trim() {
+        "" => Ok(0.0),
+        text => text.parse::<f64>(),
+    };
+    let fits = |amount: &f64| amount.is_finite() && *amount >= 0.0;
+    let refused = || ApiError::new(Code::Malformed, format!("`dollars` isn't an amount such as 2.50: {text}"));
+    amount.ok().filter(fits).ok_or_else(refused)
+}
+
+fn more(fields: &More) -> Result<Extend, ApiError> {
+    let read = |name: &str, text: &str| match text.trim() {
+        "" => Ok(0),
+        text => text
+            .parse::<u64>()
+            .map_err(|_| ApiError::new(Code::Malformed, format!("`{name}` isn't a whole number: {text}"))),
+    };
+    let hours = read("hours", &fields.hours)?;
+    let grant = Some(fields.grant.trim()).filter(|id| !id.is_empty()).map(str::to_owned);
+    let more = Extend {
+        grant,
+        messages: read("messages", &fields.messages)?,
+        turns: read("turns", &fields.turns)?,
+        agents: read("agents", &fields.agents)?,
+        tokens: read("tokens", &fields.tokens)?,
+        time_ms: hours.saturating_mul(HOUR_MS),
+        cost_usd: dollars(&fields.dollars)?,
+        ..Extend::default()
+    };
+    let amounts = [more.messages, more.turns, more.agents, more.tokens, more.time_ms];
+    if amounts.iter().all(|amount| *amount == 0) && microusd(more.cost_usd) == 0 {
+        return Err(ApiError::new(
+            Code::Malformed,
+            "Enter at least one amount: messages, turns, agents, tokens, dollars or hours",
+        ));
+    }
+    Ok(more)
+}

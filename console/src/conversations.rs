@@ -1,0 +1,205 @@
+//! The list of conversations, most recently active first, with the filters in the URL's query.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use lastword_proto::MessageType;
+use lastword_server::Context;
+use lastword_server::views::fullest;
+use lastword_wire::{ConversationStatus, ConversationView};
+use maud::{Markup, html};
+
+use super::conversation;
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::pages::ViewParams;
+use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time, url};
+use super::session::Viewer;
+use super::terms::term;
+use crate::reads::conversation_list::{self, ListParams, ListedConversation};
+
+/// `GET /conversations`: the list of conversations.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<ListParams>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let listed = conversation_list::list(&ctx, viewer.caller, params.clone()).await?;
+    let filtered = query(&ListParams { cursor: String::new(), open: String::new(), ..params.clone() });
+    let (conv, detail) = if params.open.is_empty() {
+        (None, None)
+    } else {
+        let view = ViewParams::default();
+        let (conv, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
+        (Some(conv), Some(detail))
+    };
+    let list = html! {
+        (heading("Conversations", &html! {}))
+        (filters(&params, !filtered.is_empty()))
+        @if listed.items.is_empty() {
+            (nothing(!filtered.is_empty()))
+        } @else {
+            div.list role="list" {
+                @for one in &listed.items { (row(&moment, one, &params.open)) }
+            }
+        }
+        p.paging {
+            @if !params.cursor.is_empty() { a.button href={ (url("/conversations?")) (filtered) } { "Newest" } }
+            @if let Some(next) = &listed.next {
+                a.button href={ (url("/conversations?")) (query(&ListParams { cursor: next.clone(), open: String::new(), ..params.clone() })) } { "Older" }
+            }
+        }
+    };
+    let main = html! {
+        div.beside[detail.is_some()] {
+            // Where there is room, the script opens a conversation beside the list.
+            div data-beside={ (url("/conversations?")) (query(&ListParams { open: String::new(), ..params.clone() })) } { (list) }
+            @if let Some(detail) = &detail {
+                aside aria-label=(params.open) { (detail) }
+            }
+        }
+    };
+    let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
+    let page = Page { title: "Conversations", place: Place::Conversations, topics: &topics, main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn nothing(filtered: bool) -> Markup {
+    if filtered {
+        let words = html! { a href=(url("/conversations")) { "Clear the filters" } " to see all conversations." };
+        return empty("No conversation matches these filters.", &words);
+    }
+    empty(
+        "No conversations yet.",
+        &html! {
+            "Start one with " code { "lastword ask AGENT \"…\" --ref REF" } ", or let an agent send a request."
+        },
+    )
+}
+
+fn filters(params: &ListParams, any: bool) -> Markup {
+    let text = |name: &str, label: &str, value: &str| {
+        html! {
+            label { span { (label) } input type="text" name=(name) value=(value) autocomplete="off" spellcheck="false"; }
+        }
+    };
+    html! {
+        form.filters method="get" action=(url("/conversations")) role="search" aria-label="Filters" data-filters {
+            label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
+            (text("ref", "REF", &params.reference))
+            (text("from", "From", &params.from))
+            (text("to", "To", &params.to))
+            label { span { "Type" } select name="type" {
+                option value="" { "any" }
+                @for kind in MessageType::ALL { option value=(kind.word()) selected[kind.word() == params.kind] { (kind.word()) } }
+            } }
+            label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
+            label { span { "State" } select name="state" {
+                option value="" { "any" }
+                @for status in ConversationStatus::ALL {
+                    option value=(status.word()) selected[status.word() == params.state] { (standing_word(status)) }
+                }
+            } }
+            div.buttons {
+                button type="submit" { "Filter" }
+                @if any { a href=(url("/conversations")) { "Clear" } }
+            }
+        }
+    }
+}
+
+/// Returns the filters as a URL's query, without empty ones.
+fn query(params: &ListParams) -> String {
+    let pairs = [
+        ("ref", &params.reference),
+        ("from", &params.from),
+        ("to", &params.to),
+        ("type", &params.kind),
+        ("depth", &params.depth),
+        ("state", &params.state),
+        ("q", &params.q),
+        ("cursor", &params.cursor),
+        ("open", &params.open),
+    ];
+    let filled = pairs.into_iter().filter(|(_, value)| !value.trim().is_empty());
+    filled.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
+}
+
+fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
+    let (view, summary) = (&listed.view, &listed.view.summary);
+    html! {
+        div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
+            div.what {
+                (link(&summary.reference)) " " (standing(view, listed.human_waits))
+                @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
+            }
+            div.who { (foreign_line(&view.participants.join(", "))) }
+            div.counts {
+                (plural(listed.messages, "message", "messages"))
+                @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
+                @if summary.counters.deepest > 0 { " · " (term("depth")) " up to " (summary.counters.deepest) }
+                @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
+                @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
+            }
+            div.limit { (nearest(listed)) }
+            div.when { (time(&summary.last_at, moment.now)) }
+            @if !listed.below.is_empty() {
+                details.below id={ "below-" (encoded(&summary.reference)) } {
+                    summary { (plural((listed.below.len() + listed.below_more) as u64, "child conversation", "child conversations")) }
+                    ul { @for one in &listed.below { li { (below(moment, one)) } } }
+                    @if listed.below_more > 0 { p.faint { "and " (listed.below_more) " earlier ones" } }
+                }
+            }
+        }
+    }
+}
+
+/// Shows the limit of which the largest share is used, in the conversation or in one that is shown below it.
+fn nearest(listed: &ListedConversation) -> Markup {
+    // Its own comes last, because the last of equal shares is shown.
+    let all = || listed.below.iter().chain(std::iter::once(listed)).map(|one| &one.view.summary);
+    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()));
+    let of = |nearest| all().find(|summary| summary.nearest.as_ref().is_some_and(|own| std::ptr::eq(own, nearest)));
+    html! {
+        @if let Some(nearest) = nearest {
+            (bar(nearest))
+            @if let Some(summary) = of(nearest).filter(|summary| summary.reference != listed.view.summary.reference) {
+                div.faint { "in " (foreign_line(&summary.reference)) }
+            }
+        }
+    }
+}
+
+/// Shows a conversation below another on one line.
+fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
+    let summary = &listed.view.summary;
+    html! {
+        (link(&summary.reference)) " " (standing(&listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
+        span.faint {
+            " · " (plural(listed.messages, "message", "messages"))
+            @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
+            @if listed.spent.tokens > 0 { " · " (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) }
+            " · " (time(&summary.last_at, moment.now))
+        }
+    }
+}
+
+/// Shows a conversation's status; one that waits for a human isn't merely active.
+pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
+    let status = view.summary.standing();
+    if !view.summary.waits_for_user.is_empty() && status == ConversationStatus::Active {
+        return html! { span.badge.warn title=(view.summary.waits_for_user.join(", ")) { "waits for its user" } };
+    }
+    badge(if human_waits && status == ConversationStatus::Active { "waiting for you" } else { standing_word(status) })
+}
+
+/// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`, and that
+/// it has ended, where the API says `idle`.
+const fn standing_word(status: ConversationStatus) -> &'static str {
+    match status {
+        ConversationStatus::Latched => "held",
+        ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => status.word(),
+        ConversationStatus::Idle => "ended",
+    }
+}

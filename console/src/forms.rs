@@ -1,0 +1,145 @@
+//! Forms: the secret that keeps other sites from sending one, and the reply to a form.
+
+use axum::RequestExt as _;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use lastword_proto::Code;
+use lastword_proto::fact::Role;
+use lastword_server::edges::http::read;
+use lastword_server::{ApiError, Context};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::frame::ErrorPage;
+use super::layout::{INTO_FLASH, Tone, flash};
+use super::live::Topic;
+use super::packed::is_secret;
+use super::parts::url;
+use super::session::Viewer;
+
+/// The suffix of the id of the element in which a form shows its refusal.
+pub(super) const SAID: &str = "-said";
+
+/// A form that a human sent from one of the console's pages.
+pub(super) struct Form<T> {
+    /// The human who sent it.
+    pub(super) viewer: Viewer,
+    /// The form's own fields.
+    pub(super) fields: T,
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(default)]
+    forms: String,
+}
+
+impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
+    type Rejection = Response;
+
+    async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
+        let viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
+        let told = |fault: ApiError| ErrorPage(fault).into_response();
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts, body).await.map_err(told)?;
+        let Secret { forms } = fields(&bytes).map_err(told)?;
+        // No constant-time comparison is needed: another site never sees the response, so it can't measure anything.
+        if !is_secret(&forms, &viewer.secret) {
+            ctx.handle.metrics().refuse(Code::Forbidden);
+            let text = "This form is from another session. Reload the page and submit it again";
+            return Err(told(ApiError::new(Code::Forbidden, text)));
+        }
+        Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })
+    }
+}
+
+/// A form without fields of its own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Nothing {}
+
+/// Parses the fields of a form's body.
+pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_urlencoded::from_bytes(bytes).map_err(|error| ApiError::new(Code::Malformed, format!("the form: {error}")))
+}
+
+/// Returns the text of a field; `None` if it is blank. Browsers send line ends as two characters, which become one.
+pub(super) fn filled(text: &str) -> Option<String> {
+    if text.trim().is_empty() { None } else { Some(text.replace("\r\n", "\n")) }
+}
+
+impl Viewer {
+    /// Returns a form of this session that shows its result at the top of the page.
+    pub(super) fn form(&self, id: &str, action: &str, content: &Markup) -> Markup {
+        let action = url(action);
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
+                hx-disable="find button" {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+            }
+        }
+    }
+
+    /// Returns a form with fields to fill in. It shows a refusal beside the fields, whose content is kept.
+    pub(super) fn fill_in(&self, id: &str, action: &str, content: &Markup) -> Markup {
+        let (said, action) = (format!("{id}{SAID}"), url(action));
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target={ "#" (said) } hx-swap="innerHTML"
+                hx-disable="find button" {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+                div.said id=(said) role="alert" data-said {}
+            }
+        }
+    }
+
+    /// Returns the form if the human's role allows it, otherwise a sentence with the required role (H7).
+    pub(super) fn allowed(&self, role: Role, what: &str, form: impl FnOnce() -> Markup) -> Markup {
+        if self.role <= role {
+            return form();
+        }
+        html! { p.faint data-role { (what) " needs the role " (role) ". Yours is " (self.role) "." } }
+    }
+
+    /// Returns a form that asks the human for confirmation.
+    pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
+        let action = url(action);
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
+                hx-disable="find button" hx-confirm=(question) {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+            }
+        }
+    }
+
+    /// Reports the result in words, and makes open pages reload the parts for `topics`. Without scripts, the browser is
+    /// redirected to `next`.
+    pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        self.reported(Tone::Good, words, next, topics)
+    }
+
+    /// Reports in red what was done but didn't have its effect, as [`Self::done`] does otherwise.
+    pub(super) fn failed(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        self.reported(Tone::Bad, words, next, topics)
+    }
+
+    fn reported(&self, tone: Tone, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        if !self.partial {
+            return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
+        }
+        let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
+        let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
+        (trigger, INTO_FLASH, Html(flash(tone, words).into_string())).into_response()
+    }
+    /// Redirects the browser to the page that shows the result.
+    pub(super) fn leads_to(&self, next: &str) -> Response {
+        if self.partial {
+            return [("hx-redirect", next)].into_response();
+        }
+        (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response()
+    }
+}

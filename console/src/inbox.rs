@@ -1,0 +1,282 @@
+//! The inbox: the decisions that wait for a human in full, those settled last, and the calls that settle one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use lastword_proto::Code;
+use lastword_proto::fact::{Decision as Verdict, Role};
+use lastword_proto::ids::{ApprovalId, EscalationId};
+use lastword_proto::input::Consumer;
+use lastword_proto::state::EscalationState;
+use lastword_server::calls::{agents, approvals, escalations, limits, turns};
+use lastword_server::{ApiError, Context};
+use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::decision::{self, approval_word};
+use super::forms::{Form, Nothing, filled};
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, conversation, excerpt, foreign_line, plural, time, url};
+use super::session::Viewer;
+use crate::reads::decisions::{self, Asked, Decision};
+
+/// `GET /inbox`: the inbox.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let lists = decisions::list(&ctx, viewer.caller).await?;
+    let limits = limits::in_force(&ctx).await?;
+    let waiting = lists.waiting_all as u64;
+    let more = lists.waiting_all - lists.waiting.len();
+    let main = html! {
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", the next to expire first" } }))
+        @if lists.waiting.is_empty() {
+            (empty("No pending decisions.", &html! {
+                "Agents' questions, held tool calls and tripped limits appear here as they arrive."
+            }))
+        }
+        @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
+        @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
+        div.panes {
+            @if lists.waiting.len() > 1 { (index(&moment, &lists.waiting)) }
+            div.cards {
+                @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
+            }
+        }
+        @if more > 0 {
+            p.faint { (plural(more as u64, "more decision waits", "more decisions wait")) ", behind these: they move up as you decide." }
+        }
+        @if !lists.unread.is_empty() {
+            details #unread.fold {
+                summary { "Unread messages for you " span.count { (lists.unread_all) } }
+                (viewer.form("mark-read", "/unread/read", &html! {
+                    p { button type="submit" { "Mark all as read" } " " span.faint { code { "lastword inbox" } " shows them until then." } }
+                }))
+                ul.lines {
+                    @for message in &lists.unread {
+                        li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
+                            a href={ (url("/messages/")) (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
+                    }
+                }
+            }
+        }
+        @if !lists.settled.is_empty() {
+            details #settled.fold {
+                summary { "Recently settled " span.count { (lists.settled.len()) } }
+                ul.lines { @for decision in &lists.settled { (decision::settled(&moment, decision)) } }
+            }
+        }
+    };
+    let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows all pending decisions on a line each, where a window has room for it beside the cards.
+fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
+    html! {
+        nav.index aria-label="Pending decisions" {
+            @for decision in waiting {
+                a href={ "#" (decision.asked.id()) } {
+                    span.what { (foreign_line(&decision::title(decision))) }
+                    span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
+                }
+            }
+        }
+    }
+}
+
+/// Shows the form that rejects the calls whose boxes are ticked; the boxes are on their cards.
+fn select_many(viewer: &Viewer) -> Markup {
+    viewer.form(
+        "reject-many",
+        "/inbox/reject",
+        &html! {
+            div.decide {
+                label.unseen for="reject-many-reason" { "Reason for rejecting the selected calls" }
+                input #reject-many-reason type="text" name="comment" placeholder="Reason for the selected calls" autocomplete="off";
+                button.danger type="submit" { "Reject selected" }
+            }
+        },
+    )
+}
+
+/// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
+pub(super) async fn reject_many(
+    State(ctx): State<Context>,
+    form: Form<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let comment = fields.get("comment").and_then(|text| filled(text));
+    let ids: Vec<ApprovalId> = fields.keys().filter_map(|name| ApprovalId::parse(name)).collect();
+    if ids.is_empty() {
+        return Err(ApiError::new(Code::Malformed, "Select at least one call").into());
+    }
+    let (mut rejected, mut others) = (0, 0);
+    for id in ids {
+        let asked = DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
+        match approvals::decide(&ctx, viewer.caller, id, asked).await {
+            Ok(_) => rejected += 1,
+            Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    let words = html! {
+        (plural(rejected, "call is", "calls are")) " rejected."
+        @if others > 0 { " " (plural(others, "was", "were")) " settled by others meanwhile." }
+    };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    #[serde(default)]
+    answer: String,
+    option: Option<String>,
+    lift: Option<String>,
+}
+
+/// `POST /escalations/{id}/answer`: an option, a lift or a text.
+pub(super) async fn answer(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<Answer>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let text = fields.option.or_else(|| filled(&fields.answer));
+    if text.is_none() && fields.lift.is_none() {
+        return Err(ApiError::new(Code::Malformed, "Enter an answer, or choose one").into());
+    }
+    let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
+    match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
+        Ok(view) => {
+            let did = if view.state == EscalationState::Open { "Lifted the limit of " } else { "Answered " };
+            let words = html! { (did) code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
+            Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+        }
+        Err(fault) if fault.0.code == Code::AlreadySettled => {
+            let view = escalations::show(&ctx, wanted).await?;
+            let by = view.answered_by.as_deref().unwrap_or("the end of its task");
+            let answer = view.answer.as_deref().unwrap_or("the question was withdrawn");
+            Err(already(&fault, format!("{} was already settled by {by}: {answer}", view.id)))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Returns the refusal with who settled it first, and how.
+fn already(fault: &ApiError, words: String) -> ErrorPage {
+    let mut fault = fault.clone();
+    fault.0.detail = words;
+    ErrorPage(fault)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AskAgain {
+    #[serde(default)]
+    to: String,
+}
+
+/// `POST /escalations/{id}/again`: asks once more for what timed out, and settles the question about it.
+pub(super) async fn again(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<AskAgain>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let to = filled(&fields.to).map(|to| to.trim().to_owned());
+    let sent = escalations::ask_again(&ctx, viewer.caller, wanted, to).await?;
+    let words = html! { "Asked " (foreign_line(&sent.to)) " again in " (conversation(&sent.reference)) "." };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox, Topic::Conversations]))
+}
+
+/// `POST /escalations/{id}/dismiss`: settles the question about a request that timed out, and asks nobody.
+pub(super) async fn dismiss(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<Nothing>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
+    escalations::answer(&ctx, viewer.caller, wanted, &chosen).await?;
+    Ok(viewer.done(&html! { "Dismissed " code { (id) } "." }, "/inbox", &[Topic::Inbox]))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Decide {
+    digest: Option<String>,
+    #[serde(default)]
+    comment: String,
+    input: Option<String>,
+    /// The lines of the call that its reader has not seen.
+    #[serde(default)]
+    unseen: usize,
+}
+
+/// `POST /approvals/{id}/{verb}`: decides a held call.
+pub(super) async fn decide(
+    State(ctx): State<Context>,
+    Path((id, verb)): Path<(String, String)>,
+    form: Form<Decide>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let wanted = ApprovalId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let decision = Verdict::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+    if decision == Verdict::Approve && fields.unseen > 0 {
+        return Ok(Redirect::to(&format!("/approvals/{wanted}")).into_response());
+    }
+    let input = match fields.input.as_deref() {
+        Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
+        Some(_) | None => None,
+    };
+    let asked = DecideApproval { decision, digest: fields.digest, comment: filled(&fields.comment), input };
+    match approvals::decide(&ctx, viewer.caller, wanted, asked).await {
+        Ok(view) => {
+            let state = approval_word(view.state);
+            let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
+            Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+        }
+        Err(fault) if fault.0.code == Code::AlreadySettled => {
+            let view = approvals::show(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
+            let own = agents::own(&ctx, viewer.caller).await?.name;
+            if view.by.as_deref() == Some(own.as_str()) && view.decision == Some(decision) {
+                let state = approval_word(view.state);
+                let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
+                return Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]));
+            }
+            let by = view.by.as_deref().unwrap_or("the broker");
+            let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
+            let state = approval_word(view.state);
+            Err(already(&fault, format!("{} was already settled: {state} by {by}{comment}", view.id)))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+fn parsed(text: &str) -> Result<Arguments, ApiError> {
+    let wrong = |error: Inexact| ApiError::new(Code::Malformed, format!("the arguments aren't valid JSON: {error}"));
+    Arguments::parse(text).map_err(wrong)
+}
+
+/// `GET /waiting`: the number of pending decisions, which every open page reloads.
+pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
+    let waiting = decisions::waiting(&ctx).await?;
+    Ok(Html(super::layout::waiting(waiting).into_string()).into_response())
+}
+
+/// `POST /unread/read`: takes the human's deliveries, as `lastword inbox` does.
+pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let mut read = 0;
+    while turns::take(&ctx, viewer.caller, Consumer::InTurns, Duration::ZERO).await?.delivery().is_some() {
+        read += 1;
+    }
+    let words = html! { (plural(read, "message", "messages")) " marked as read." };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+}

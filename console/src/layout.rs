@@ -1,0 +1,326 @@
+//! The layout of each page, and its live parts.
+
+use axum::http::HeaderName;
+use axum::response::{Html, IntoResponse, Response};
+use lastword_broker::clock::ClockStatus;
+use lastword_proto::Time;
+use lastword_proto::state::Running;
+use lastword_server::Context;
+use lastword_server::calls::control;
+use maud::{DOCTYPE, Markup, html};
+
+use super::frame::ErrorPage;
+use super::live::Topic;
+use super::parts::{plural, url};
+use super::session::Viewer;
+use super::{assets, clock, parts, terms, workspace};
+use crate::reads::decisions;
+
+/// The pages in the navigation, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// What waits, runs, went wrong and costs.
+    Now,
+    /// The pending decisions, in full.
+    Inbox,
+    /// The list of conversations, and the page of one.
+    Conversations,
+    /// The list of agents and humans, and the page of one.
+    Agents,
+    /// The spending.
+    Spend,
+    /// The recurring requests.
+    Schedules,
+    /// The limits that tripped.
+    Incidents,
+    /// The limits in force and their peaks.
+    Limits,
+    /// The figures of the whole workspace.
+    Overview,
+    /// Everything that humans set.
+    Settings,
+}
+
+/// Each place: its path, its name, and the key that leads there after `g`.
+pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
+    (Place::Now, "/", "Now", 'h'),
+    (Place::Inbox, "/inbox", "Inbox", 'i'),
+    (Place::Conversations, "/conversations", "Conversations", 'c'),
+    (Place::Agents, "/agents", "Agents", 'a'),
+    (Place::Spend, "/spend", "Spend", 'm'),
+    (Place::Schedules, "/schedules", "Schedules", 's'),
+    (Place::Incidents, "/incidents", "Incidents", 'n'),
+    (Place::Limits, "/limits", "Limits", 'l'),
+    (Place::Overview, "/overview", "Overview", 'o'),
+    (Place::Settings, "/settings", "Settings", 't'),
+];
+
+/// The parts of a page that differ between pages.
+pub(super) struct Page<'a> {
+    /// The title of the window.
+    pub(super) title: &'a str,
+    /// The marked entry of the navigation.
+    pub(super) place: Place,
+    /// The topics that it shows. A hint for any of them makes the page reload, at most once a second.
+    pub(super) topics: &'a [Topic],
+    /// The content, with its heading.
+    pub(super) main: Markup,
+}
+
+/// The time and position at which a page is built.
+pub(super) struct Moment {
+    /// The broker's time.
+    pub(super) now: Time,
+    clock: ClockStatus,
+    /// The last position that the page can show; its hints begin after it.
+    seq: u64,
+}
+
+impl Moment {
+    /// Takes the moment. Call it before reading anything for the page, so that no later change is missed.
+    pub(super) fn of(ctx: &Context) -> Self {
+        let clock = ctx.handle.clock();
+        Self { now: clock.broker, clock, seq: ctx.handle.committed().borrow().0 }
+    }
+}
+
+/// The tone of a message to the human.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// The call was done.
+    Good,
+    /// The call was refused or failed.
+    Bad,
+}
+
+/// Headers that put a response into the page's message area, whatever element requested it.
+pub(super) const INTO_FLASH: [(HeaderName, &str); 2] =
+    [(HeaderName::from_static("hx-retarget"), "#flash"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
+
+/// Shows a message at the top of the page.
+pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
+    let (class, role) = match tone {
+        Tone::Good => ("flash good", "status"),
+        Tone::Bad => ("flash bad", "alert"),
+    };
+    html! {
+        div class=(class) role=(role) {
+            p { (words) }
+            button.quiet type="button" data-dismiss aria-label="Dismiss this message" { "×" }
+        }
+    }
+}
+
+impl Viewer {
+    /// Returns the page, or only its changing part if the open page requests that.
+    pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, ErrorPage> {
+        let markup = if self.partial {
+            html! { title { (title(page.title)) } (main(self, &page)) }
+        } else {
+            let waiting = decisions::waiting(ctx).await?;
+            let running = control::running(ctx).await?;
+            whole(&title(page.title), &self.around(moment, &page, (waiting, running)))
+        };
+        Ok(Html(markup.into_string()).into_response())
+    }
+
+    fn around(&self, moment: &Moment, page: &Page<'_>, (waiting, running): (usize, Running)) -> Markup {
+        html! {
+            a.skip href="#main" { "Skip to the content" }
+            div #top {
+            header.bar {
+                a.brand href=(url("/")) { "Lastword" }
+                (navigation(page.place, waiting))
+                div.tools {
+                    a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
+                    button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
+                    button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
+                    // Hidden until the script finds that the browser supports notifications.
+                    button.quiet type="button" data-notify aria-pressed="false" hidden
+                        title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
+                    button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
+                    (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
+                    a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" }
+                }
+            }
+            // Stacked, so that none of them covers another.
+            div #notices {
+                (workspace::banner(running))
+                (clock::banner(self, moment.clock))
+                div #banner.banner role="status" hidden {}
+                div #flash aria-live="polite" {}
+            }
+            }
+            (announcement(waiting))
+            // The hints' events bubble up to the body, where the parts of the page listen.
+            div #live hidden data-after=(moment.seq) data-live=(url("/live")) data-worker=(assets::worker()) {}
+            (main(self, page))
+            (help())
+            (palette())
+            (stop())
+        }
+    }
+}
+
+/// Returns the window's title. The script puts the number of pending decisions before it.
+fn title(name: &str) -> String {
+    format!("{name} · Lastword")
+}
+
+fn whole(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="description" content="The console of Lastword, the message broker for teams of AI agents.";
+                // Elements that the reader opened stay open when the page is replaced, and htmx adds no styles of its
+                // own.
+                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":"[data-said]","includeIndicatorCSS":false,"history":false}"#;
+                title { (title) }
+                link rel="icon" type="image/svg+xml" href=(assets::icon());
+                link rel="stylesheet" href=(assets::style());
+                script src=(assets::theme()) {}
+                script src=(assets::script()) defer {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// Returns a page without a session.
+pub(super) fn bare(name: &str, main: &Markup) -> Markup {
+    let body = html! {
+        main #main.bare tabindex="-1" {
+            p.brand { "Lastword" }
+            div #flash aria-live="polite" {}
+            (main)
+        }
+    };
+    whole(&title(name), &body)
+}
+
+fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
+    let topics = page.topics.iter().map(Topic::to_string).collect::<Vec<_>>().join(" ");
+    // The overview changes with every fact, faster than anyone can read it.
+    let pace = (page.place == Place::Overview).then_some("5000");
+    html! {
+        main #main tabindex="-1" hx-get=(url(&viewer.here)) hx-trigger="lw-changed" data-topics=(topics) data-pace=[pace]
+            hx-target="this" hx-swap="outerMorph" {
+            (page.main)
+        }
+    }
+}
+
+fn navigation(here: Place, waiting: usize) -> Markup {
+    html! {
+        nav #pages aria-label="Pages" {
+            @for &(place, path, name, key) in PLACES {
+                a href=(url(path)) data-go=(key) aria-current=[(place == here).then_some("page")] {
+                    (name)
+                    @if place == Place::Inbox { " " (count(waiting, false)) }
+                }
+            }
+        }
+        // Shown by the style where the row is too narrow, and by the script, which unfolds the row.
+        button.quiet.pages type="button" data-pages aria-controls="pages" aria-expanded="false" hidden { "More" }
+    }
+}
+
+/// Shows the number of pending decisions beside the inbox; in a reply to an open page it replaces the old one.
+fn count(waiting: usize, again: bool) -> Markup {
+    html! {
+        span #waiting.count data-waiting=(waiting) hx-swap-oob=[again.then_some("outerMorph")] hidden[waiting == 0] {
+            (waiting) span.unseen { " waiting" }
+        }
+    }
+}
+
+/// Shows the number in words, which screen readers announce when they change. It reloads on every page.
+fn announcement(waiting: usize) -> Markup {
+    let words = match waiting {
+        0 => "No pending decisions".to_owned(),
+        n => format!("{} for you", plural(n as u64, "pending decision", "pending decisions")),
+    };
+    html! {
+        p #announcement.unseen role="status" hx-get=(url("/waiting")) hx-trigger="lw-changed" data-topics="lw-inbox"
+            hx-target="this" hx-swap="outerMorph" { (words) }
+    }
+}
+
+/// Returns the words and the number, for an open page.
+pub(super) fn waiting(waiting: usize) -> Markup {
+    html! { (announcement(waiting)) (count(waiting, true)) }
+}
+
+fn help() -> Markup {
+    let keys: &[(&str, &str)] = &[
+        ("j k", "next and previous entry"),
+        ("Enter", "open the entry, or press the focused control"),
+        (
+            "a",
+            "unfold the unseen part of a call, then focus Approve (Enter approves); for a question, focus the answer",
+        ),
+        ("Ctrl Enter", "submit the form being edited"),
+        ("r", "focus the rejection reason; Enter submits it"),
+        ("l", "focus the lift offered for a limit; Enter chooses it"),
+        ("c", "write a message to an agent"),
+        ("/", "search"),
+        ("Ctrl K", "find a page, an agent, a conversation, words in messages, or an id"),
+        ("?", "this help"),
+        ("Esc", "leave a field or close a dialog"),
+    ];
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            header {
+                h2 #help-title tabindex="-1" autofocus { "Keys and terms" }
+                form method="dialog" { button type="submit" { "Close" } }
+            }
+            h3 { "Terms" }
+            (terms::all())
+            h3 { "Keys" }
+            dl.keys {
+                @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
+                @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
+            }
+        }
+    }
+}
+
+fn palette() -> Markup {
+    html! {
+        dialog #palette aria-label="Find a page, an agent, a conversation or a message" {
+            input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
+                placeholder="A page, an agent, a room, a REF, words in a message, an id" hx-get=(url("/palette")) hx-trigger="input changed delay:100ms, lw-palette"
+                hx-target="#palette-list" hx-swap="innerHTML";
+            div #palette-list {}
+            form method="dialog" {
+                p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }
+                button.quiet type="submit" { "Close" }
+            }
+        }
+    }
+}
+
+/// Shows the dialog of the stop button; its content loads when it opens.
+fn stop() -> Markup {
+    html! {
+        dialog #workspace aria-labelledby="workspace-title" {
+            h2 #workspace-title { "Pause or stop everything" }
+            div #workspace-question hx-get=(url("/workspace/question")) hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
+            form method="dialog" { button type="submit" autofocus { "Cancel" } }
+        }
+    }
+}
+
+/// Shows an empty list, and what would fill it.
+pub(super) fn empty(title: &str, words: &Markup) -> Markup {
+    html! { div.empty { p.strong { (title) } p.faint { (words) } } }
+}
+
+/// Shows a heading with the content beside it.
+pub(super) fn heading(text: &str, beside: &Markup) -> Markup {
+    html! { div.heading { h1 { (parts::foreign_line(text)) } (beside) } }
+}

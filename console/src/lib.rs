@@ -1,0 +1,122 @@
+//! The console: pages for the humans of a workspace, in a browser.
+//!
+//! Pages are HTML written by the server, each a GET without effects. Forms are POSTs with a secret that only this
+//! session knows. Open pages stay current through hints: `/live` sends what changed, and the page reloads the part of
+//! itself that shows it. A page is one file with a function that returns a [`layout::Page`]; code that pages share is
+//! in `layout` and `parts`, and what they alone read of the state and the log is in `reads`.
+
+mod agent_forms;
+mod agents;
+mod always;
+mod assets;
+mod call;
+mod callback;
+mod clock;
+mod compose;
+mod conversation;
+mod conversations;
+mod decision;
+mod exchange;
+mod forms;
+mod frame;
+mod graph;
+mod highlight;
+mod inbox;
+mod incidents;
+mod layout;
+mod limits;
+mod live;
+mod log;
+mod markdown;
+mod message;
+mod nodes;
+mod now;
+mod overview;
+mod packed;
+mod pages;
+mod palette;
+mod parts;
+mod reads;
+mod rooms;
+mod schedules;
+mod session;
+mod settings;
+mod sign_in;
+mod spend;
+mod terms;
+mod timeline;
+mod tree;
+mod waterfall;
+mod work;
+mod workspace;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+use lastword_server::calls::sign_in::CALLBACK;
+use lastword_server::{Context, Pages};
+
+/// Returns the console for a server's configuration.
+#[must_use]
+pub fn pages() -> Pages {
+    Pages { routes, nowhere: frame::nowhere }
+}
+
+/// Returns the console's routes, with the headers that all of its responses have.
+fn routes(ctx: &Context) -> Router<Context> {
+    let pages = Router::new()
+        .route("/", get(now::page))
+        .route("/inbox", get(inbox::page))
+        .route("/waiting", get(inbox::waiting))
+        .route("/questions/{id}", get(decision::page))
+        .route("/escalations/{id}", get(decision::page))
+        .route("/escalations/{id}/answer", post(inbox::answer))
+        .route("/escalations/{id}/again", post(inbox::again))
+        .route("/escalations/{id}/dismiss", post(inbox::dismiss))
+        .route("/approvals/{id}", get(decision::page))
+        .route("/approvals/{id}/always", get(always::page).post(always::allow))
+        .route("/approvals/{id}/{verb}", post(inbox::decide))
+        .route("/unread/read", post(inbox::mark_read))
+        .route("/inbox/reject", post(inbox::reject_many))
+        .route("/conversations", get(conversations::page))
+        .route("/conversations/{ref}", get(conversation::page))
+        .route("/conversations/{ref}/{verb}", post(conversation::control))
+        .route("/messages/{id}", get(message::page))
+        .route("/agents", get(agents::page))
+        .route("/graph", get(graph::page))
+        .route("/agents/{name}", get(agents::one))
+        .route("/agents/{name}/limits", post(agent_forms::limit))
+        .route("/agents/{name}/grant", post(agent_forms::grant))
+        .route("/agents/{name}/role", post(agent_forms::set_role))
+        .route("/agents/{name}/{verb}", post(agents::act))
+        .route("/compose", get(compose::page).post(compose::send))
+        .route("/schedules", get(schedules::page).post(schedules::set))
+        .route("/schedules/{name}/{verb}", post(schedules::act))
+        .route("/incidents", get(incidents::page))
+        .route("/incidents/{id}", get(decision::page))
+        .route("/rooms", get(rooms::page))
+        .route("/rooms/{name}", get(rooms::one).post(rooms::post))
+        .route("/limits", get(limits::page))
+        .route("/limits/rules/withdraw", post(always::withdraw))
+        .route("/settings", get(settings::page))
+        .route("/settings/channels/{name}/test", post(settings::test))
+        .route("/overview", get(overview::page))
+        .route("/nodes", get(nodes::page))
+        .route("/spend", get(spend::page))
+        .route("/workspace", get(workspace::page))
+        .route("/workspace/question", get(workspace::ask))
+        .route("/workspace/{verb}", post(workspace::control))
+        .route("/standing", get(workspace::standing))
+        .route("/clock", get(clock::standing))
+        .route("/clock/accept", post(clock::accept))
+        .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route(callback::BEGIN, get(callback::begin))
+        .route(CALLBACK, get(callback::finish))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/attend", post(sign_in::attend))
+        .route("/palette", get(palette::list))
+        .route("/live", get(live::hints))
+        .layer(middleware::from_fn_with_state(ctx.clone(), frame::around));
+    // Outside of the layer: assets may be cached, and pages may not.
+    pages.route("/assets/{name}", get(assets::serve))
+}

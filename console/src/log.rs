@@ -1,0 +1,116 @@
+//! The history as recorded: every line, with rule and numbers for refusals.
+
+use lastword_wire::Event;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::layout::Moment;
+use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity, url};
+use super::terms::told_of;
+use crate::reads::history::{History, HistoryEntry};
+
+/// Shows the lines, newest last.
+pub(super) fn view(moment: &Moment, history: &History) -> Markup {
+    html! {
+        p.faint { "Times are UTC." }
+        ol.log { @for line in history.page_lines() { (row(moment, line, &history.view.summary.reference)) } }
+    }
+}
+
+fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
+    let event = &line.event;
+    html! {
+        li id={ "line-" (event.seq) } tabindex="-1" data-row {
+            a.seq data-open-row href={ (url("/messages/msg-")) (event.seq) } { (event.seq) }
+            span.kind { (badge(&event.kind)) }
+            span.what {
+                @if let Some(agent) = &event.agent { b { (foreign_line(agent)) } " " }
+                @if event.reference.as_deref().is_some_and(|found| found != reference) {
+                    "in " (conversation(event.reference.as_deref().unwrap_or_default())) " "
+                }
+                (what(line))
+            }
+            (clock_time(&event.at, moment.now))
+        }
+    }
+}
+
+fn what(line: &HistoryEntry) -> Markup {
+    if let Some(problem) = &line.refusal {
+        return html! { (foreign_line(&told_of(problem))) " " span.faint { "rule " (problem.rule) ", " code { (problem.code) } } };
+    }
+    if let Some(message) = &line.event.message {
+        return html! {
+            (message.kind.word()) " to " b { (foreign_line(&message.to)) } " " span.faint { "depth " (message.depth) ", hop " (message.hops) } " "
+            @if let Some(status) = message.status { (badge(status.word())) " " }
+            (excerpt(&message.body, 160))
+        };
+    }
+    html! { (data(&line.event)) }
+}
+
+/// Shows the members of an event without a message.
+pub(super) fn data(event: &Event) -> Markup {
+    let is_cost = event.data.contains_key("is_cost");
+    let unit = |name: &str| if is_cost && matches!(name, "limit" | "current") { "_microusd" } else { "" };
+    let members = event.data.iter().map(|(name, value)| (name.clone() + unit(name), value));
+    html! {
+        @for (name, value) in members {
+            @if !is_unknown(&name, value) { span.pair { span.faint { (member(&name)) } " " (excerpt(&words(&name, value), 160)) } " " }
+        }
+    }
+}
+
+/// Returns whether a member says nothing: a cost of 0 is one that nobody reported, a report is the usual case, and the
+/// unit of the numbers is with them.
+fn is_unknown(name: &str, value: &Value) -> bool {
+    value.is_null()
+        || (name.ends_with("_microusd") && value == 0)
+        || (name == "estimated" && value == false)
+        || name == "is_cost"
+}
+
+/// Returns the name of a member without its unit, which its value has.
+fn member(name: &str) -> String {
+    let name = name.strip_suffix("_ms").or_else(|| name.strip_suffix("_microusd")).unwrap_or(name);
+    name.replace('_', " ")
+}
+
+/// Returns a value in words: numbers in their unit, lists and objects member by member.
+fn words(name: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Null => String::new(),
+        Value::Number(number) => match number.as_u64() {
+            Some(n) if name.ends_with("_microusd") => money(n),
+            Some(n) => quantity(name, n),
+            None => number.to_string(),
+        },
+        Value::Array(all) => all.iter().map(|one| words(name, one)).collect::<Vec<_>>().join("; "),
+        Value::Object(members) => {
+            // What is named comes first, then its numbers.
+            let texts = members.values().filter_map(Value::as_str).map(str::to_owned);
+            let others = members.iter().filter(|(name, value)| !is_unknown(name, value) && !value.is_string());
+            let others = others.map(|(name, value)| format!("{} {}", member(name), words(name, value)));
+            texts.chain(others).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_told_in_words_and_in_their_unit() {
+        let models = json!([{"cost_microusd": 250_000, "model": "large", "tokens": 12_000}, {"cost_microusd": 0, "model": "small", "tokens": 5}]);
+        assert_eq!(words("models", &models), "large, cost $0.25, tokens 12\u{202f}000; small, tokens 5");
+        assert_eq!(words("lease_ms", &json!(600_000)), "10 min");
+        assert_eq!(words("estimated", &json!(true)), "yes");
+        assert_eq!(words("waits_for", &json!(["kilo", "lima"])), "kilo; lima");
+    }
+}

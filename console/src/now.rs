@@ -1,0 +1,332 @@
+//! The front page: what waits for you, what runs, what went wrong, and what today cost.
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::fact::{EndReason, EscalationCause};
+use lastword_proto::{AnswerStatus, Code};
+use lastword_server::Context;
+use lastword_server::calls::limits;
+use lastword_store::SpentIn;
+use lastword_wire::call::{Argument, arguments};
+use lastword_wire::{ApprovalView, Arguments, LimitsView, rfc3339};
+use maud::{Markup, html};
+
+use super::agents::{clock, name_link};
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{
+    badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural, running_word,
+    spent, time, url,
+};
+use super::session::Viewer;
+use super::terms::{term, told_within};
+use super::{decision, incidents};
+use crate::reads::decisions::{Asked, Decision};
+use crate::reads::history::add_up;
+use crate::reads::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
+
+/// The most decisions in the list; the inbox has all.
+const WAITING_MAX: usize = 8;
+/// The most agents in the list of spenders.
+const SPENDERS_MAX: usize = 5;
+/// The characters that are shown of a text.
+const EXCERPT_CHARS: usize = 110;
+
+/// `GET /`: the state of the workspace at a glance.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let now = now::now(&ctx, viewer.caller).await?;
+    let limits = limits::in_force(&ctx).await?;
+    let main = html! {
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href=(url("/overview")) { "Overview" } }))
+        (tiles(&moment, &now))
+        div.columns {
+            div {
+                (waiting(&moment, &limits, &now))
+                (work(&viewer, &moment, &now))
+            }
+            div {
+                (wrong(&moment, &now.wrong, now.refused))
+                (today(&now.today))
+            }
+        }
+    };
+    let topics = [Topic::Inbox, Topic::Conversations, Topic::Agents, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Now", place: Place::Now, topics: &topics, main }).await
+}
+
+fn tiles(moment: &Moment, now: &Now) -> Markup {
+    let due = now.waiting.iter().find_map(|decision| decision.due);
+    html! {
+        div.tiles {
+            a.tile.warn[!now.waiting.is_empty()] href="#waits" {
+                span { "Waiting for you" } b { (number(now.waiting_all as u64)) }
+                span.faint { @if now.waiting_all == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
+            }
+            a.tile href="#runs" {
+                span { "Open work" } b { (number(now.tally.open.grants)) }
+                span.faint { (open_work(&now.tally)) }
+            }
+            a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
+                span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "held now, or failed in 24 h" }
+            }
+            a.tile href="#cost" {
+                (cost(&now.today))
+            }
+        }
+    }
+}
+
+/// Shows what today cost; without a reported price the tokens alone, because $0 would read as free.
+fn cost(today: &Today) -> Markup {
+    let SpentIn { tokens, cost_microusd, estimated } = today.sum;
+    let about = if estimated { "≈ " } else { "" };
+    html! {
+        @if cost_microusd > 0 {
+            span { "Cost today" } b { (money(cost_microusd)) }
+            span.faint { (about) (number(tokens)) " tokens" }
+        } @else {
+            span { "Tokens today" } b { (about) (number(tokens)) }
+            span.faint { @if estimated { "in part estimated, " } @if tokens > 0 { "no price reported" } @else { "nothing spent" } }
+        }
+    }
+}
+
+/// Says what the number of the tile counts, and what that work does.
+fn open_work(tally: &Tally) -> Markup {
+    let open = tally.open;
+    html! {
+        (term(if open.grants == 1 { "grant" } else { "grants" }))
+        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (does(tally)) }
+    }
+}
+
+/// Returns what the open work does, in one line.
+fn does(tally: &Tally) -> String {
+    let mut line = match tally.agents {
+        0 => "no agent is working".to_owned(),
+        n => plural(n, "agent is working", "agents are working"),
+    };
+    let counts =
+        [(tally.human, "waiting for you"), (tally.held, "held"), (tally.paused, "paused"), (tally.queued, "queued")];
+    for (n, word) in counts.into_iter().filter(|(n, _)| *n > 0) {
+        line.push_str(&format!(" · {n} {word}"));
+    }
+    line
+}
+
+fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
+    let more = now.waiting_all.saturating_sub(WAITING_MAX);
+    html! {
+        section.card #waits aria-labelledby="waits-title" {
+            header { h2 #waits-title { "Waiting for you" } span.grow {} a href=(url("/inbox")) { "Inbox" } }
+            @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
+            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, limits, decision)) } }
+            @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
+            @if now.unread > 0 { p.faint { a href=(url("/inbox#unread")) { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
+        }
+    }
+}
+
+/// Shows one decision on a line, with the button that leads to its page. Nothing is decided here, because the whole of
+/// it isn't shown here.
+fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
+    let (kind, verb) = match &decision.asked {
+        Asked::Call(_) => ("call", "Decide"),
+        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Decide"),
+        Asked::Question(_) => ("question", "Answer"),
+        Asked::Latch(_) => ("held", "Lift or stop"),
+    };
+    let id = decision.asked.id();
+    html! {
+        li.wait data-row tabindex="-1" id={ "now-" (id) } {
+            (badge(kind))
+            span.what {
+                (sentence(decision))
+                @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
+            }
+            span.when {
+                @match decision.due {
+                    Some(due) => (countdown(due, moment.now)),
+                    None => span.faint { "no expiry" },
+                }
+            }
+            a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) }
+        }
+    }
+}
+
+/// Returns what a held call acts on, or all its arguments on one line.
+fn subject(held: &ApprovalView) -> String {
+    let first = arguments(&held.arguments).into_iter().next().filter(Argument::is_subject);
+    first.map_or_else(|| on_a_line(&held.arguments), |part| part.text)
+}
+
+/// Returns the members of an object as `name: value`, which break between words; anything else as JSON.
+pub(super) fn on_a_line(value: &Arguments) -> String {
+    let text = |value: &Arguments| value.text().unwrap_or_else(|| value.to_string().replace("\",\"", "\", \""));
+    let Some(members) = value.members().filter(|members| !members.is_empty()) else { return text(value) };
+    members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns why something is held, and what waits for the lift.
+fn is_held(code: Code, requests: u64) -> String {
+    let waits = match requests {
+        0 => String::new(),
+        n => format!(" {} for the lift.", plural(n, "request waits", "requests wait")),
+    };
+    format!(" is held: {}.{waits}", told_within(code))
+}
+
+/// Returns what a decision is about, in one sentence.
+pub(super) fn sentence(decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Call(held) => html! {
+            b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) }
+            ": " code { (excerpt(&subject(held), EXCERPT_CHARS)) }
+            @if let Some(reference) = &held.reference { " in " (conversation(reference)) }
+        },
+        Asked::Question(asked) => html! {
+            @match &decision.timed_out {
+                Some(request) => { (foreign_line(&asked.message)) " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
+                None => { b { (foreign_line(&asked.agent)) } " asks: " q { (excerpt(&asked.message, EXCERPT_CHARS)) } }
+            }
+            " in " (conversation(&asked.reference))
+        },
+        Asked::Latch(incident) => html! {
+            @match &incident.reference {
+                Some(reference) => (conversation(reference)),
+                None => b { (foreign_line(&incident.on)) },
+            }
+            (is_held(incident.code, incident.parked.len() as u64))
+        },
+    }
+}
+
+fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
+    html! {
+        section.card #runs aria-labelledby="runs-title" {
+            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Conversations" } }
+            @if now.running.is_empty() { p.faint { "No work is open. " a href=(url("/compose")) { "Ask an agent" } } }
+            ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
+            @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
+        }
+    }
+}
+
+fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
+    html! {
+        li.work data-row tabindex="-1" {
+            p.strong { (conversation(&work.reference)) " " (foreign_line(&work.subject)) }
+            p {
+                @match work.standing {
+                    Standing::Held => { (badge("held")) " " }
+                    Standing::Controlled(running) => { (badge(running_word(running))) " " }
+                    // The names say it.
+                    Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
+                }
+                (who(work))
+                span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
+            }
+            // A limit that is far away says nothing.
+            @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| nearest.current.saturating_mul(2) >= nearest.limit) { (bar(nearest)) }
+        }
+    }
+}
+
+fn who(work: &RunningWork) -> Markup {
+    let names = |names: &[String]| {
+        html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
+    };
+    html! {
+        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
+        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge("waiting for you")) " · " }
+        @else if work.standing == Standing::WaitsForHuman { (badge("waiting for you")) " · " }
+        @if !work.working.is_empty() || !work.asking.is_empty() {}
+        @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
+        @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
+    }
+}
+
+fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
+    html! {
+        section.card #wrong aria-labelledby="wrong-title" {
+            header { h2 #wrong-title { "Went wrong" } }
+            @if wrong.is_empty() { p.faint { "Nothing is held, and nothing failed in the last 24 hours." } }
+            ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
+            @if refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(refused, "message", "messages")) } "; the agents were told why." } }
+        }
+    }
+}
+
+/// Shows what happened in one sentence, and one step that mends it.
+fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
+    match wrong {
+        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request } => html! {
+            p {
+                (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
+                @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
+                " " (time(&rfc3339(*at), moment.now))
+            }
+            p { a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
+        },
+        Wrong::Away { agent, unavailable, queued } => html! {
+            p {
+                (name_link(agent))
+                @if let Some(reason) = unavailable { " can't work: " (foreign_line(reason)) "; " } @else { " is not connected, and " }  (plural(*queued, "request is", "requests are")) " queued for it."
+            }
+            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
+        },
+        Wrong::Held { id, reference, on, code, requests, at } => html! {
+            p {
+                @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
+                (is_held(*code, *requests))
+                " " (time(at, moment.now))
+            }
+            p { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
+        },
+        Wrong::Rests { agent, until } => html! {
+            p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) " UTC." }
+            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
+        },
+    }
+}
+
+const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
+    match (status, cause) {
+        (_, EndReason::NotAcknowledged) => "never took",
+        (_, EndReason::LeaseLost) => "fell silent while it worked on",
+        (_, EndReason::Deadline) => "missed the deadline of",
+        (_, EndReason::GrantExpired) => "ran out of the grant's time on",
+        (_, EndReason::Unanswered) => "got no answer from a human about",
+        (_, EndReason::Empty) => "ended without an answer to",
+        (_, EndReason::NobodyLeft) | (AnswerStatus::Exhausted, _) => "was the last agent that could do",
+        (_, EndReason::RecipientGone) => "was removed before it answered",
+        (AnswerStatus::Rejected, _) => "declined",
+        (_, _) => "failed at",
+    }
+}
+
+fn today(today: &Today) -> Markup {
+    let most = today.agents.iter().map(|(_, spent)| spent.tokens).max().unwrap_or_default().max(1);
+    let others = today.agents.get(SPENDERS_MAX..).unwrap_or_default();
+    let rest = add_up(others.iter().map(|(_, spent)| *spent));
+    let shown = |SpentIn { tokens, cost_microusd, estimated }| spent(tokens, estimated, cost_microusd);
+    html! {
+        section.card #cost aria-labelledby="cost-title" {
+            header { h2 #cost-title { "Spent today" } span.grow {} a href=(url("/spend")) { "Spend" } }
+            p { b { (shown(today.sum)) } span.faint { " since midnight UTC" } }
+            @if today.sum.tokens > 0 && today.sum.cost_microusd == 0 { p.faint { "No agent reported a price, so the cost is unknown." } }
+            ul.measures {
+                @for (name, spent) in today.agents.iter().take(SPENDERS_MAX) {
+                    li {
+                        (name_link(name)) b { (shown(*spent)) }
+                        progress max=(most) value=(spent.tokens) aria-label={ (name) ", of the most" } {}
+                    }
+                }
+            }
+            @if !others.is_empty() { p.faint { (plural(others.len() as u64, "other agent", "other agents")) ": " (shown(rest)) } }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The figures of the whole workspace: messages, refusals, spend and holds.
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::Time;
+use lastword_server::Context;
+use lastword_store::{CodeCount, Count};
+use lastword_wire::rfc3339;
+use maud::{Markup, html};
+
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{number, plural, quantity, url};
+use super::session::Viewer;
+use super::terms::told;
+use crate::reads::figures::{self, Figures};
+
+/// `GET /overview`: the overview.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let figures = figures::figures(&ctx, viewer.caller).await?;
+    let (sums, now) = (&figures.sums, &figures.standing);
+    let refused = total(&sums.refused);
+    let main = html! {
+        (heading("Overview", &html! { @if ctx.nodes.is_some() { a href=(url("/nodes")) { "Nodes" } } }))
+        div.tiles {
+            (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
+            (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
+            (tile("/inbox", "Waiting for you", now.waiting, if now.waiting == 1 { "decision" } else { "decisions" }))
+            (tile("/agents", "Agents connected", now.connected, &format!("of {}, with {}", number(now.agents), plural(now.open.turns, "open turn", "open turns"))))
+            (tile("/incidents", "Open incidents", now.holding, &format!("{} work now; {} on record", if now.holding == 1 { "holds" } else { "hold" }, number(now.incidents))))
+        }
+        section.panels {
+            (hours(&figures))
+            (conversations(&figures))
+            (refusals(&sums.refused, total(&sums.observed).all))
+            (spent(sums.tokens, sums.cost_microusd))
+        }
+    };
+    let topics = [Topic::Conversations, Topic::Inbox, Topic::Agents, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Overview", place: Place::Overview, topics: &topics, main }).await
+}
+
+fn total(codes: &[CodeCount]) -> Count {
+    let add =
+        |sum: Count, code: &CodeCount| Count { all: sum.all + code.count.all, since: sum.since + code.count.since };
+    codes.iter().fold(Count::default(), add)
+}
+
+fn tile(to: &str, name: &str, value: u64, beside: &str) -> Markup {
+    html! { a.tile href=(url(to)) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
+}
+
+/// The width of a bar of the chart, and of the bar with its gap.
+const BAR: (usize, usize) = (16, 20);
+const CHART_HEIGHT: u64 = 96;
+
+fn hours(figures: &Figures) -> Markup {
+    let most = figures.hours.iter().map(|(_, n)| *n).max().unwrap_or_default();
+    let label =
+        format!("Messages by the hour: {} in the last 24 hours, at most {} in one", figures.sums.messages.since, most);
+    html! {
+        article.card.wide {
+            h2 { "Messages by the hour" }
+            svg.chart viewBox={ "0 0 " (figures.hours.len() * BAR.1) " " (CHART_HEIGHT + 18) } role="img" aria-label=(label) {
+                line.grid x1="0" y1="0.5" x2=(figures.hours.len() * BAR.1) y2="0.5" {}
+                line.grid x1="0" y1=(CHART_HEIGHT / 2) x2=(figures.hours.len() * BAR.1) y2=(CHART_HEIGHT / 2) {}
+                text x="2" y="12" { (number(most)) }
+                @for (index, (at, n)) in figures.hours.iter().enumerate() {
+                    @let height = height(*n, most);
+                    rect x=(index * BAR.1) y=(CHART_HEIGHT - height) width=(BAR.0) height=(height.max(1)) class=[(*n == 0).then_some("none")] {
+                        title { (clock(*at)) ": " (n) }
+                    }
+                    @if index % 3 == 0 { text.below x=(index * BAR.1) y=(CHART_HEIGHT + 5) { (clock(*at)) } }
+                }
+            }
+            p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the current hour." }
+        }
+    }
+}
+
+fn height(n: u64, most: u64) -> u64 {
+    // A value above zero is never drawn as zero.
+    if n == 0 { 0 } else { (n * CHART_HEIGHT).checked_div(most).unwrap_or_default().max(2) }
+}
+
+/// Returns the hour and minute of a time.
+fn clock(at: Time) -> String {
+    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
+}
+
+/// The most rules in a list.
+const RULES_MAX: usize = 8;
+
+/// Shows what the rules refused. What that work would have cost is unknown, so it isn't shown.
+fn refusals(codes: &[CodeCount], observed: u64) -> Markup {
+    let mut codes: Vec<&CodeCount> = codes.iter().collect();
+    codes.sort_by_key(|code| std::cmp::Reverse(code.count.all));
+    let most = codes.first().map_or(1, |code| code.count.all);
+    html! {
+        article.card.wide {
+            h2 { "Refusals by rule" }
+            @if codes.is_empty() { p.faint { "No message was refused." } }
+            ul.measures {
+                @for code in codes.iter().take(RULES_MAX) {
+                    li {
+                        a href={ (url("/messages/msg-")) (code.last.0) } title="Latest" { (told(code.code)) }
+                        b { (number(code.count.all)) }
+                        progress max=(most) value=(code.count.all) aria-label={ (told(code.code)) ", of the most frequent" } {}
+                    }
+                }
+            }
+            @if codes.len() > RULES_MAX { p.faint { "and " (codes.len() - RULES_MAX) " other codes" } }
+            p.faint { "A refused message wakes no agent. The work that it would have caused is unknown, so no saved tokens or cost are shown." }
+            @if observed > 0 { p.faint { "Guards that observe would have refused " (plural(observed, "more message", "more messages")) "." } }
+        }
+    }
+}
+
+fn conversations(figures: &Figures) -> Markup {
+    let now = &figures.standing;
+    let rows = [
+        ("Active", "/conversations?state=active", now.active, "good"),
+        ("Ended", "/conversations?state=idle", now.ended, "plain"),
+        ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
+        ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
+        ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),
+    ];
+    let most = rows.iter().map(|row| row.2).max().unwrap_or_default().max(1);
+    html! {
+        article.card {
+            h2 { "Conversations" }
+            ul.measures {
+                @for (name, to, n, class) in rows {
+                    li { a href=(url(to)) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
+                }
+            }
+            p.faint { "Child conversations are counted, too. " (plural(now.open.conversations, "conversation has", "conversations have")) " open work, held and paused ones included. A conversation without open work leaves this list after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+        }
+    }
+}
+
+fn spent(tokens: Count, cost: Count) -> Markup {
+    html! {
+        article.card {
+            h2 { "Spent" }
+            dl.about {
+                dt { "Tokens" } dd { b { (number(tokens.all)) } span.faint { ", " (number(tokens.since)) " in the last 24 h" } }
+                @if cost.all > 0 {
+                    dt { "Cost" } dd { b { (quantity("microusd", cost.all)) } span.faint { ", " (quantity("microusd", cost.since)) " in the last 24 h" } }
+                }
+            }
+            p.faint { "From ended turns: their reported usage, or an estimate from the length of their texts." }
+            @if cost.all == 0 { p.faint { "No turn has reported a cost." } }
+        }
+    }
+}

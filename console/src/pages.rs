@@ -1,0 +1,157 @@
+//! The pages of a conversation's history: which part of it a view shows, and the links to the parts before and behind.
+
+use lastword_proto::{Code, Seq};
+use lastword_server::ApiError;
+use lastword_store::{PageCut, PagePlace, PageUnit};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::parts::{encoded, number, url};
+use super::waterfall::Zoom;
+use crate::reads::history::{History, PageAsked};
+
+/// The most messages of a tree.
+const TREE_MAX: usize = 200;
+/// The most requests of a waterfall.
+const WATERFALL_MAX: usize = 60;
+/// The most messages of a timeline.
+const TIMELINE_MAX: usize = 150;
+/// The most facts of a log.
+const LOG_MAX: usize = 400;
+/// The most facts of any page.
+const FACTS_MAX: usize = 1_000;
+
+/// The view of the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum View {
+    #[default]
+    Tree,
+    Waterfall,
+    Timeline,
+    Graph,
+    Log,
+}
+
+impl View {
+    /// Each view with its word in the address and its name.
+    pub(super) const ALL: [(Self, &str, &str); 5] = [
+        (Self::Tree, "tree", "Tree"),
+        (Self::Waterfall, "waterfall", "Waterfall"),
+        (Self::Timeline, "timeline", "Timeline"),
+        (Self::Graph, "graph", "Graph"),
+        (Self::Log, "log", "Log"),
+    ];
+
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(view, _, _)| *view == self).map_or("tree", |(_, word, _)| word)
+    }
+
+    /// Returns what a page of it counts, and how many of them it has.
+    const fn size(self) -> (PageUnit, usize) {
+        match self {
+            Self::Tree => (PageUnit::Messages, TREE_MAX),
+            Self::Waterfall => (PageUnit::Requests, WATERFALL_MAX),
+            Self::Timeline => (PageUnit::Messages, TIMELINE_MAX),
+            Self::Log => (PageUnit::Facts, LOG_MAX),
+            // Drawn from the state, not from the history.
+            Self::Graph => (PageUnit::Messages, 1),
+        }
+    }
+
+    const fn units(self) -> &'static str {
+        match self {
+            Self::Tree | Self::Timeline | Self::Graph => "Messages",
+            Self::Waterfall => "Requests",
+            Self::Log => "Lines",
+        }
+    }
+}
+
+/// The query of a conversation's page.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ViewParams {
+    #[serde(default)]
+    pub(super) view: View,
+    /// How many times wider than the window the waterfall is.
+    #[serde(default)]
+    pub(super) zoom: Zoom,
+    /// Show what stands right before this message or line.
+    #[serde(default)]
+    before: String,
+    /// Show what stands right behind this message or line.
+    #[serde(default)]
+    after: String,
+    /// Show the part with this message or line.
+    #[serde(default)]
+    at: String,
+}
+
+impl ViewParams {
+    /// Returns the page of the history to read.
+    pub(super) fn asked(&self) -> Result<PageAsked, ApiError> {
+        let seq = |id: &str| Seq::parse(id).ok_or_else(|| ApiError::unknown(id));
+        let place = match (self.before.as_str(), self.after.as_str(), self.at.as_str()) {
+            ("", "", "") => PagePlace::Newest,
+            (before, "", "") => PagePlace::Before(seq(before)?),
+            ("", after, "") => PagePlace::After(seq(after)?),
+            ("", "", at) => PagePlace::At(seq(at)?),
+            _ => return Err(ApiError::new(Code::Malformed, "`before`, `after` and `at` exclude each other: give one")),
+        };
+        let (unit, units_max) = self.view.size();
+        let cut = PageCut { unit, place, units_max, facts_max: FACTS_MAX };
+        Ok(PageAsked { cut, ahead: matches!(self.view, View::Tree | View::Waterfall) })
+    }
+
+    /// Returns the address of a view at the same place of the history.
+    pub(super) fn to_view(&self, history: &History, view: View) -> String {
+        let first = history.page_lines().first().filter(|_| history.page.later.is_some());
+        let place = first.map_or(String::new(), |line| format!("&at=msg-{}", line.event.seq));
+        format!("{}?view={}{place}", path(history), view.word())
+    }
+
+    /// Returns the address of this page with another zoom.
+    pub(super) fn to_zoom(&self, history: &History, times: u64) -> String {
+        let places = [("before", &self.before), ("after", &self.after), ("at", &self.at)];
+        let place = places.iter().find(|(_, id)| !id.is_empty());
+        let place = place.map_or(String::new(), |(name, id)| format!("&{name}={}", encoded(id)));
+        format!("{}?view=waterfall&zoom={times}{place}", path(history))
+    }
+
+    fn query(&self) -> String {
+        let zoom = self.zoom.times();
+        let zoom = if zoom == 1 { String::new() } else { format!("&zoom={zoom}") };
+        format!("?view={}{zoom}", self.view.word())
+    }
+
+    /// Shows which part of the history the page has, with the links to the others; nothing if it has all.
+    pub(super) fn paging(&self, history: &History, label: &str) -> Markup {
+        let page = &history.page;
+        if page.earlier.is_none() && page.later.is_none() {
+            return html! {};
+        }
+        let (path, query) = (url(&path(history)), self.query());
+        let count = |n: usize| number(n as u64);
+        html! {
+            nav.paging aria-label=(label) {
+                @if let Some(seq) = page.earlier { a.button rel="prev" href={ (path) (query) "&before=" (seq) } { "Earlier" } }
+                @if let Some(seq) = page.later { a.button rel="next" href={ (path) (query) "&after=" (seq) } { "Later" } }
+                @if page.later.is_some() { a href={ (path) (query) } { "Newest" } }
+                span.faint {
+                    @if page.within == 0 { "No " (self.view.units().to_lowercase()) " here, " (count(page.total)) " in all" }
+                    @else { (self.view.units()) " " (count(page.before + 1)) "–" (count(page.before + page.within)) " of " (count(page.total)) }
+                }
+            }
+        }
+    }
+}
+
+fn path(history: &History) -> String {
+    format!("/conversations/{}", encoded(&history.view.summary.reference))
+}
+
+/// Returns the address of a message in its conversation's tree.
+pub(super) fn in_tree(reference: &str, id: &str) -> String {
+    format!("/conversations/{}?at={id}#{id}", encoded(reference))
+}

@@ -1,0 +1,67 @@
+//! The entries of the palette: pages, agents, humans, rooms, conversations and messages, and the place of an id.
+
+use axum::extract::{Query, State};
+use axum::response::{Html, IntoResponse, Response};
+use lastword_server::Context;
+use maud::html;
+use serde::Deserialize;
+
+use super::frame::ErrorPage;
+use super::layout::PLACES;
+use super::parts::{encoded, excerpt, foreign_line, url};
+use super::session::Viewer;
+use crate::reads::decisions::DecisionId;
+use crate::reads::finding::{self, Whereabouts};
+
+/// The most agents and humans, rooms, and conversations, each.
+const FOUND_MAX: usize = 8;
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct PaletteParams {
+    #[serde(default)]
+    q: String,
+}
+
+/// `GET /palette`: the entries that match the query.
+pub(super) async fn list(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<PaletteParams>,
+) -> Result<Response, ErrorPage> {
+    let wanted = params.q.trim().to_lowercase();
+    let found = finding::find(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
+    let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
+    let markup = html! {
+        ul.choices {
+            @if let Some(place) = &found.place { li { a href=(url(&path(place))) { (foreign_line(&wanted)) span.faint { " by its id" } } } }
+            @for (_, path, name, _) in &places { li { a href=(url(path)) { (name) span.faint { " page" } } } }
+            @for (name, kind) in &found.people {
+                li { a href={ (url("/agents/")) (encoded(name)) } { (foreign_line(name)) span.faint { " " (kind.word()) } } }
+            }
+            @for name in &found.rooms {
+                li { a href={ (url("/rooms/")) (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
+            }
+            @for (reference, subject) in &found.conversations {
+                li { a href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
+            }
+            @for text in &found.texts {
+                li { a href={ (url("/messages/")) (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
+            }
+        }
+        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {
+            p.faint { "No matches." }
+        }
+    };
+    Ok(Html(markup.into_string()).into_response())
+}
+
+/// Returns the path at which something is shown.
+pub(super) fn path(place: &Whereabouts) -> String {
+    match place {
+        Whereabouts::Decision(id @ DecisionId::Question(_)) => format!("/questions/{id}"),
+        Whereabouts::Decision(id @ DecisionId::Call(_)) => format!("/approvals/{id}"),
+        Whereabouts::Decision(id @ DecisionId::Latch(_)) => format!("/incidents/{id}"),
+        Whereabouts::Line(seq) => format!("/messages/{seq}"),
+        Whereabouts::Conversation(reference) => format!("/conversations/{}", encoded(reference)),
+    }
+}

@@ -1,0 +1,306 @@
+//! The list of conversations with its filters.
+
+use std::collections::BTreeMap;
+
+use lastword_broker::Live;
+use lastword_proto::ids::ConvId;
+use lastword_proto::state::Conversation;
+use lastword_proto::{Seq, State};
+use lastword_server::calls::audit::{self, AuditParams};
+use lastword_server::calls::read_model::ask_fresh;
+use lastword_server::calls::{Caller, subjects};
+use lastword_server::{ApiError, Context, views};
+use lastword_store::{Cursor, Filter, IndexReader, ReadError, SpentIn};
+use lastword_wire::{ConversationStatus, ConversationView, FieldError};
+use serde::Deserialize;
+
+use super::history;
+
+/// Conversations per page of the list.
+const PAGE: usize = audit::PAGE_DEFAULT;
+/// The most conversations that are listed below another.
+const BELOW_MAX: usize = 20;
+
+/// The filters of the list. A conversation must pass all of them; empty ones are ignored.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// A part of its REF, in any case.
+    #[serde(rename = "ref", default)]
+    pub(crate) reference: String,
+    /// The name of a sender of one of its messages.
+    #[serde(default)]
+    pub(crate) from: String,
+    /// The name of a recipient of one of its messages.
+    #[serde(default)]
+    pub(crate) to: String,
+    /// The type of one of its messages.
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    /// The depth of one of its messages.
+    #[serde(default)]
+    pub(crate) depth: String,
+    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`.
+    #[serde(default)]
+    pub(crate) state: String,
+    /// Words in one of its messages.
+    #[serde(default)]
+    pub(crate) q: String,
+    /// The cursor that the previous page returned.
+    #[serde(default)]
+    pub(crate) cursor: String,
+    /// The REF of the conversation that the page shows beside the list.
+    #[serde(default)]
+    pub(crate) open: String,
+}
+
+/// A conversation of the list.
+pub(crate) struct ListedConversation {
+    /// Its participants, limits and status, without its tree.
+    pub(crate) view: ConversationView,
+    /// The first line of its first message.
+    pub(crate) subject: String,
+    /// The messages in it and the conversations below it.
+    pub(crate) messages: u64,
+    /// The open requests in it and the conversations below it.
+    pub(crate) open_tasks: u64,
+    /// Whether work in one of them waits for a human.
+    pub(crate) human_waits: bool,
+    /// The messages and writes that were refused in them.
+    pub(crate) refused: u64,
+    /// What the turns of all of them spent.
+    pub(crate) spent: SpentIn,
+    /// The conversations below it, the newest first; empty where the list isn't folded.
+    pub(crate) below: Vec<Self>,
+    /// How many more are below it.
+    pub(crate) below_more: usize,
+}
+
+/// One page of the list.
+pub(crate) struct Listed {
+    /// The conversations, the most recently active first. Without a filter, those below another are folded into it.
+    pub(crate) items: Vec<ListedConversation>,
+    /// The cursor of the next page; `None` on the last.
+    pub(crate) next: Option<String>,
+}
+
+/// Lists the conversations that pass the filters, by their last activity. With a filter on messages, that is the last
+/// message that passes it.
+pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, ApiError> {
+    caller.human()?;
+    let said = !(params.from.is_empty()
+        && params.to.is_empty()
+        && params.kind.is_empty()
+        && params.depth.is_empty()
+        && params.q.trim().is_empty());
+    let before = cursor(&params.cursor)?;
+    let wanted = Wanted::of(&params)?;
+    if !said {
+        let folded = !wanted.limits();
+        let look = move |live: &Live<'_>| {
+            if folded { families(live.state, before) } else { by_activity(live.state, &wanted, before) }
+        };
+        let (found, next) = ctx.handle.query(look).await?;
+        return Ok(Listed { items: filled(ctx, found).await?, next });
+    }
+    let Some(filter) = audit::filter(ctx, &asked(&params)?, PAGE + 1).await? else {
+        return Ok(Listed { items: Vec::new(), next: None });
+    };
+    let limited = wanted.limits();
+    let candidates = move |live: &Live<'_>| -> Option<Vec<ConvId>> {
+        let all = live.state.conversations.range(..);
+        limited.then(|| all.filter(|(_, conv)| wanted.admits(live.state, conv)).map(|(id, _)| id).collect())
+    };
+    let convs = ctx.handle.query(candidates).await?;
+    let before = before.map(|(position, _)| Seq(position));
+    let filter = Filter { convs, cursor: Cursor { before, limit: PAGE + 1, ..Cursor::default() }, ..filter };
+    let mut found = ask_fresh(ctx, move |index| index.conversations(&filter)).await?;
+    let more = found.len() > PAGE;
+    found.truncate(PAGE);
+    let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
+    let look = move |live: &Live<'_>| -> Vec<Family> {
+        let known = found.iter().filter_map(|(id, _)| Some((*id, live.state.conversations.get(id)?)));
+        known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect()
+    };
+    let found = ctx.handle.query(look).await?;
+    Ok(Listed { items: filled(ctx, found).await?, next })
+}
+
+/// A conversation and those below it, before their texts are read.
+struct Family {
+    id: ConvId,
+    view: ConversationView,
+    messages: u64,
+    open_tasks: u64,
+    human_waits: bool,
+    /// All conversations below it.
+    all: Vec<ConvId>,
+    /// The newest of them.
+    below: Vec<Self>,
+}
+
+impl Family {
+    fn alone(state: &State, id: ConvId, conv: &Conversation) -> Self {
+        let view = views::listed(state, conv);
+        let counters = view.summary.counters;
+        let (messages, open_tasks) = (counters.messages, counters.open_tasks);
+        let human_waits = views::waits_for_human(state, conv);
+        Self { id, view, messages, open_tasks, human_waits, all: Vec::new(), below: Vec::new() }
+    }
+}
+
+/// Adds the subjects and what was spent.
+async fn filled(ctx: &Context, found: Vec<Family>) -> Result<Vec<ListedConversation>, ApiError> {
+    let shown = found.iter().flat_map(|family| std::iter::once(family.id).chain(family.below.iter().map(|one| one.id)));
+    let mut subjects = subjects::of(ctx, shown.collect()).await?;
+    let convs: Vec<ConvId> =
+        found.iter().flat_map(|one| std::iter::once(one.id).chain(one.all.iter().copied())).collect();
+    let both =
+        move |index: &IndexReader| -> Result<_, ReadError> { Ok((index.spent_in(&convs)?, index.refused_in(&convs)?)) };
+    let (spent, refused) = ask_fresh(ctx, both).await?;
+    let sums = Sums { spent: spent.into_iter().collect(), refused: refused.into_iter().collect() };
+    Ok(found.into_iter().map(|family| listed(family, &mut subjects, &sums)).collect())
+}
+
+/// What the read model has of each conversation.
+struct Sums {
+    spent: BTreeMap<ConvId, SpentIn>,
+    refused: BTreeMap<ConvId, u64>,
+}
+
+fn listed(family: Family, subjects: &mut BTreeMap<ConvId, String>, sums: &Sums) -> ListedConversation {
+    let all = || std::iter::once(family.id).chain(family.all.iter().copied());
+    ListedConversation {
+        subject: subjects.remove(&family.id).unwrap_or_default(),
+        spent: history::add_up(all().filter_map(|conv| sums.spent.get(&conv).copied())),
+        refused: all().filter_map(|conv| sums.refused.get(&conv)).sum(),
+        below_more: family.all.len().saturating_sub(family.below.len()),
+        below: family.below.into_iter().map(|one| listed(one, subjects, sums)).collect(),
+        view: family.view,
+        human_waits: family.human_waits,
+        messages: family.messages,
+        open_tasks: family.open_tasks,
+    }
+}
+
+/// Returns one page of conversations with those below them folded into them, by the last activity in any of them.
+fn families(state: &State, before: Option<Position>) -> (Vec<Family>, Option<String>) {
+    let mut newest: BTreeMap<ConvId, (u64, Vec<ConvId>)> = BTreeMap::new();
+    for (id, conv) in state.conversations.range(..) {
+        let top = top_of(state, id);
+        let (last_at, all) = newest.entry(top).or_default();
+        *last_at = conv.last_at.0.max(*last_at);
+        if top != id {
+            all.push(id);
+        }
+    }
+    let mut order: Vec<Position> = newest.iter().map(|(id, (at, _))| (*at, id.0)).collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    order.retain(|position| before.is_none_or(|before| *position < before));
+    let more = order.len() > PAGE;
+    order.truncate(PAGE);
+    let next = order.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
+    let family = |(_, id): &Position| {
+        let id = ConvId(*id);
+        let mut family = Family::alone(state, id, state.conversations.get(&id)?);
+        family.all = newest.get(&id).map(|(_, all)| all.clone()).unwrap_or_default();
+        for conv in family.all.iter().filter_map(|conv| state.conversations.get(conv)) {
+            family.messages += conv.messages;
+            family.open_tasks += conv.open_tasks.len() as u64;
+            family.human_waits |= views::waits_for_human(state, conv);
+        }
+        let newest = family.all.iter().rev().take(BELOW_MAX);
+        let below = newest.filter_map(|id| Some(Family::alone(state, *id, state.conversations.get(id)?)));
+        family.below = below.collect();
+        Some(family)
+    };
+    (order.iter().filter_map(family).collect(), next)
+}
+
+/// Returns the conversation at the top of those from which one was opened, as far as they are remembered.
+fn top_of(state: &State, id: ConvId) -> ConvId {
+    let above = |id: &ConvId| {
+        let parent = state.conversations.get(id)?.parent?;
+        state.conversations.contains_key(&parent).then_some(parent)
+    };
+    std::iter::successors(Some(id), above).last().unwrap_or(id)
+}
+
+/// The cursor: a time or position, and the conversation that had it.
+type Position = (u64, u32);
+
+fn cursor(text: &str) -> Result<Option<Position>, FieldError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let parts = text.split_once('-').and_then(|(at, conv)| Some((at.parse().ok()?, conv.parse().ok()?)));
+    parts.map(Some).ok_or_else(|| FieldError::new("cursor", "is not one of ours"))
+}
+
+/// Returns the part of the filters that concerns messages.
+fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
+    let filled = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let depth = filled(&params.depth).map(|text| text.parse().map_err(|_| FieldError::new("depth", "is no number")));
+    Ok(AuditParams {
+        from: filled(&params.from),
+        to: filled(&params.to),
+        kind: filled(&params.kind),
+        depth: depth.transpose()?,
+        q: filled(&params.q),
+        ..AuditParams::default()
+    })
+}
+
+/// The part of the filters that concerns the conversations themselves.
+struct Wanted {
+    reference: String,
+    state: Option<ConversationStatus>,
+}
+
+impl Wanted {
+    fn of(params: &ListParams) -> Result<Self, FieldError> {
+        let state = match params.state.as_str() {
+            "" => None,
+            asked => match ConversationStatus::ALL.into_iter().find(|standing| standing.word() == asked) {
+                None => {
+                    let words = ConversationStatus::ALL.map(ConversationStatus::word).join(", ");
+                    return Err(FieldError::new("state", format!("{asked:?} is none of {words}")));
+                }
+                known => known,
+            },
+        };
+        Ok(Self { reference: params.reference.trim().to_ascii_lowercase(), state })
+    }
+
+    const fn limits(&self) -> bool {
+        !self.reference.is_empty() || self.state.is_some()
+    }
+
+    fn admits(&self, state: &State, conv: &Conversation) -> bool {
+        let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
+        named && self.state.is_none_or(|wanted| wanted == views::standing(state, conv))
+    }
+}
+
+/// Returns one page by last activity. Keeps no more than a page while scanning, to hold up the broker as little as
+/// possible.
+fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> (Vec<Family>, Option<String>) {
+    let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
+    for (id, conv) in state.conversations.range(..) {
+        let position = (conv.last_at.0, id.0);
+        let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| position < *least);
+        if worse || before.is_some_and(|before| position >= before) || !wanted.admits(state, conv) {
+            continue;
+        }
+        page.push(std::cmp::Reverse(position));
+        if page.len() > PAGE + 1 {
+            page.pop();
+        }
+    }
+    let mut page: Vec<Position> = page.into_sorted_vec().into_iter().map(|std::cmp::Reverse(at)| at).collect();
+    let more = page.len() > PAGE;
+    page.truncate(PAGE);
+    let next = page.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
+    let known = page.iter().filter_map(|(_, id)| Some((ConvId(*id), state.conversations.get(&ConvId(*id))?)));
+    (known.map(|(id, conv)| Family::alone(state, id, conv)).collect(), next)
+}

@@ -1,0 +1,453 @@
+//! The decisions that wait for a human, those that expire first at the top, with the work that they hold up.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use lastword_broker::Live;
+use lastword_proto::fact::{EscalationCause, Latched, Place};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
+use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn, Task};
+use lastword_proto::{Priority, Seq, State, Time};
+use lastword_server::calls::audit::PAGE_BYTES_MAX;
+use lastword_server::calls::{Caller, approvals, epochs, escalations, subjects};
+use lastword_server::views::{self, Shown};
+use lastword_server::{ApiError, Context};
+use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice};
+
+/// The most settled decisions in the list.
+const SETTLED_MAX: usize = 20;
+/// The most requests that are shown of those that a tripped limit holds.
+const HELD_MAX: usize = 12;
+/// The most pending decisions in a list, and the most bytes of their held calls.
+const WAITING_MAX: usize = 50;
+const WAITING_BYTES_MAX: usize = 512 << 10;
+/// The most unread messages in the list.
+const UNREAD_MAX: usize = 50;
+
+/// What waits for a human, or waited.
+pub(crate) enum Asked {
+    /// An agent's question, or a request that timed out for good.
+    Question(Box<EscalationView>),
+    /// A held tool call.
+    Call(Box<ApprovalView>),
+    /// A tripped limit that holds work.
+    Latch(Box<IncidentView>),
+}
+
+impl Asked {
+    /// Returns its id, such as `apr-1`.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Question(asked) => &asked.id,
+            Self::Call(held) => &held.id,
+            Self::Latch(incident) => &incident.id,
+        }
+    }
+}
+
+/// A request that timed out for good, with what a human can do about it.
+pub(crate) struct TimedOut {
+    /// The name of the agent that was asked last.
+    pub(crate) agent: String,
+    /// The names of the other agents, which could be asked instead.
+    pub(crate) others: Vec<String>,
+    /// The first line of the request.
+    pub(crate) subject: String,
+    /// The position of the request.
+    pub(crate) message: Seq,
+}
+
+/// A pending or settled decision, and the work that it belongs to.
+pub(crate) struct Decision {
+    /// The question or held call.
+    pub(crate) asked: Asked,
+    /// The time at which it is settled without a human, or at which the work that it holds ends; `None` if it waits as long
+    /// as it takes.
+    pub(crate) due: Option<Time>,
+    /// The priority of the request that it holds up.
+    pub(crate) priority: Priority,
+    /// The requests that led to it, from the root on.
+    pub(crate) chain: Vec<RequestLink>,
+    /// The text of the last of these requests, on whose behalf the agent calls or asks, and its position.
+    pub(crate) request: Option<(Seq, String)>,
+    /// The request, if one timed out.
+    pub(crate) timed_out: Option<TimedOut>,
+    /// For a tripped limit: the oldest requests that it holds, each with the begin of its text.
+    pub(crate) held: Vec<(RequestLink, String)>,
+}
+
+/// One request on the way from the root.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestLink {
+    /// The requester's name; `None` if an agent started the work on its own.
+    pub(crate) from: Option<String>,
+    /// The recipient's name.
+    pub(crate) to: String,
+    /// The REF of its conversation.
+    pub(crate) reference: String,
+    /// Its depth in that conversation; `None` for a task without a request.
+    pub(crate) depth: Option<u8>,
+    /// Its position; `None` for a task without a request.
+    pub(crate) message: Option<Seq>,
+}
+
+/// The lists of the console's inbox.
+pub(crate) struct Decisions {
+    /// The pending decisions: those that expire first, then by priority, and within a priority the newest first.
+    pub(crate) waiting: Vec<Decision>,
+    /// The number of all pending decisions.
+    pub(crate) waiting_all: usize,
+    /// The decisions settled last, newest first.
+    pub(crate) settled: Vec<Decision>,
+    /// The newest messages and notices to the caller that it has not taken yet, newest first.
+    pub(crate) unread: Vec<Unread>,
+    /// The number of all that it has not taken yet.
+    pub(crate) unread_all: usize,
+}
+
+/// A message or notice to a human that it has not taken yet.
+pub(crate) struct Unread {
+    /// The id of the message or line of the log.
+    pub(crate) id: String,
+    /// Its type, in one word.
+    pub(crate) kind: &'static str,
+    /// The name of its sender; `system` for the broker.
+    pub(crate) from: String,
+    /// The REF of its conversation, or the name of its room.
+    pub(crate) reference: Option<String>,
+    /// Its text.
+    pub(crate) body: String,
+    /// Its time.
+    pub(crate) created_at: String,
+}
+
+/// The id of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DecisionId {
+    /// A question, or a request that timed out.
+    Question(EscalationId),
+    /// A held call.
+    Call(ApprovalId),
+    /// A tripped limit.
+    Latch(IncidentId),
+}
+
+impl std::fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Question(id) => id.fmt(f),
+            Self::Call(id) => id.fmt(f),
+            Self::Latch(id) => id.fmt(f),
+        }
+    }
+}
+
+impl DecisionId {
+    /// Parses an id such as `esc-1`, `apr-1` or `inc-1`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let question = EscalationId::parse(text).map(Self::Question);
+        let call = || ApprovalId::parse(text).map(Self::Call);
+        question.or_else(call).or_else(|| IncidentId::parse(text).map(Self::Latch))
+    }
+}
+
+/// A decision with the values that order the list, and its chain of requests.
+struct Row {
+    id: DecisionId,
+    task: Option<TaskId>,
+    conv: Option<ConvId>,
+    due: Option<Time>,
+    priority: Priority,
+    at: Time,
+    chain: Vec<RequestLink>,
+    held: Vec<RequestLink>,
+}
+
+/// Returns the number of decisions that wait for a human.
+pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
+    Ok(ctx.handle.query(|live| open(live.state)).await?.len())
+}
+
+/// Returns the ids of all pending decisions, so that a change can be noticed by comparing.
+pub(crate) fn open(state: &State) -> Vec<DecisionId> {
+    let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+    let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
+    let latches = state.incidents.iter().filter(|(_, known)| holds(known));
+    let questions = questions.map(|(id, _)| DecisionId::Question(*id));
+    let calls = calls.map(|(id, _)| DecisionId::Call(*id));
+    questions.chain(calls).chain(latches.map(|(id, _)| DecisionId::Latch(*id))).collect()
+}
+
+/// Returns whether an incident holds work until a human lifts it. One about an agent is information only.
+pub(super) fn holds(incident: &Incident) -> bool {
+    incident.lifted.is_none() && matches!(incident.on, IncidentOn::Latch(_))
+}
+
+/// Lists the pending decisions, those settled last, and the caller's unread messages.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
+    caller.human()?;
+    let agent = caller.principal.agent();
+    let look = move |live: &Live<'_>| (first_pending(live.state), settled(live.state), unread(live.state, agent));
+    let ((waiting, waiting_all), settled, unread) = ctx.handle.query(look).await?;
+    let unread_all = unread.len();
+    Ok(Decisions {
+        waiting_all,
+        waiting: filled(ctx, caller, waiting).await?,
+        settled: filled(ctx, caller, settled).await?,
+        unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect()).await?,
+        unread_all,
+    })
+}
+
+/// Returns the positions of all that a human has not taken yet, oldest first.
+pub(super) fn unread(state: &State, human: AgentId) -> Vec<Seq> {
+    let notices = state.agent(human).map(|human| &human.notices);
+    notices.into_iter().flatten().map(|(seq, _)| *seq).collect()
+}
+
+/// Returns messages and notices with their texts, newest first.
+async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> {
+    let messages = views::show(&ctx.handle, seqs.clone()).await?;
+    let is_message = |seq: &Seq| messages.iter().any(|message| message.seq == *seq);
+    let others: Vec<Seq> = seqs.into_iter().filter(|seq| !is_message(seq)).collect();
+    let others = views::notices(&ctx.handle, others).await?.into_iter().map(|worded| worded.notice);
+    let mut unread: Vec<Unread> = others
+        .map(|Notice { id, kind, from, reference, body, created_at, .. }| Unread {
+            id,
+            kind: kind.word(),
+            from,
+            reference,
+            body,
+            created_at,
+        })
+        .collect();
+    unread.extend(messages.into_iter().filter_map(Shown::stored).map(|message| Unread {
+        id: message.id,
+        kind: message.kind.word(),
+        from: message.from,
+        reference: Some(message.reference),
+        body: message.body,
+        created_at: message.created_at,
+    }));
+    unread.sort_by_key(|one| Reverse(Seq::parse(&one.id)));
+    Ok(unread)
+}
+
+/// Lists the pending decisions that expire first, and counts all.
+pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<Decision>, usize), ApiError> {
+    caller.human()?;
+    let (waiting, all) = ctx.handle.query(|live| first_pending(live.state)).await?;
+    Ok((filled(ctx, caller, waiting).await?, all))
+}
+
+/// Lists the tripped limits that hold work.
+pub(crate) async fn latches(ctx: &Context, caller: Caller) -> Result<Vec<Decision>, ApiError> {
+    caller.human()?;
+    let look = |live: &Live<'_>| {
+        let rows = pending(live.state).into_iter();
+        rows.filter(|row| matches!(row.id, DecisionId::Latch(_))).take(WAITING_MAX).collect()
+    };
+    let rows = ctx.handle.query(look).await?;
+    filled(ctx, caller, rows).await
+}
+
+/// Returns the pending decisions that expire first, as many as a page has, and the number of all.
+fn first_pending(state: &State) -> (Vec<Row>, usize) {
+    let mut rows = pending(state);
+    let (all, mut bytes) = (rows.len(), 0);
+    let fits = |row: &&Row| {
+        if let DecisionId::Call(id) = row.id {
+            bytes += state.approvals.get(&id).map_or(0, |known| known.arguments.len());
+        }
+        bytes <= WAITING_BYTES_MAX
+    };
+    // One is shown however long it is.
+    let fitting = rows.iter().take(WAITING_MAX).take_while(fits).count().max(1);
+    rows.truncate(fitting);
+    (rows, all)
+}
+
+/// Lists the pending decisions that hold up work in any of these conversations.
+pub(super) async fn in_conversations(
+    ctx: &Context,
+    caller: Caller,
+    convs: Vec<ConvId>,
+) -> Result<Vec<Decision>, ApiError> {
+    let look = move |live: &Live<'_>| {
+        let rows = pending(live.state).into_iter();
+        rows.filter(|row| row.conv.is_some_and(|conv| convs.contains(&conv))).take(WAITING_MAX).collect()
+    };
+    let rows = ctx.handle.query(look).await?;
+    filled(ctx, caller, rows).await
+}
+
+/// Returns the pending decision that expires first.
+pub(crate) async fn next(ctx: &Context, caller: Caller) -> Result<Option<Decision>, ApiError> {
+    caller.human()?;
+    let first = ctx.handle.query(|live| pending(live.state).into_iter().take(1).collect()).await?;
+    Ok(filled(ctx, caller, first).await?.pop())
+}
+
+/// Returns one decision, pending or settled.
+pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decision, ApiError> {
+    caller.human()?;
+    let wanted = DecisionId::parse(id).ok_or_else(|| ApiError::unknown(id))?;
+    let row = ctx.handle.query(move |live| row(live.state, wanted)).await?;
+    let found = filled(ctx, caller, row.into_iter().collect()).await?.into_iter().next();
+    match found {
+        Some(decision) => Ok(decision),
+        None => Err(epochs::unknown(ctx, id).await),
+    }
+}
+
+fn pending(state: &State) -> Vec<Row> {
+    let mut rows: Vec<Row> = open(state).into_iter().filter_map(|id| row(state, id)).collect();
+    // What has no end comes last.
+    rows.sort_by_key(|row| (row.due.unwrap_or(Time(u64::MAX)), row.priority, Reverse(row.at), row.id));
+    rows
+}
+
+/// Returns the decisions settled last, newest first. Lifted latches are listed among the incidents.
+fn settled(state: &State) -> Vec<Row> {
+    let questions = state.escalations.iter().rev().filter(|(_, known)| known.state != EscalationState::Open);
+    let calls = state.approvals.iter().rev().filter(|(_, known)| known.state != ApprovalState::Pending);
+    // Only the newest settled decisions of each kind can be among the newest of both.
+    let questions = questions.map(|(id, _)| DecisionId::Question(*id)).take(SETTLED_MAX);
+    let ids = questions.chain(calls.map(|(id, _)| DecisionId::Call(*id)).take(SETTLED_MAX));
+    let mut rows: Vec<Row> = ids.filter_map(|id| row(state, id)).collect();
+    rows.sort_by_key(|row| (Reverse(row.at), row.id));
+    rows.truncate(SETTLED_MAX);
+    rows
+}
+
+fn row(state: &State, id: DecisionId) -> Option<Row> {
+    let (task, conv, due, at) = match id {
+        DecisionId::Question(id) => {
+            let known = state.escalations.get(&id)?;
+            (known.task, Some(known.conv), known.expires_at.get(), known.at)
+        }
+        DecisionId::Call(id) => {
+            let known = state.approvals.get(&id)?;
+            let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
+            (known.task, conv, Some(known.expires_at), known.at)
+        }
+        DecisionId::Latch(id) => {
+            let known = state.incidents.get(&id)?;
+            (None, latched_conv(state, known), closes_at(state, known), known.at)
+        }
+    };
+    let priority = task.map_or(Priority::Normal, |task| priority(state, task));
+    let held = match id {
+        DecisionId::Question(_) | DecisionId::Call(_) => Vec::new(),
+        DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?),
+    };
+    let chain = chain(state, task.or_else(|| held.first().copied()));
+    let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
+    Some(Row { id, task, conv, due, priority, at, chain, held })
+}
+
+/// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
+fn closes_at(state: &State, incident: &Incident) -> Option<Time> {
+    match incident.on {
+        IncidentOn::Latch(on) if incident.lifted.is_none() => state.held_work_ends_at(on),
+        IncidentOn::Latch(_) | IncidentOn::Agent(_) => None,
+    }
+}
+
+/// Returns the conversation whose resume lifts a latch.
+fn latched_conv(state: &State, incident: &Incident) -> Option<ConvId> {
+    match incident.on {
+        IncidentOn::Latch(Latched::Grant(grant)) => state.grants.get(&grant).map(|grant| grant.conv),
+        IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => Some(conv),
+        IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => None,
+    }
+}
+
+fn priority(state: &State, task: TaskId) -> Priority {
+    let request = state.tasks.get(&task).and_then(|task| task.request.as_ref());
+    request.map_or(Priority::Normal, |request| request.priority)
+}
+
+/// Returns the requests that led to a task, from the root on; at most as many as the hop limit allows (D4).
+pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
+    let first = task.and_then(|task| state.tasks.get(&task));
+    let above = std::iter::successors(first, |task| match task.asker {
+        lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),
+        lastword_proto::state::Asker::Nobody | lastword_proto::state::Asker::Human(_) => None,
+    });
+    let mut links: Vec<RequestLink> = above.map(|task| link(state, task)).collect();
+    links.reverse();
+    links
+}
+
+fn link(state: &State, task: &Task) -> RequestLink {
+    RequestLink {
+        from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
+        to: state.name_of(task.agent).to_owned(),
+        reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+        depth: task.request.as_ref().map(|request| request.depth),
+        message: task.request.as_ref().map(|request| request.message),
+    }
+}
+
+async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
+    let ids: Vec<(DecisionId, Option<TaskId>)> = rows.iter().map(|row| (row.id, row.task)).collect();
+    let questions = ids.iter().filter_map(|(id, _)| if let DecisionId::Question(id) = id { Some(*id) } else { None });
+    let (questions, _) = escalations::within(ctx, questions.collect(), PAGE_BYTES_MAX).await?;
+    let calls = ids.iter().filter_map(|(id, _)| if let DecisionId::Call(id) = id { Some(*id) } else { None });
+    let calls = approvals::by_ids(ctx, caller, calls.collect()).await?;
+    let look = move |live: &Live<'_>| {
+        let latches = ids.iter().filter_map(|(id, _)| if let DecisionId::Latch(id) = id { Some(*id) } else { None });
+        let latches = latches.filter_map(|id| Some(views::incident(live.state, id, live.state.incidents.get(&id)?)));
+        let timed_out = ids.iter().filter_map(|(id, task)| timed_out(live.state, *id, (*task)?));
+        (latches.collect::<Vec<_>>(), timed_out.collect::<Vec<_>>())
+    };
+    let (latches, timed_out) = ctx.handle.query(look).await?;
+    let requests =
+        rows.iter().flat_map(|row| row.chain.last().into_iter().chain(&row.held)).filter_map(|link| link.message);
+    let texts = subjects::texts(ctx, requests.chain(timed_out.iter().map(|one| one.message)).collect()).await?;
+    let mut asked: BTreeMap<String, Asked> = questions
+        .into_iter()
+        .map(|view| Asked::Question(Box::new(view)))
+        .chain(calls.into_iter().map(|view| Asked::Call(Box::new(view))))
+        .chain(latches.into_iter().map(|view| Asked::Latch(Box::new(view))))
+        .map(|asked| (asked.id().to_owned(), asked))
+        .collect();
+    let mut timed_out: BTreeMap<String, TimedOut> =
+        timed_out.into_iter().map(|one| (one.escalation.to_string(), one.told(&texts))).collect();
+    let decision = |row: Row| {
+        let id = row.id.to_string();
+        let seq = row.chain.last().and_then(|link| link.message);
+        let request = seq.and_then(|seq| Some((seq, texts.get(&seq)?.clone())));
+        let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
+        let text = |link: &RequestLink| link.message.and_then(|seq| texts.get(&seq).cloned()).unwrap_or_default();
+        let held = row.held.into_iter().map(|link| (link.clone(), text(&link))).collect();
+        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, request, timed_out, held })
+    };
+    Ok(rows.into_iter().filter_map(decision).collect())
+}
+
+/// A request that timed out, before its text is read.
+struct TimeOut {
+    escalation: EscalationId,
+    agent: String,
+    others: Vec<String>,
+    message: Seq,
+}
+
+impl TimeOut {
+    fn told(self, texts: &BTreeMap<Seq, String>) -> TimedOut {
+        let subject = texts.get(&self.message).map(|text| subjects::first_line(text)).unwrap_or_default();
+        TimedOut { agent: self.agent, others: self.others, subject, message: self.message }
+    }
+}
+
+fn timed_out(state: &State, id: DecisionId, task: TaskId) -> Option<TimeOut> {
+    let DecisionId::Question(escalation) = id else { return None };
+    let known: &Escalation = state.escalations.get(&escalation)?;
+    let task = state.tasks.get(&task).filter(|_| known.cause == EscalationCause::TimedOut)?;
+    let other = |id: &AgentId| *id != task.agent && state.agent(*id).is_some_and(|agent| !agent.is_human());
+    let others = state.live_by_name().into_iter().filter(other).map(|id| state.name_of(id).to_owned()).collect();
+    let agent = state.name_of(task.agent).to_owned();
+    Some(TimeOut { escalation, agent, others, message: task.request.as_ref()?.message })
+}

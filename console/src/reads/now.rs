@@ -1,0 +1,414 @@
+//! What a human wants to know at a glance: what runs, what went wrong, and what today cost.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use lastword_broker::Live;
+use lastword_proto::fact::{EndReason, EscalationCause, Spend};
+use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
+use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
+use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
+use lastword_server::calls::control::OpenWork;
+use lastword_server::calls::read_model::ask_fresh;
+use lastword_server::calls::{Caller, subjects};
+use lastword_server::{ApiError, Context, views};
+use lastword_store::SpentIn;
+use lastword_wire::Distance;
+
+use super::decisions::{self, Asked, Decision};
+
+/// The most lines in a list.
+const LINES_MAX: usize = 12;
+/// The most requests that ended badly.
+const WRONG_MAX: usize = 6;
+
+/// The state of the workspace at a glance.
+pub(crate) struct Now {
+    /// The decisions that wait for a human, those that expire first at the top.
+    pub(crate) waiting: Vec<Decision>,
+    /// The number of all pending decisions.
+    pub(crate) waiting_all: usize,
+    /// The number of messages to the caller that it has not taken yet.
+    pub(crate) unread: usize,
+    /// The open grants, newest first.
+    pub(crate) running: Vec<RunningWork>,
+    /// The number of open grants that aren't listed.
+    pub(crate) running_more: usize,
+    /// What all open grants do.
+    pub(crate) tally: Tally,
+    /// What went wrong in the last 24 hours, and needs a human.
+    pub(crate) wrong: Vec<Wrong>,
+    /// The messages that rules refused in the last 24 hours.
+    pub(crate) refused: u64,
+    /// The spending since midnight UTC.
+    pub(crate) today: Today,
+}
+
+/// What an open grant does, in the order of what a human should see first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A limit holds it.
+    Held,
+    /// A human paused or stopped its conversation.
+    Controlled(Running),
+    /// An agent has an open turn in it, and waits for no human.
+    Working,
+    /// No agent works, because a task waits for a human.
+    WaitsForHuman,
+    /// No agent works; a request is queued.
+    Queued,
+    /// No agent works; its tasks wait for answers.
+    WaitsForAnswers,
+}
+
+/// How many open grants do what, and how many agents work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// The open work.
+    pub(crate) open: OpenWork,
+    /// The agents with an open turn in one of them that wait for no human.
+    pub(crate) agents: u64,
+    /// Those that a limit holds.
+    pub(crate) held: u64,
+    /// Those that a human paused or stopped.
+    pub(crate) paused: u64,
+    /// Those that wait for a human.
+    pub(crate) human: u64,
+    /// Those whose requests are queued.
+    pub(crate) queued: u64,
+}
+
+/// The work of one open grant.
+pub(crate) struct RunningWork {
+    /// The REF of its conversation.
+    pub(crate) reference: String,
+    /// The first line of its request.
+    pub(crate) subject: String,
+    /// The human or agent that gave the grant.
+    pub(crate) giver: String,
+    /// The time at which it was opened.
+    pub(crate) since: Time,
+    /// The names of the agents with an open turn in it that wait for no human.
+    pub(crate) working: Vec<String>,
+    /// The names of the agents that wait for a human.
+    pub(crate) asking: Vec<String>,
+    /// The names of the agents whose requests are queued.
+    pub(crate) queued: Vec<String>,
+    /// What it does.
+    pub(crate) standing: Standing,
+    /// The tokens charged to it.
+    pub(crate) tokens: u64,
+    /// Whether the tokens are estimated, at least in part.
+    pub(crate) estimated: bool,
+    /// The cost charged to it, in millionths of a dollar.
+    pub(crate) cost_microusd: u64,
+    /// The limit with the largest share used.
+    pub(crate) nearest: Option<Distance>,
+}
+
+/// One thing that went wrong.
+pub(crate) enum Wrong {
+    /// A request of a human that ended without its result.
+    Ended {
+        /// The agent that was asked.
+        agent: String,
+        /// The REF of its conversation.
+        reference: String,
+        /// The first line of the request.
+        subject: String,
+        /// How it ended.
+        status: AnswerStatus,
+        /// Why it ended.
+        cause: EndReason,
+        /// The first line of the agent's answer.
+        answer: String,
+        /// The time of the request.
+        at: Time,
+        /// The position of the request.
+        request: Seq,
+    },
+    /// An agent that isn't connected and has no open turn, while requests are queued for it.
+    Away {
+        /// The agent's name.
+        agent: String,
+        /// The reason why its program can't work, if its runner told one.
+        unavailable: Option<Box<str>>,
+        /// The number of queued requests that nothing holds.
+        queued: u64,
+    },
+    /// A limit that tripped and holds work.
+    Held {
+        /// The incident's id.
+        id: String,
+        /// The REF of the conversation; `None` for a room.
+        reference: Option<String>,
+        /// What it holds: a grant's id, a REF, or a room's name.
+        on: String,
+        /// The code of the limit.
+        code: Code,
+        /// The number of requests that it holds.
+        requests: u64,
+        /// When it tripped.
+        at: String,
+    },
+    /// An agent whose day budget is used up.
+    Rests {
+        /// The agent's name.
+        agent: String,
+        /// The end of its rest.
+        until: Time,
+    },
+}
+
+/// The spending since midnight UTC.
+#[derive(Default)]
+pub(crate) struct Today {
+    /// What all agents spent.
+    pub(crate) sum: SpentIn,
+    /// The agents that spent something, the largest spender first.
+    pub(crate) agents: Vec<(String, SpentIn)>,
+}
+
+/// What is read from the state in one step.
+struct Look {
+    unread: usize,
+    running: Vec<(Option<Seq>, RunningWork)>,
+    more: usize,
+    tally: Tally,
+    ended: Vec<Ended>,
+    people: Vec<Wrong>,
+    today: Today,
+}
+
+/// A request that ended badly, before its texts are read.
+struct Ended {
+    agent: String,
+    reference: String,
+    status: AnswerStatus,
+    cause: EndReason,
+    at: Time,
+    request: Seq,
+    answer: Option<Seq>,
+}
+
+/// Returns the state of the workspace at a glance.
+pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> {
+    caller.human()?;
+    let (waiting, waiting_all) = decisions::pending_list(ctx, caller).await?;
+    let latches = decisions::latches(ctx, caller).await?;
+    let human = caller.principal.agent();
+    let look = ctx.handle.query(move |live| look(live, human)).await?;
+    let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
+    let refused = ask_fresh(ctx, move |index| index.refused(since)).await?;
+    let seqs = look.running.iter().filter_map(|(seq, _)| *seq);
+    let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten();
+    let texts = subjects::texts(ctx, seqs.chain(ended).collect()).await?;
+    let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
+    let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
+    let running = look.running.into_iter().map(subject).collect();
+    let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).collect();
+    wrong.extend(look.people);
+    wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
+        subject: line(Some(ended.request)).unwrap_or_default(),
+        answer: line(ended.answer).unwrap_or_default(),
+        agent: ended.agent,
+        reference: ended.reference,
+        status: ended.status,
+        cause: ended.cause,
+        at: ended.at,
+        request: ended.request,
+    }));
+    // The agents heard of these and went on. What came of it is above.
+    let refused = refused.into_iter().map(|code| code.count.since).sum();
+    let (running_more, tally) = (look.more, look.tally);
+    Ok(Now {
+        waiting,
+        waiting_all,
+        unread: look.unread,
+        running,
+        running_more,
+        tally,
+        wrong,
+        refused,
+        today: look.today,
+    })
+}
+
+/// Returns a limit that holds work; nothing else that waits for a human went wrong.
+fn held(decision: &Decision) -> Option<Wrong> {
+    let Asked::Latch(incident) = &decision.asked else { return None };
+    Some(Wrong::Held {
+        id: incident.id.clone(),
+        reference: incident.reference.clone(),
+        on: incident.on.clone(),
+        code: incident.code,
+        requests: incident.parked.len() as u64,
+        at: incident.at.clone(),
+    })
+}
+
+fn look(live: &Live<'_>, human: AgentId) -> Look {
+    let state = live.state;
+    let open = || state.grants.iter().filter(|(_, grant)| grant.end.is_none());
+    let mut newest: Vec<(Time, GrantId)> = open().map(|(id, grant)| (grant.opened_at, id)).collect();
+    newest.sort_by_key(|(at, id)| Reverse((*at, *id)));
+    let more = newest.len().saturating_sub(LINES_MAX);
+    newest.truncate(LINES_MAX);
+    let asking = asking(state);
+    let running =
+        newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?, &asking))).collect();
+    let unread = decisions::unread(state, human).len();
+    Look {
+        unread,
+        running,
+        more,
+        tally: tally(state, &asking),
+        ended: ended(live),
+        people: people(live),
+        today: today(live),
+    }
+}
+
+/// Returns the tasks with a call or a question that a human hasn't decided.
+pub(super) fn asking(state: &State) -> BTreeSet<TaskId> {
+    let calls = state.approvals.iter().filter(|(_, call)| call.state == ApprovalState::Pending);
+    let asked = state.escalations.iter().filter(|(_, asked)| asked.state == EscalationState::Open);
+    let asked = asked.filter(|(_, asked)| asked.cause != EscalationCause::TimedOut).map(|(_, asked)| asked.task);
+    calls.map(|(_, call)| call.task).chain(asked).flatten().collect()
+}
+
+/// Returns the open tasks of a grant.
+fn tasks(state: &State, grant: GrantId) -> Vec<(TaskId, &Task)> {
+    state.open_tasks_of(grant).filter_map(|task| Some((task, state.tasks.get(&task)?))).collect()
+}
+
+/// Returns whether a task has an open turn and waits for no human.
+fn works((id, task): &(TaskId, &Task), asking: &BTreeSet<TaskId>) -> bool {
+    matches!(task.phase, Phase::Open(_)) && !asking.contains(id)
+}
+
+fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
+    let mut tally = Tally { open: OpenWork::of(state), ..Tally::default() };
+    let mut working = BTreeSet::new();
+    for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
+        let tasks = tasks(state, id);
+        working.extend(tasks.iter().filter(|task| works(task, asking)).map(|(_, task)| task.agent));
+        match standing(state, grant, &tasks, asking) {
+            Standing::Held => tally.held += 1,
+            Standing::Controlled(_) => tally.paused += 1,
+            Standing::WaitsForHuman => tally.human += 1,
+            Standing::Queued => tally.queued += 1,
+            Standing::Working | Standing::WaitsForAnswers => {}
+        }
+    }
+    tally.agents = working.len() as u64;
+    tally
+}
+
+fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
+    let conv = state.conversations.get(&grant.conv);
+    let running = conv.map_or(Running::Active, |conv| conv.running);
+    if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
+        Standing::Held
+    } else if running != Running::Active {
+        Standing::Controlled(running)
+    } else if tasks.iter().any(|task| works(task, asking)) {
+        Standing::Working
+    } else if grant.human_waits > 0 {
+        Standing::WaitsForHuman
+    } else if tasks.iter().any(|(_, task)| task.phase == Phase::Queued) {
+        Standing::Queued
+    } else {
+        Standing::WaitsForAnswers
+    }
+}
+
+fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>) -> (Option<Seq>, RunningWork) {
+    let tasks = tasks(state, id);
+    let names = |wanted: &dyn Fn(&(TaskId, &Task)) -> bool| {
+        let agents = tasks.iter().filter(|task| wanted(task)).map(|(_, task)| state.name_of(task.agent).to_owned());
+        let mut agents: Vec<String> = agents.collect();
+        agents.sort_unstable();
+        agents.dedup();
+        agents
+    };
+    let root = grant.root_task().and_then(|task| state.tasks.get(&task)).and_then(|task| task.request.as_ref());
+    let work = RunningWork {
+        reference: state.ref_of(grant.conv).map_or_else(String::new, ToString::to_string),
+        subject: String::new(),
+        giver: state.name_of(grant.giver).to_owned(),
+        since: grant.opened_at,
+        working: names(&|task| works(task, asking)),
+        asking: names(&|(id, _)| asking.contains(id)),
+        queued: names(&|(_, task)| task.phase == Phase::Queued),
+        standing: standing(state, grant, &tasks, asking),
+        tokens: grant.spend.tokens,
+        estimated: grant.estimated,
+        cost_microusd: grant.spend.cost_microusd,
+        nearest: views::grant(state, id).and_then(|view| views::fullest(view.limits.into_iter())),
+    };
+    (root.map(|request| request.message), work)
+}
+
+/// Returns the requests of humans of the last 24 hours that ended without their result, newest first.
+fn ended(live: &Live<'_>) -> Vec<Ended> {
+    let (state, now) = (live.state, live.now());
+    let recent = state.tasks.iter().rev().take_while(|(_, task)| now.since(task.created_at) < DAY_MS);
+    let bad = recent.filter_map(|(_, task)| {
+        let (Asker::Human(_), Phase::Closed(status, cause)) = (task.asker, task.phase) else { return None };
+        let request = task.request.as_ref().filter(|_| is_bad(status, cause))?;
+        Some(Ended {
+            agent: state.name_of(task.agent).to_owned(),
+            reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+            status,
+            cause,
+            at: task.created_at,
+            request: request.message,
+            answer: request.answer.get(),
+        })
+    });
+    bad.take(WRONG_MAX).collect()
+}
+
+/// Returns whether a request ended without its result, and not because a human ended it.
+const fn is_bad(status: AnswerStatus, cause: EndReason) -> bool {
+    let by_human = matches!(cause, EndReason::Stopped | EndReason::Cancelled);
+    match status {
+        AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => !by_human,
+        AnswerStatus::Completed | AnswerStatus::Partial | AnswerStatus::Cancelled => false,
+    }
+}
+
+/// Returns the agents that rest, and those that are away while requests wait for them.
+fn people(live: &Live<'_>) -> Vec<Wrong> {
+    let state = live.state;
+    let one = |id: AgentId| {
+        let agent = state.agent(id).filter(|agent| !agent.is_human())?;
+        if let Some(until) = agent.rests_until() {
+            return Some(Wrong::Rests { agent: agent.name().to_owned(), until });
+        }
+        // A poll that hands over a request ends, so an agent that works may have no connection.
+        let waits = |id: &TaskId| state.tasks.get(id).is_some_and(|task| !state.is_parked(task));
+        let queued = agent.queue.iter().filter(|(_, id)| waits(id)).count() as u64;
+        let unavailable = live.unavailable(id);
+        let away = unavailable.is_some() || !live.is_attached(id);
+        let name = agent.name().to_owned();
+        (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
+    };
+    state.live_by_name().into_iter().filter_map(one).take(LINES_MAX).collect()
+}
+
+fn today(live: &Live<'_>) -> Today {
+    let mut today = Today::default();
+    for agent in live.state.agents.iter().filter(|agent| !agent.is_human()) {
+        let used = agent.day.on(live.now());
+        let Spend { tokens, cost_microusd } = used.spend;
+        let spent = SpentIn { tokens, cost_microusd, estimated: used.estimated };
+        today.sum.add(spent);
+        if tokens > 0 || cost_microusd > 0 {
+            today.agents.push((agent.name().to_owned(), spent));
+        }
+    }
+    today.agents.sort_by_key(|(_, spent)| Reverse((spent.cost_microusd, spent.tokens)));
+    today
+}

@@ -1,0 +1,258 @@
+//! The work on each request of a history: how it ended, how long it took, what it spent, and what it waited for.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{Fact, Part, Rerun};
+use lastword_proto::ids::{ApprovalId, EscalationId, TaskId, TurnId};
+use lastword_proto::{AnswerStatus, Message, Seq, Time};
+
+use crate::reads::history::{History, HistoryEntry};
+
+/// A stretch of time; it has no end while it lasts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Its begin.
+    pub(super) from: Time,
+    /// Its end.
+    pub(super) to: Option<Time>,
+}
+
+/// A turn on a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkTurn {
+    /// When it ran.
+    pub(super) span: Span,
+    tokens: u64,
+    cost_microusd: u64,
+    estimated: bool,
+}
+
+/// Something that happened on the way to the answer.
+#[derive(Clone, Debug)]
+pub(super) enum Mark {
+    /// A refused message, by its place among the lines.
+    Refused(usize),
+    /// A held call: its id, the tool, and the decision once there is one.
+    Call(ApprovalId, Box<str>, Option<&'static str>),
+    /// A question to a human: its id, its text, and how it ended once it has.
+    Question(EscalationId, Box<str>, Option<&'static str>),
+}
+
+/// The work on one request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    /// The position of the request; `None` for an agent's own root.
+    pub(super) message: Option<u64>,
+    /// The message that caused it.
+    pub(super) cause: Option<Seq>,
+    /// The task in which it was sent.
+    pub(super) parent: Option<TaskId>,
+    /// The time at which it was sent.
+    pub(super) asked: Time,
+    /// The time of its answer; `None` while it is open.
+    pub(super) answered: Option<Time>,
+    /// The status of its answer; `None` while it is open.
+    pub(super) status: Option<AnswerStatus>,
+    /// Its turns, oldest first.
+    pub(super) turns: Vec<WorkTurn>,
+    /// The times in which it waited for a human.
+    pub(super) waits: Vec<Span>,
+    /// The number of deliveries.
+    pub(super) attempts: u32,
+    /// What happened on the way, oldest first.
+    pub(super) marks: Vec<Mark>,
+}
+
+impl Work {
+    /// Returns the time from the request to its answer, in ms.
+    pub(super) fn took_ms(&self) -> Option<u64> {
+        Some(self.answered?.since(self.asked))
+    }
+
+    /// Returns the tokens spent in its turns.
+    pub(super) fn tokens(&self) -> u64 {
+        self.turns.iter().fold(0, |sum, turn| sum.saturating_add(turn.tokens))
+    }
+
+    /// Returns the cost of its turns, in millionths of a dollar.
+    pub(super) fn cost_microusd(&self) -> u64 {
+        self.turns.iter().fold(0, |sum, turn| sum.saturating_add(turn.cost_microusd))
+    }
+
+    /// Returns whether the tokens are estimated from the length of the text, at least in part.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.turns.iter().any(|turn| turn.estimated)
+    }
+}
+
+/// The work of a history.
+#[derive(Default)]
+pub(super) struct Works {
+    /// The work, by its task, in the order of the requests.
+    pub(super) tasks: BTreeMap<TaskId, Work>,
+    /// The refused messages that belong to none of the tasks, by their place among the lines.
+    pub(super) outside: Vec<usize>,
+    messages: BTreeMap<u64, TaskId>,
+    turns: BTreeMap<TurnId, (TaskId, usize)>,
+    calls: BTreeMap<ApprovalId, (TaskId, usize, usize)>,
+    questions: BTreeMap<EscalationId, (TaskId, usize, usize)>,
+}
+
+impl Works {
+    /// Returns the work on the requests of a page. What follows the page is read only for how they went on.
+    pub(super) fn of(history: &History) -> Self {
+        let mut works = Self::default();
+        for (index, line) in history.lines.iter().enumerate() {
+            works.add(index, line, index < history.shown);
+        }
+        works
+    }
+
+    /// Returns the work on the request at a position.
+    pub(super) fn on(&self, message: u64) -> Option<&Work> {
+        self.tasks.get(self.messages.get(&message)?)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these facts concern the course of a request")]
+    fn add(&mut self, index: usize, line: &HistoryEntry, on_page: bool) {
+        let at = line.entry.at;
+        match &line.entry.fact {
+            Fact::Accepted { message } => self.message(at, line.event.seq, message, on_page),
+            Fact::RootStarted { task, .. } if on_page => {
+                self.tasks.insert(*task, Work { asked: at, ..Work::default() });
+            }
+            Fact::RootEnded { task, status } => self.end(*task, at, *status),
+            Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
+            Fact::TurnOpened { turn, task, attempt, .. } => self.turn(at, *turn, *task, *attempt),
+            Fact::TurnClosed { turn, spend, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), true, Some(at))
+            }
+            Fact::TurnFinished { turn, spend, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), false, Some(at));
+            }
+            Fact::TurnCharged { turn, spend, estimated, .. } => {
+                self.charge(*turn, (spend.tokens, spend.cost_microusd), *estimated, Some(at));
+            }
+            Fact::Spent { turn, spend } => self.charge(*turn, (spend.tokens, spend.cost_microusd), false, None),
+            Fact::Refused { turn, .. } => {
+                let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
+                match task.and_then(|task| self.tasks.get_mut(&task)) {
+                    Some(work) => work.marks.push(Mark::Refused(index)),
+                    None if on_page => self.outside.push(index),
+                    None => {}
+                }
+            }
+            Fact::ApprovalAsked { approval, task: Some(task), tool, .. } => {
+                let place = self.wait(*task, at, Mark::Call(*approval, tool.clone(), None));
+                self.calls.extend(place.map(|place| (*approval, place)));
+            }
+            Fact::ApprovalDecided { approval, decision, by, .. } => {
+                let word = if by.is_some() { decision.word() } else { "expired" };
+                if let Some(place) = self.calls.remove(approval) {
+                    self.settle(place, at, word);
+                }
+            }
+            Fact::EscalationOpened { escalation, task: Some(task), body, .. } => {
+                let place = self.wait(*task, at, Mark::Question(*escalation, body.clone(), None));
+                self.questions.extend(place.map(|place| (*escalation, place)));
+            }
+            Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } => {
+                self.answered(*escalation, at, "answered");
+            }
+            // The task goes on, whether or not the question is answered.
+            Fact::LiftChosen { escalation, .. } => self.answered(*escalation, at, "lifted"),
+            Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired"),
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, at: Time, seq: u64, message: &Message, on_page: bool) {
+        match &message.part {
+            Part::Request(_) if !on_page => {}
+            Part::Request(terms) => {
+                let cause = message.cause;
+                let work =
+                    Work { message: Some(seq), cause, parent: message.sender_task, asked: at, ..Work::default() };
+                self.messages.insert(seq, terms.task);
+                self.tasks.insert(terms.task, work);
+            }
+            Part::Answer(answer) => self.end(answer.task, at, answer.status),
+            Part::Reply { escalation: Some(escalation), .. } => self.answered(*escalation, at, "answered"),
+            Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => {}
+        }
+    }
+
+    fn end(&mut self, task: TaskId, at: Time, status: AnswerStatus) {
+        if let Some(work) = self.tasks.get_mut(&task) {
+            (work.answered, work.status) = (Some(at), Some(status));
+            for wait in work.waits.iter_mut().filter(|wait| wait.to.is_none()) {
+                wait.to = Some(at);
+            }
+        }
+        self.withdraw(task, at);
+    }
+
+    /// Ends what a task still asked humans, as the broker does when the task ends or starts again.
+    fn withdraw(&mut self, task: TaskId, at: Time) {
+        let calls = self.calls.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
+        let questions = self.questions.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
+        for place in calls.chain(questions).collect::<Vec<_>>() {
+            self.settle(place, at, "withdrawn");
+        }
+    }
+
+    fn turn(&mut self, at: Time, turn: TurnId, task: TaskId, attempt: u32) {
+        if let Some(work) = self.tasks.get_mut(&task) {
+            work.attempts = work.attempts.max(attempt);
+            self.turns.insert(turn, (task, work.turns.len()));
+            let span = Span { from: at, to: None };
+            work.turns.push(WorkTurn { span, tokens: 0, cost_microusd: 0, estimated: false });
+        }
+    }
+
+    /// Notes what a turn spent; each report replaces the one before.
+    fn charge(&mut self, turn: TurnId, (tokens, cost_microusd): (u64, u64), estimated: bool, end: Option<Time>) {
+        let known = self.turns.get(&turn).and_then(|(task, at)| self.tasks.get_mut(task)?.turns.get_mut(*at));
+        if let Some(turn) = known {
+            *turn = WorkTurn { span: Span { to: end, ..turn.span }, tokens, cost_microusd, estimated };
+        }
+    }
+
+    /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark; `None` if its
+    /// request is on another page.
+    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> Option<(TaskId, usize, usize)> {
+        let work = self.tasks.get_mut(&task)?;
+        // A request that timed out is over; nobody waits for the answer to the question about it.
+        let ended = work.answered;
+        work.waits.push(Span { from: at, to: ended });
+        work.marks.push(mark);
+        Some((task, work.waits.len() - 1, work.marks.len() - 1))
+    }
+
+    fn answered(&mut self, escalation: EscalationId, at: Time, word: &'static str) {
+        if let Some(place) = self.questions.remove(&escalation) {
+            self.settle(place, at, word);
+        }
+    }
+
+    fn settle(&mut self, (task, wait, mark): (TaskId, usize, usize), at: Time, word: &'static str) {
+        let Some(work) = self.tasks.get_mut(&task) else { return };
+        if let Some(wait) = work.waits.get_mut(wait) {
+            wait.to = wait.to.or(Some(at));
+        }
+        match work.marks.get_mut(mark) {
+            Some(Mark::Call(_, _, settled) | Mark::Question(_, _, settled)) => *settled = Some(word),
+            Some(Mark::Refused(_)) | None => {}
+        }
+    }
+}
+
+/// Formats a duration for humans.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {} min", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}

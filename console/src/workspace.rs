@@ -1,0 +1,104 @@
+//! The controls of the whole workspace, and the banner shown while it is paused or stopped.
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse as _, Response};
+use lastword_proto::fact::{Control, Role, Scope};
+use lastword_proto::state::Running;
+use lastword_server::calls::control::{self as calls, OpenWork, Workspace};
+use lastword_server::{ApiError, Context};
+use maud::{Markup, html};
+
+use super::forms::{Form, Nothing};
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{done_word, plural, url};
+use super::session::Viewer;
+use super::terms::term;
+
+/// `GET /workspace`: the question on a page of its own, for browsers without scripts.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let workspace = calls::workspace(&ctx).await?;
+    let main = html! { (heading("Pause or stop everything", &html! {})) (question(&viewer, &workspace)) p { a href=(url("/")) { "Back, without a change" } } };
+    let topics = [Topic::Conversations, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Now, topics: &topics, main }).await
+}
+
+/// `GET /workspace/question`: the content of the stop button's dialog.
+pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+    let workspace = calls::workspace(&ctx).await?;
+    Ok(Html(question(&viewer, &workspace).into_string()).into_response())
+}
+
+/// Shows what a stop would cancel, and the alternatives.
+fn question(viewer: &Viewer, workspace: &Workspace) -> Markup {
+    let OpenWork { grants, conversations, turns } = workspace.open;
+    html! {
+        p {
+            "Open work: " (grants) " " (term(if grants == 1 { "grant" } else { "grants" })) " in "
+            (plural(conversations, "conversation", "conversations")) ", with " (plural(turns, "open turn", "open turns")) "."
+        }
+        (viewer.allowed(Role::Operator, "Stopping, pausing or resuming the workspace", || choices(viewer, workspace)))
+    }
+}
+
+fn choices(viewer: &Viewer, workspace: &Workspace) -> Markup {
+    let form = |verb: &str, button: Markup| viewer.form(&format!("all-{verb}"), &format!("/workspace/{verb}"), &button);
+    html! {
+        dl.about {
+            @match workspace.running {
+                Running::Active | Running::Paused => {
+                    dt { (form("stop", html! { button.danger.filled type="submit" { "Stop everything" } })) }
+                    dd { "Cancels all open work and notifies the requesters. Nothing is delivered or sent until a human resumes. Cancelled work is not restored." }
+                }
+                Running::Stopped => {}
+            }
+            @if workspace.running == Running::Active {
+                dt { (form("pause", html! { button type="submit" { "Pause" } })) }
+                dd { "Nothing new is delivered or sent. Open work is kept and continues when a human resumes." }
+            } @else {
+                dt { (form("resume", html! { button.main type="submit" { "Resume" } })) }
+                dd { "Agents receive their queued deliveries and can send again." }
+            }
+        }
+    }
+}
+
+/// `POST /workspace/{verb}`: pauses, resumes or stops the workspace.
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    Path(verb): Path<String>,
+    form: Form<Nothing>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+    calls::control(&ctx, viewer.caller, Scope::Workspace, control).await?;
+    let words = html! { "The workspace is " (done_word(control)) "." };
+    Ok(viewer.done(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents]))
+}
+
+/// `GET /standing`: the banner, which every open page reloads.
+pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
+    let running = calls::running(&ctx).await?;
+    Ok(Html(banner(running).into_string()).into_response())
+}
+
+/// Shows on every page that the workspace is paused or stopped. It reloads on its own.
+pub(super) fn banner(running: Running) -> Markup {
+    let (class, words) = match running {
+        Running::Active => ("", None),
+        Running::Paused => ("warn", Some("The workspace is paused: nothing is delivered or sent.")),
+        Running::Stopped => {
+            ("bad", Some("The workspace is stopped: its work was cancelled, and nothing is delivered or sent."))
+        }
+    };
+    html! {
+        div #standing class={ "standing " (class) } role="status" hx-get=(url("/standing"))
+            hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" {
+            @if let Some(words) = words {
+                p { (words) " " a href=(url("/workspace")) data-open="workspace" { "Resume…" } }
+            }
+        }
+    }
+}

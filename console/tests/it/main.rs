@@ -1,0 +1,18 @@
+//! End-to-end tests of the console: a server on a free port, and a client that does what a browser does.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod browser;
+mod console;
+mod counts;
+mod decisions;
+mod history_pages;
+#[path = "../../../server/tests/it/machine.rs"]
+#[expect(dead_code, reason = "the tests of the server use more of it")]
+mod machine;
+mod people;
+mod roles;
+mod schedules;
+mod templates;
+#[path = "../../../server/tests/it/world.rs"]
+#[expect(dead_code, reason = "the tests of the server use more of it")]
+mod world;

@@ -1,0 +1,328 @@
+//! The console's pages on agents, incidents, limits and figures, and their forms.
+
+use lastword_proto::Limits;
+use lastword_proto::limits::Observed;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::world::{World, id};
+
+/// A world whose grants allow six messages, of which an agent tried to send more.
+async fn latched() -> World {
+    let limits = Limits { grant_messages_max: 6, ..Limits::default() };
+    let world = World::within(limits, &["coder", "idler", "reader"]).await;
+    world.send("operator", "coder", "BIG-1", "do it all").await.is(201);
+    world.take("coder").await;
+    for to in ["idler", "reader"] {
+        world.post("coder", "/v1/messages", json!({"type": "request", "to": to, "body": "a part"})).await.is(201);
+    }
+    let more = world.post("coder", "/v1/messages", json!({"type": "request", "to": "idler", "body": "more"})).await;
+    more.refused(422, "grant_messages");
+    world
+}
+
+#[tokio::test]
+async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "deploy").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has(">queued<");
+    let turn = world.take("kilo").await;
+    let seen = browser.get("/agents/kilo").await.is(200);
+    seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("tokens today");
+    browser.post("/agents/kilo/pause", &[]).await.is(200).has("kilo is paused");
+    assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["state"], "paused");
+    browser.get("/agents/kilo").await.is(200).has("Resume");
+    browser.post("/agents/kilo/resume", &[]).await.is(200);
+    browser.post("/agents/kilo/stop", &[]).await.is(200).has("kilo is stopped");
+    let seen = world.get("operator", "/v1/conversations/T-1").await.is(200);
+    assert_eq!(seen["counters"]["open_tasks"], 0);
+    browser.post("/agents/kilo/fire", &[]).await.is(404);
+    browser.post("/agents/nobody/stop", &[]).await.is(404).has("nobody");
+    browser.get("/agents/nobody").await.is(404);
+    browser.get("/agents/operator").await.is(200).has("human");
+}
+
+#[tokio::test]
+async fn what_a_human_composes_is_a_request_and_leads_to_its_conversation() {
+    let world = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/compose").await.is(200).has("<option value=\"kilo\">").has("request is a grant");
+    let fields = [("to", "kilo"), ("body", "one\r\ntwo"), ("reference", "W-1/a"), ("priority", "urgent")];
+    let seen = browser.post("/compose", &fields).await.is(200);
+    assert_eq!(seen.headers["hx-redirect"], "/conversations/W-1%2Fa");
+    let message = world.take("kilo").await["message"].clone();
+    assert_eq!((id(&message, "body"), id(&message, "priority")), ("one\ntwo", "urgent"));
+    let seen = browser.post("/compose", &[("to", "kilo"), ("body", "and a new one"), ("reference", " ")]).await.is(200);
+    assert!(seen.headers["hx-redirect"].to_str().unwrap().starts_with("/conversations/"));
+    browser.post("/compose", &[("to", ""), ("body", "x")]).await.is(400).has("Enter a recipient");
+    browser.post("/compose", &[("to", "kilo"), ("body", " ")]).await.is(400).has("Enter a request");
+    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("reference", "a b")]).await.is(400).has("ref");
+    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("priority", "now")]).await.is(400).has("a priority");
+    browser.post("/compose", &[("to", "lima"), ("body", "x")]).await.is(404).has("lima");
+}
+
+#[tokio::test]
+async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/incidents").await.is(200);
+    let seen = seen.has("/conversations/BIG-1").has("The grant has used up its messages").has("grant_messages");
+    let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Needed</dt><dd>8 messages</dd>");
+    let seen =
+        seen.has("name=\"messages\" min=\"0\"").has("grant-1 gets 6 more messages. The 3 held requests continue.");
+    let seen = seen.has("Its budget (500\u{202f}000 tokens, unless extended) stays.");
+    // Whose work is held, and what was asked for, is beside the button.
+    seen.has(" asked ").has("Its task: ");
+    let card = browser.get("/incidents/inc-1").await.is(200);
+    card.has("Its task: ").has("grant-1 gets 6 more messages.");
+    browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Enter at least one amount");
+    browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
+    let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grants"][0].clone();
+    let limit = |name: &str| {
+        let all = grant["limits"].as_array().unwrap();
+        all.iter().find(|limit| limit["name"] == name).map(|limit| limit["limit"].clone())
+    };
+    assert_eq!((limit("grant_messages_max"), limit("grant_agents_max")), (Some(json!(8)), Some(json!(19))));
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
+}
+
+#[tokio::test]
+async fn a_conversation_shows_each_grant_that_is_open_in_it_and_the_older_one_can_be_given_more_alone() {
+    let world = latched().await;
+    world.send("operator", "reader", "BIG-1", "and something else").await.is(201);
+    let seen = world.get("operator", "/v1/conversations/BIG-1").await.is(200);
+    assert_eq!((&seen["latched"], &seen["grants"][1]["latched"]), (&json!(true), &json!("inc-1")));
+    let ids = [id(&seen["grants"][0], "id").to_owned(), id(&seen["grants"][1], "id").to_owned()];
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/conversations?state=latched").await.is(200).has("/conversations/BIG-1");
+    let page = browser.get("/conversations/BIG-1").await.is(200);
+    let page = page.has("<span class=\"badge bad\">held</span>").has("Lift").has("/incidents#inc-1");
+    page.has("every open grant").has(&format!("<option value=\"{}\" selected>", ids[1]));
+    let more = |to: &str| json!({"messages": 2, "grant": to});
+    world.post("operator", "/v1/conversations/BIG-1/grant", more("3")).await.refused(400, "malformed");
+    world.post("operator", "/v1/conversations/BIG-1/grant", more("grant-99")).await.refused(404, "unknown_request");
+    browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("grant", &ids[1])]).await.is(200);
+    let seen = world.get("operator", "/v1/conversations/BIG-1").await.is(200);
+    let limits = [0, 1].map(|grant: usize| seen["grants"][grant]["limits"][0]["limit"].clone());
+    assert_eq!((limits, &seen["latched"]), ([json!(6), json!(8)], &json!(false)));
+}
+
+#[tokio::test]
+async fn the_workspace_is_stopped_once_it_was_asked_and_every_page_says_so() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    for path in ["/workspace", "/workspace/question"] {
+        browser.get(path).await.is(200).has("3 conversations, with 1 open turn.").has("Stop everything");
+    }
+    assert!(!browser.get("/agents").await.text.contains("class=\"standing bad\""));
+    browser.post("/workspace/stop", &[]).await.is(200).has("The workspace is stopped");
+    for path in ["/", "/conversations", "/agents", "/limits", "/standing"] {
+        browser.get(path).await.is(200).has("The workspace is stopped: its work was cancelled");
+    }
+    browser.get("/workspace").await.is(200).has("0 conversations, with 0 open turns.").has("Resume");
+    browser.post("/workspace/resume", &[]).await.is(200);
+    browser.post("/workspace/pause", &[]).await.is(200);
+    browser.get("/standing").await.is(200).has("The workspace is paused");
+    browser.post("/workspace/explode", &[]).await.is(404);
+    browser.post("/workspace/resume", &[]).await.is(200);
+    assert!(!browser.get("/standing").await.is(200).text.contains("The workspace"));
+}
+
+#[tokio::test]
+async fn limits_tell_where_they_were_set_and_how_near_things_came() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/limits").await.is(200).has("1 limit differs from the default").has("set at startup");
+    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> The grant has used up its messages");
+    let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
+    limits.approvers.asker = true;
+    let world = World::set(&["kilo"], |config| {
+        config.limits = limits;
+        config.set_at.insert("depth_max".into(), "/etc/<i>/lastword.toml:7".into());
+    })
+    .await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("</code> observe");
+    assert!(!seen.text.contains("<i>"));
+    seen.has("human, asker").has("No messages, so no limit was approached.");
+}
+
+#[tokio::test]
+async fn the_overview_is_the_sum_of_the_log() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let all = world.get("operator", "/v1/messages?limit=200").await.is(200);
+    let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
+    let seen = browser.get("/overview").await.is(200);
+    let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
+    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Open incidents", 1));
+    assert_eq!(seen.text.matches("<rect").count(), 24);
+    seen.has("no saved tokens or cost are shown");
+    let empty = World::with(&[]).await;
+    Browser::signed_in(&empty).await.get("/overview").await.is(200).has("No message was refused.");
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_where_there_is_nothing_and_a_program_a_problem() {
+    let world = World::with(&[]).await;
+    let ask = |path: &str, accept: &str| world.http.get(world.url(path)).header("accept", accept).send();
+    let page = ask("/<b>nowhere", "text/html,*/*").await.unwrap();
+    assert_eq!(page.status(), 404);
+    assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+    assert_eq!(page.headers()["x-frame-options"], "DENY");
+    let text = page.text().await.unwrap();
+    assert!(text.contains("Page not found") && text.contains("href=\"/agents\"") && !text.contains("<b>"));
+    for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html"), ("/mcp/nowhere", "text/html")] {
+        let answer = ask(path, accept).await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["code"], "unknown_request");
+    }
+    assert_eq!(ask("/unread/read", "text/html").await.unwrap().status(), 405);
+}
+
+#[tokio::test]
+async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown() {
+    let world = latched().await;
+    world.send("operator", "reader", "ASK-1", "and this").await.is(201);
+    let turn = world.take("reader").await;
+    let usage = json!({"usage": {"input_tokens": 1_000, "output_tokens": 200}});
+    world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
+    let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
+    // What is held is no reason to start an agent.
+    assert!(!seen.text.contains("is not connected"), "{}", seen.text);
+    let seen = seen.has("<b>1\u{202f}200</b>").has("no price reported");
+    assert!(!seen.text.contains("$0"), "{}", seen.text);
+    browser.get("/conversations?q=and").await.is(200);
+    let asked = world.post("reader", "/v1/escalations", json!({"message": "Which?"})).await.is(201);
+    browser.get("/conversations").await.is(200).has("waiting for you");
+    browser.get(&format!("/questions/{}", id(&asked, "id"))).await.is(200).has("<h1>reader asks: Which?</h1>");
+    let incident = browser.get("/incidents/inc-1").await.is(200);
+    // A latch that nobody lifts closes the grant after a week.
+    let incident = incident.has("6 d 23 h left").has("If nobody lifts it in time, the ");
+    incident.has("<h1>BIG-1 is held: the grant has used up its messages</h1>").has("Back to inbox");
+}
+
+#[tokio::test]
+async fn the_front_page_and_the_inbox_count_the_same_unread_messages_and_notices() {
+    let limits = Limits { budget_warning_percent: 1, grant_tokens_max: 1_000, ..Limits::default() };
+    let world = World::within(limits, &["coder"]).await;
+    world.send("operator", "coder", "T-1", "do it").await.is(201);
+    let turn = world.take("coder").await;
+    world.post("coder", "/v1/messages", json!({"type": "info", "to": "operator", "body": "by the way"})).await.is(201);
+    world.finish("coder", &turn, "done").await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let front = browser.get("/").await.is(200).text;
+    let inbox = browser.get("/inbox").await.is(200).text;
+    let unread = front.split(" unread message").next().and_then(|text| text.rsplit('>').next()).unwrap().to_owned();
+    assert!(unread.parse::<usize>().unwrap() > 0, "{front}");
+    assert!(inbox.contains(&format!("Unread messages for you <span class=\"count\">{unread}</span>")), "{inbox}");
+    let list = inbox.split("id=\"unread\"").nth(1).unwrap().split("</details>").next().unwrap();
+    assert_eq!(list.matches("<li>").count().to_string(), unread, "{list}");
+}
+
+#[tokio::test]
+async fn the_page_of_a_refusal_leads_on_and_says_what_its_numbers_count() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let refusals = browser.get("/limits").await.is(200).text;
+    let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
+    let seen = browser.get(&format!("/messages/msg-{at}")).await.is(200);
+    let seen = seen.has("at most 6 allowed; this one would have made it 8").has("href=\"/limits#grant_messages_max\"");
+    let seen = seen.has("href=\"/agents/coder\"").has("href=\"/conversations/BIG-1?view=waterfall&amp;at=msg-");
+    seen.has("href=\"/limits#refused\"");
+}
+
+#[tokio::test]
+async fn a_held_child_conversation_says_when_its_grant_closes_although_the_grants_clock_runs() {
+    let world = World::within(Limits { turns_hard_max: 3, ..Limits::default() }, &["coder", "idler"]).await;
+    world.send("operator", "coder", "T-1", "do it").await.is(201);
+    world.take("coder").await;
+    let ask = json!({"type": "request", "to": "idler", "body": "a part"});
+    world.post("coder", "/v1/messages", ask).await.is(201);
+    let note = json!({"type": "info", "to": "idler", "ref": "T-1/1", "body": "by the way"});
+    world.post("coder", "/v1/messages", note.clone()).await.is(201);
+    world.post("coder", "/v1/messages", note).await.refused(422, "turns_hard");
+    // The clock ends within a day and latches the grant, which closes a week after that.
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/incidents").await.is(200).has("T-1/1").has("7 d 23 h left");
+}
+
+#[tokio::test]
+async fn what_agents_post_in_a_room_counts_towards_the_limit_and_a_refused_post_leads_to_its_room() {
+    let world = World::within(Limits { turns_soft_max: 3, ..Limits::default() }, &["kilo"]).await;
+    world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);
+    for _ in 0..2 {
+        world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.is(201);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let near = browser.get("/limits").await.is(200).has("Soft turn limit").has("2/3");
+    assert!(near.text.contains("in the room <a href=\"/rooms/den\">den</a>"), "{}", near.text);
+    world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.refused(422, "turns_soft");
+    let refusals = browser.get("/limits").await.is(200).text;
+    let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
+    let page = browser.get(&format!("/messages/msg-{at}")).await.is(200);
+    page.has("tried to post in the room <a href=\"/rooms/den\">den</a>.").has("lastword resume --room den");
+    browser.post("/rooms/den", &[("body", " ")]).await.is(400).has("Enter a post");
+    browser.post("/rooms/den", &[("body", "go on, @kilo")]).await.is(200);
+    browser.get("/rooms/den").await.is(200).has("go on, @kilo").has("0 posts by agents since a human spoke");
+    assert_eq!(world.take("kilo").await["message"]["body"], "go on, @kilo");
+    world.post("kilo", "/v1/rooms/den/messages", json!({"body": "hello"})).await.is(201);
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "ASK-2", "deploy it").await.is(201);
+    world.take("kilo").await;
+    world.post("kilo", "/v1/escalations", json!({"message": "Which?"})).await.is(201);
+    // A second request waits behind the open turn.
+    world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
+    world.send("operator", "hive", "BUG-1", "look").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 2 queued");
+    let seen = seen
+        .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
+        .has("hive</a> is not connected, and 1 request is queued for it");
+    assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
+}
+
+#[tokio::test]
+async fn a_hold_whose_work_was_stopped_waits_for_nobody() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/inbox").await.is(200).has("1 pending decision");
+    world.post("operator", "/v1/conversations/BIG-1/stop", json!({})).await.is(204);
+    browser.get("/inbox").await.is(200).has("0 pending decisions");
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("ended with its grant");
+    browser.get("/incidents/inc-1").await.is(200).has("ended");
+    let incident = &world.get("operator", "/v1/incidents").await.is(200)["items"][0];
+    assert!(incident["lifted_at"].is_string() && incident.get("lifted_by").is_none(), "{incident}");
+}
+
+#[tokio::test]
+async fn a_held_conversation_that_was_stopped_waits_for_nobody() {
+    let world = World::within(Limits { turns_hard_max: 3, ..Limits::default() }, &["coder", "idler"]).await;
+    world.send("operator", "coder", "LOUD-1", "work").await.is(201);
+    world.take("coder").await;
+    let note = || json!({"type": "info", "to": "idler", "body": "note"});
+    for _ in 0..2 {
+        world.post("coder", "/v1/messages", note()).await.is(201);
+    }
+    world.post("coder", "/v1/messages", note()).await.refused(422, "turns_hard");
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/inbox").await.is(200).has("1 pending decision");
+    world.post("operator", "/v1/conversations/LOUD-1/stop", json!({})).await.is(204);
+    browser.get("/inbox").await.is(200).has("0 pending decisions");
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
+    // The stop holds it as the latch did.
+    world
+        .post("coder", "/v1/messages", json!({"type": "info", "to": "idler", "ref": "LOUD-1", "body": "note"}))
+        .await
+        .refused(409, "stopped");
+    world.post("operator", "/v1/conversations/LOUD-1/resume", json!({})).await.is(204);
+    world.send("operator", "coder", "LOUD-1", "once more").await.is(201);
+}
