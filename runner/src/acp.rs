@@ -1,5 +1,6 @@
 //! The ACP driver: one long-lived process, one session per conversation, one prompt per delivery.
 
+mod connection;
 mod content;
 mod exact;
 mod mode;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::{SessionId, SessionModeId};
+use agent_client_protocol_schema::v1::{SessionId, SessionModeId};
 use lastword_client::wire::Delivery;
 use lastword_proto::MessageType;
 use lastword_proto::names::OWN_NAME;

@@ -1,6 +1,6 @@
 //! Content of an answer that isn't plain text. It is named in the answer, because a message has only text.
 
-use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
+use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource};
 
 /// The characters of Base64 for three bytes.
 const BASE64: usize = 4;

@@ -1,6 +1,6 @@
 //! The mode of a session: one in which the agent asks before it acts, unless the settings say otherwise.
 
-use agent_client_protocol::v1::schema::{SessionId, SessionModeId, SessionModeState, SetSessionModeRequest};
+use agent_client_protocol_schema::v1::{SessionId, SessionModeId, SessionModeState, SetSessionModeRequest};
 
 use super::process::AgentConnection;
 use super::session::said;
@@ -48,6 +48,6 @@ pub(super) async fn hold(
 /// Sets a session's mode.
 pub(super) async fn set(link: &AgentConnection, session: &SessionId, mode: &SessionModeId) -> Result<(), String> {
     let request = SetSessionModeRequest::new(session.clone(), mode.clone());
-    let set = link.connection.send_request(request).block_task().await;
+    let set = link.connection.call(&request).await;
     set.map(drop).map_err(|error| format!("the agent refuses the mode {}: {}", mode.0, said(&error)))
 }

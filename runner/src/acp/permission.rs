@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_client_protocol::v1::Responder;
-use agent_client_protocol::v1::schema::{
-    PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, ToolCallUpdateFields,
+use agent_client_protocol_schema::v1::{
+    PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, SelectedPermissionOutcome,
+    ToolCallUpdateFields,
 };
 use lastword_client::wire::{ApprovalView, Arguments, HeldCall, Inexact, UseApproval, quote};
 use lastword_client::{Client, ClientError};
@@ -93,11 +92,8 @@ impl PermissionRequest {
         let mut run_status = self.run_status.clone();
         let decision = tokio::select! {
             decision = self.held.decide(shared) => decision,
-            _ = stopped(&mut run_status) => {
-                // The prompt is cancelled, and its permission requests with it.
-                let _gone = cancel(self.asked.responder);
-                return None;
-            }
+            // The prompt is cancelled, and this request with it.
+            _ = stopped(&mut run_status) => return None,
         };
         let tool = self.held.tool.clone();
         let denial = |reason, decider, comment, edited| Some(Denial { tool, reason, decider, comment, edited });
@@ -120,8 +116,7 @@ impl PermissionRequest {
         if denial.is_some() {
             self.route.deny();
         }
-        // An agent that is gone needs no response.
-        let _gone = self.asked.responder.respond(RequestPermissionResponse::new(outcome));
+        self.asked.responder.respond(outcome);
         denial
     }
 }
@@ -216,14 +211,9 @@ fn denied(request: &RequestPermissionRequest) -> RequestPermissionOutcome {
     option(request, PermissionOptionKind::RejectOnce).unwrap_or(RequestPermissionOutcome::Cancelled)
 }
 
-/// Responds that the permission request is cancelled.
-pub(super) fn cancel(responder: Responder<RequestPermissionResponse>) -> Result<(), agent_client_protocol::Error> {
-    responder.respond(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled))
-}
-
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol::v1::schema::ToolKind;
+    use agent_client_protocol_schema::v1::ToolKind;
 
     use super::*;
 

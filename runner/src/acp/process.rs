@@ -1,27 +1,23 @@
 //! The agent's process and the connection to it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent_client_protocol::schema::ProtocolVersion;
-use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, EnvVariable, HttpHeader, Implementation, InitializeRequest, McpServer,
-    McpServerHttp, McpServerStdio, RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate,
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    AgentCapabilities, EnvVariable, HttpHeader, Implementation, InitializeRequest, McpServer, McpServerHttp,
+    McpServerStdio, SessionId, SessionNotification, SessionUpdate,
 };
-use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Agent, Client, Lines, on_receive_notification, on_receive_request};
-use futures_util::{Sink, Stream, sink, stream};
 use lastword_client::Trust;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncRead;
 use tokio::process::Child;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::exact;
+use super::connection::{Connection, Heard, write};
 use super::updates::Route;
 use crate::event::{Event, EventSink};
 use crate::process::{self, Group};
@@ -30,8 +26,6 @@ use crate::run::RunnerContext;
 
 /// Time limit of the `initialize` call.
 const INITIALIZE: Duration = Duration::from_secs(60);
-/// Longest line of the protocol.
-const LINE_BYTES_MAX: u64 = 16 << 20;
 /// How long after a prompt its last updates may come.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Most sessions without a prompt that are watched for work.
@@ -57,7 +51,7 @@ pub(super) struct Process {
 
 /// The connection of a live process.
 pub(super) struct AgentConnection {
-    pub(super) connection: ConnectionTo<Agent>,
+    pub(super) connection: Connection,
     pub(super) capabilities: AgentCapabilities,
     pub(super) program: Option<Program>,
 }
@@ -110,6 +104,24 @@ impl Routes {
         running.max_by_key(|(since, _)| *since).map(|(_, route)| Arc::clone(route))
     }
 
+    /// Takes what the agent says of its own accord.
+    fn take(&self, heard: Heard, stray: &mpsc::Sender<Stray>) {
+        match heard {
+            Heard::Update(said) => {
+                if let Some(session) = self.hear(said) {
+                    // One that is waiting says the same.
+                    let _queued = stray.try_send(session);
+                }
+            }
+            // One that nobody takes is cancelled as it is dropped.
+            Heard::Asked(request, responder) => {
+                if let Some(route) = self.find_for_call(&request.session_id) {
+                    route.ask(request, responder);
+                }
+            }
+        }
+    }
+
     /// Passes an update on to the session's prompt. Returns the session if its agent works and no prompt is open.
     fn hear(&self, said: SessionNotification) -> Option<Stray> {
         let calls = matches!(said.update, SessionUpdate::ToolCall(_) | SessionUpdate::ToolCallUpdate(_));
@@ -145,7 +157,7 @@ const fn is_work(update: &SessionUpdate) -> bool {
 /// reaches it. What it used is charged to the grant of the turn before, and an agent that goes on is ended.
 async fn end_stray_work(
     mut strays: mpsc::Receiver<Stray>,
-    connection: ConnectionTo<Agent>,
+    connection: Connection,
     broker: lastword_client::Client,
     (report, asked_to_end, grace): (EventSink, Arc<Notify>, watch::Receiver<Duration>),
 ) {
@@ -158,8 +170,7 @@ async fn end_stray_work(
     };
     while let Some((session, after)) = strays.recv().await {
         warn(format!("the agent works in the session {} without an open message; it is interrupted", session.0));
-        // If the notification fails, the process is ended after the grace.
-        let _told = connection.send_notification(CancelNotification::new(session.clone()));
+        connection.cancel(session.clone());
         let patience = *grace.borrow();
         sleep(patience).await;
         // What came until now was on its way.
@@ -223,14 +234,15 @@ impl Process {
         let grace = watch::Sender::new(settings.grace);
         let asked_to_end = Arc::new(Notify::new());
         let routes = Arc::new(Routes::default());
-        let (connected, connection) = oneshot::channel();
+        let (connection, lines) = Connection::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(own(child, group, stderr, Arc::clone(&asked_to_end), grace.subscribe(), ended));
         let (stray, strays) = mpsc::channel(1);
-        tasks.spawn(connect(outgoing(stdin), incoming(stdout), (Arc::clone(&routes), stray), connected));
+        tasks.spawn(write(stdin, lines));
+        let hearing = Arc::clone(&routes);
+        tasks.spawn(connection.clone().read(stdout, move |heard| hearing.take(heard, &stray)));
         let token_file = token_file.to_owned();
         let mut process = Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, tasks };
-        let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
         let means = (shared.report.clone(), Arc::clone(&process.asked_to_end), process.grace.subscribe());
         process.tasks.spawn(end_stray_work(strays, connection.clone(), shared.broker.client().clone(), means));
         let capabilities = process.initialize(shared, &connection, pid).await?;
@@ -242,14 +254,14 @@ impl Process {
     async fn initialize(
         &self,
         shared: &RunnerContext,
-        connection: &ConnectionTo<Agent>,
+        connection: &Connection,
         pid: u32,
     ) -> Result<AgentCapabilities, String> {
         let us = Implementation::new("lastword", env!("CARGO_PKG_VERSION"));
         let request = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
         let program = shared.settings.program.display();
         let answer = tokio::select! {
-            answer = timeout(INITIALIZE, connection.send_request(request).block_task()) => answer,
+            answer = timeout(INITIALIZE, connection.call(&request)) => answer,
             reason = self.ended() => return Err(format!("{program} isn't an ACP agent: {reason}")),
         };
         let answer = match answer {
@@ -257,7 +269,7 @@ impl Process {
             // An error often means that the process is ending; its exit says more than the error.
             Ok(Err(error)) => {
                 let ended = timeout(process::DRAIN, self.ended()).await;
-                return Err(format!("{program} isn't an ACP agent: {}", ended.unwrap_or(error.message)));
+                return Err(format!("{program} isn't an ACP agent: {}", ended.unwrap_or_else(|_| error.message())));
             }
             Err(_) => {
                 self.end(shared.settings.grace).await;
@@ -371,63 +383,4 @@ async fn own(
     }
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
     ended.send_replace(Some(process::with_tail(&process::ending(&status), &said)));
-}
-
-/// Speaks the protocol until the process closes its output.
-async fn connect(
-    outgoing: impl Sink<String, Error = io::Error> + Send + 'static,
-    incoming: impl Stream<Item = io::Result<String>> + Send + 'static,
-    (routes, stray): (Arc<Routes>, mpsc::Sender<Stray>),
-    connected: oneshot::Sender<ConnectionTo<Agent>>,
-) {
-    let (hearing, asking) = (Arc::clone(&routes), routes);
-    let spoken = Client
-        .v1()
-        .name("lastword")
-        .on_receive_notification(
-            async move |said: SessionNotification, _cx| {
-                if let Some(session) = hearing.hear(said) {
-                    // One that is waiting says the same.
-                    let _queued = stray.try_send(session);
-                }
-                Ok(())
-            },
-            on_receive_notification!(),
-        )
-        .on_receive_request(
-            async move |request: RequestPermissionRequest, responder: Responder<_>, _cx| match asking
-                .find_for_call(&request.session_id)
-            {
-                Some(route) => route.ask(request, responder),
-                None => super::permission::cancel(responder),
-            },
-            on_receive_request!(),
-        )
-        .connect_with(Lines::new(outgoing, incoming), async move |connection: ConnectionTo<Agent>| {
-            // The receiver may be gone: the start was given up.
-            let _gone = connected.send(connection);
-            std::future::pending::<Result<(), agent_client_protocol::Error>>().await
-        });
-    // The end of the process is reported instead; it says more.
-    let _closed = spoken.await;
-}
-
-fn outgoing(stdin: impl AsyncWrite + Unpin + Send + 'static) -> impl Sink<String, Error = io::Error> + Send {
-    sink::unfold(stdin, |mut stdin, line: String| async move {
-        stdin.write_all(format!("{line}\n").as_bytes()).await?;
-        stdin.flush().await?;
-        Ok(stdin)
-    })
-}
-
-fn incoming(stdout: impl AsyncRead + Unpin + Send + 'static) -> impl Stream<Item = io::Result<String>> + Send {
-    stream::unfold(BufReader::new(stdout), |mut stdout| async move {
-        let mut line = Vec::new();
-        // A longer line is cut here and then fails to parse, instead of filling the memory.
-        match (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
-            Ok(0) => None,
-            Ok(_) => Some((Ok(exact::kept(&line)), stdout)),
-            Err(error) => Some((Err(error), stdout)),
-        }
-    })
 }

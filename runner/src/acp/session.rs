@@ -3,9 +3,8 @@
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-use agent_client_protocol::Error;
-use agent_client_protocol::v1::schema::{
-    CancelNotification, ContentBlock, LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
+use agent_client_protocol_schema::v1::{
+    ContentBlock, ErrorCode, LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
     SessionModeId, StopReason, TextContent,
 };
 use futures_util::StreamExt as _;
@@ -16,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
+use super::connection::CallError;
 use super::permission::{Denial, PermissionRequest};
 use super::process::{AgentConnection, Process, Routed};
 use super::updates::{Asked, Route};
@@ -55,7 +55,7 @@ struct Prompting<'a> {
 
 /// How a prompt ended.
 enum PromptEnd {
-    Answered(Result<PromptResponse, Error>),
+    Answered(Result<PromptResponse, CallError>),
     /// The process ended, or had to be ended.
     Gone(String),
     /// The agent ended the prompt after it was cancelled, or was ended for not doing so.
@@ -146,7 +146,7 @@ async fn open(
         Some(id) if link.capabilities.load_session => {
             let load =
                 LoadSessionRequest::new(id.clone(), cwd).mcp_servers(vec![process.mcp(shared)]).meta(meta.clone());
-            if let Ok(loaded) = link.connection.send_request(load).block_task().await {
+            if let Ok(loaded) = link.connection.call(&load).await {
                 slot.asking = mode::hold(shared, link, id, loaded.modes.as_ref()).await?;
                 slot.start = process.start;
                 return Ok((id.clone(), Memory::Kept, "loaded"));
@@ -157,7 +157,7 @@ async fn open(
         None => Memory::Fresh,
     };
     let new = NewSessionRequest::new(cwd).mcp_servers(vec![process.mcp(shared)]).meta(meta);
-    let opened = link.connection.send_request(new).block_task().await;
+    let opened = link.connection.call(&new).await;
     let opened = opened.map_err(|error| format!("the agent opens no session: {}", said(&error)))?;
     let id = opened.session_id;
     let asking = mode::hold(shared, link, &id, opened.modes.as_ref()).await?;
@@ -193,7 +193,7 @@ impl Prompting<'_> {
         // Drops what a loaded session replays: it isn't part of the answer.
         self.route.take();
         let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))]);
-        let mut answer = pin!(self.link.connection.send_request(request).block_task());
+        let mut answer = pin!(self.link.connection.call(&request));
         let mut run_status = self.run.run_status.clone();
         let mut wishes = FuturesUnordered::new();
         let mut patience: Option<Pin<Box<Sleep>>> = None;
@@ -219,8 +219,7 @@ impl Prompting<'_> {
                 }
                 Some(denial) = wishes.next(), if !wishes.is_empty() => self.denials.extend(denial),
                 _ = stopped(&mut run_status), if patience.is_none() => {
-                    // If the notification fails, the process is ended after the grace.
-                    let _told = self.link.connection.send_notification(CancelNotification::new(session.clone()));
+                    self.link.connection.cancel(session.clone());
                     patience = Some(Box::pin(sleep(self.shared.settings.grace)));
                 }
                 () = over(&mut patience) => {
@@ -258,8 +257,8 @@ impl Prompting<'_> {
     }
 
     /// Tells an agent's error from the end of its process: a connection that closes also fails the call.
-    async fn lost(&self, error: Error) -> PromptEnd {
-        let is_closed = agent_client_protocol::is_incoming_transport_closed(&error);
+    async fn lost(&self, error: CallError) -> PromptEnd {
+        let is_closed = matches!(error, CallError::Closed);
         match timeout(DRAIN.saturating_mul(2), self.process.ended()).await {
             Ok(reason) => PromptEnd::Gone(reason),
             Err(_) if is_closed => {
@@ -312,9 +311,10 @@ fn gone(reason: &str) -> String {
 }
 
 /// Words an agent's error in one sentence, with a hint if the agent needs a login.
-pub(super) fn said(error: &Error) -> String {
+pub(super) fn said(error: &CallError) -> String {
+    let CallError::Agent(error) = error else { return "it closed its output".to_owned() };
     let details = error.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default();
-    let login = error.code == agent_client_protocol::ErrorCode::AUTH_REQUIRED;
+    let login = error.code == ErrorCode::AuthRequired;
     let hint = if login { "; log it in once by hand, as the user who runs it" } else { "" };
     format!("{}{details}{hint}", error.message)
 }
@@ -394,7 +394,7 @@ fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_client_protocol::v1::schema::Usage as Reported;
+    use agent_client_protocol_schema::v1::Usage as Reported;
 
     #[test]
     fn the_tokens_of_a_prompt_have_the_cached_ones_whichever_way_they_are_reported() {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use agent_client_protocol::v1::Responder;
-use agent_client_protocol::v1::schema::{
-    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields,
+use agent_client_protocol_schema::v1::{
+    ContentBlock, RequestPermissionRequest, SessionModeId, SessionUpdate, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields,
 };
 use lastword_client::wire::{Usage, text};
 use tokio::sync::mpsc;
 
+use super::connection::Responder;
 use super::{content, mode};
 use crate::run::RunMeter;
 use crate::usage::Tokens;
@@ -21,7 +21,7 @@ const CALLS_MAX: usize = 256;
 /// A call for which the agent requests permission.
 pub(super) struct Asked {
     pub(super) request: RequestPermissionRequest,
-    pub(super) responder: Responder<RequestPermissionResponse>,
+    pub(super) responder: Responder,
 }
 
 /// The destination of a session's updates.
@@ -132,17 +132,9 @@ impl Route {
     }
 
     /// Passes a permission request to the running prompt; cancels it if there are too many or the prompt has ended.
-    pub(super) fn ask(
-        &self,
-        request: RequestPermissionRequest,
-        responder: Responder<RequestPermissionResponse>,
-    ) -> Result<(), agent_client_protocol::Error> {
-        match self.asked.try_send(Asked { request, responder }) {
-            Ok(()) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(asked) | mpsc::error::TrySendError::Closed(asked)) => {
-                super::permission::cancel(asked.responder)
-            }
-        }
+    pub(super) fn ask(&self, request: RequestPermissionRequest, responder: Responder) {
+        // One that isn't taken is cancelled as it is dropped.
+        let _taken = self.asked.try_send(Asked { request, responder });
     }
 
     /// Merges the newest fields of a call and returns all that is known of it: a permission request need not repeat
