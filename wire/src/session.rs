@@ -172,118 +172,14 @@ pub struct Ack {
     pub cursor: u64,
 }
 
-/// A call of HTTP under the name that it has in a session: name, method, and path below `/v1`.
-pub type NamedCall = (&'static str, &'static str, &'static str);
-
-/// Every call of HTTP that a session carries.
-pub const CALLS: &[NamedCall] = &[
-    ("send", "POST", "/messages"),
-    ("finish", "POST", "/turns/{id}/finish"),
-    ("next", "GET", "/inbox"),
-    ("progress", "POST", "/turns/{id}/progress"),
-    ("messages", "GET", "/messages"),
-    ("message", "GET", "/messages/{id}"),
-    ("conversations", "GET", "/conversations"),
-    ("conversation", "GET", "/conversations/{ref}"),
-    ("pause", "POST", "/conversations/{ref}/pause"),
-    ("resume", "POST", "/conversations/{ref}/resume"),
-    ("stop", "POST", "/conversations/{ref}/stop"),
-    ("grant", "POST", "/conversations/{ref}/grant"),
-    ("pause_agent", "POST", "/agents/{name}/pause"),
-    ("resume_agent", "POST", "/agents/{name}/resume"),
-    ("stop_agent", "POST", "/agents/{name}/stop"),
-    ("pause_workspace", "POST", "/workspace/pause"),
-    ("resume_workspace", "POST", "/workspace/resume"),
-    ("stop_workspace", "POST", "/workspace/stop"),
-    ("agents", "GET", "/agents"),
-    ("add_agent", "POST", "/agents"),
-    ("agent", "GET", "/agents/{name}"),
-    ("amend_agent", "PATCH", "/agents/{name}"),
-    ("remove_agent", "DELETE", "/agents/{name}"),
-    ("grant_agent", "POST", "/agents/{name}/grant"),
-    ("prompt", "POST", "/agents/{name}/prompt"),
-    ("unavailable_agent", "POST", "/agents/{name}/unavailable"),
-    ("replace_token", "POST", "/agents/{name}/token"),
-    ("humans", "GET", "/humans"),
-    ("add_human", "POST", "/humans"),
-    ("amend_human", "PATCH", "/humans/{name}"),
-    ("sign_in_link", "POST", "/sign-in/link"),
-    ("narrow_token", "POST", "/token"),
-    ("end_token", "DELETE", "/token"),
-    ("request", "GET", "/requests/{id}"),
-    ("cancel", "POST", "/requests/{id}/cancel"),
-    ("escalations", "GET", "/escalations"),
-    ("escalate", "POST", "/escalations"),
-    ("escalation", "GET", "/escalations/{id}"),
-    ("answer", "POST", "/escalations/{id}/answer"),
-    ("approvals", "GET", "/approvals"),
-    ("request_approval", "POST", "/approvals"),
-    ("approval", "GET", "/approvals/{id}"),
-    ("approve", "POST", "/approvals/{id}/decision"),
-    ("use_approval", "POST", "/approvals/{id}/use"),
-    ("explain", "GET", "/explanations/{id}"),
-    ("incidents", "GET", "/incidents"),
-    ("rooms", "GET", "/rooms"),
-    ("open_room", "POST", "/rooms"),
-    ("post", "POST", "/rooms/{room}/messages"),
-    ("claims", "GET", "/claims"),
-    ("claim", "POST", "/claims"),
-    ("release", "DELETE", "/claims/{id}"),
-    ("schedules", "GET", "/schedules"),
-    ("set_schedule", "POST", "/schedules"),
-    ("remove_schedule", "DELETE", "/schedules/{id}"),
-    ("run_schedule", "POST", "/schedules/{id}/run"),
-    ("limits", "GET", "/limits"),
-    ("archives", "GET", "/archives"),
-    ("archive", "POST", "/archives"),
-    ("checkpoint", "GET", "/checkpoint"),
-    ("clock", "GET", "/clock"),
-    ("accept_clock", "POST", "/clock/accept"),
-];
-
-/// Returns the call with this name.
-#[must_use]
-pub fn named(name: &str) -> Option<&'static NamedCall> {
-    CALLS.iter().find(|call| call.0 == name)
-}
-
-/// Returns the call of this method and path, and the encoded segment that its template leaves open. A path without an
-/// open segment comes before one with it.
-#[must_use]
-pub fn call_of<'p>(method: &str, path: &'p str) -> Option<(&'static NamedCall, Option<&'p str>)> {
-    let path = path.strip_prefix("/v1")?;
-    let of_method = || CALLS.iter().filter(|call| call.1 == method);
-    let exact = of_method().find(|call| call.2 == path).map(|call| (call, None));
-    exact.or_else(|| of_method().find_map(|call| open_segment(call.2, path).map(|open| (call, Some(open)))))
-}
-
-fn open_segment<'p>(template: &str, path: &'p str) -> Option<&'p str> {
-    let (before, rest) = template.split_once('{')?;
-    let (_, after) = rest.split_once('}')?;
-    let open = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!open.is_empty() && !open.contains('/')).then_some(open)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_found_by_its_name_and_by_its_path() {
-        assert_eq!(named("send"), Some(&("send", "POST", "/messages")));
-        assert_eq!(named("nothing"), None);
-        let found = |method: &str, path: &'static str| call_of(method, path).map(|(call, open)| (call.0, open));
-        assert_eq!(found("POST", "/v1/messages"), Some(("send", None)));
-        assert_eq!(found("POST", "/v1/turns/turn-3/finish"), Some(("finish", Some("turn-3"))));
-        assert_eq!(found("GET", "/v1/conversations/T-1%2F2"), Some(("conversation", Some("T-1%2F2"))));
-        assert_eq!(found("POST", "/v1/rooms/ops/messages"), Some(("post", Some("ops"))));
-        assert_eq!(found("GET", "/v1/turns/a/b/finish"), None);
-        assert_eq!(found("GET", "/v1/events"), None);
-    }
-
-    #[test]
     fn names_are_unique() {
-        let mut names: Vec<&str> = CALLS.iter().map(|call| call.0).chain([HELLO, WATCH, ACK]).collect();
+        let mut names: Vec<&str> =
+            crate::CALLS.iter().filter_map(|call| call.name).chain([HELLO, WATCH, ACK]).collect();
         names.sort_unstable();
         let all = names.len();
         names.dedup();

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lastword_wire::session::{REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents, call_of};
+use lastword_wire::Call;
+use lastword_wire::session::{REQUEST_BYTES_MAX, SessionCall, Watch, WatchEvents};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Request, Response};
 use serde_json::value::RawValue;
@@ -109,7 +110,8 @@ impl Carried {
     fn of(endpoint: &Endpoint, request: &Request) -> Option<Self> {
         let base = reqwest::Url::parse(endpoint.url()).ok()?;
         let path = request.url().path().strip_prefix(base.path().trim_end_matches('/'))?;
-        let ((call, _, _), open) = call_of(request.method().as_str(), path)?;
+        let (call, open) = Call::find(request.method().as_str(), path.strip_prefix("/v1")?)?;
+        let call = call.name?;
         let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
         let body = match request.body() {
             None => None,

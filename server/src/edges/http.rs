@@ -6,12 +6,12 @@ pub(crate) mod answers;
 mod approvals;
 mod archives;
 mod backup;
-mod call_table;
 mod checkpoints;
 mod claims;
 mod clock;
 pub(crate) mod connections;
 mod conversations;
+mod documents;
 mod escalations;
 pub(crate) mod events;
 mod explanations;
@@ -51,11 +51,8 @@ use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
 use lastword_proto::Code;
 
-#[cfg(test)]
-pub(crate) use self::call_table::row;
-pub(crate) use self::call_table::scope;
-pub use self::call_table::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub use self::connections::Peer;
+pub use self::documents::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
 pub(crate) use self::extract::{
     CLIENT_HEADER, Representation, authenticate, authenticate_bearer, bearer_header, caller, client_id, parse,

@@ -12,12 +12,12 @@ use lastword_proto::envelope::nesting_above;
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
 use lastword_proto::{Code, Refusal};
-use lastword_wire::{FieldError, text, with_nearest};
+use lastword_wire::{Call, FieldError, text, with_nearest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::Peer;
-use super::{REQUEST_BYTES_MAX, absent, answers, call_table};
+use super::{REQUEST_BYTES_MAX, absent, answers};
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -42,10 +42,10 @@ impl FromRequestParts<Context> for Caller {
             return answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller);
         }
         let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
-        let row = call_table::row(method.as_str(), parts.uri.path()).ok_or_else(|| {
+        let (call, _) = Call::find(method.as_str(), parts.uri.path()).ok_or_else(|| {
             ApiError::new(Code::Forbidden, "A narrowed token may make the calls of the OpenAPI document alone")
         })?;
-        caller.may(call_table::scope(row.0, row.1)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
+        caller.may(call.scope).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
         answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller)
     }
 }

@@ -1,11 +1,10 @@
 //! Makes the documents of the surface (OpenAPI 3.1, and a JSON Schema of a message) from the wire types and the table of
 //! calls. Compiled for tests only: the program serves the documents as `docs/` has them, and a test here compares.
 
-use lastword_wire as wire;
+use lastword_wire::{self as wire, CALLS, Call};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
-use super::call_table::{self, CALLS, Row};
 use super::grammar;
 
 #[derive(utoipa::OpenApi)]
@@ -92,9 +91,9 @@ fn openapi() -> String {
     document["security"] = json!([{ "token": [] }]);
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
     let mut paths = Map::new();
-    for row in CALLS {
-        let path = paths.entry(format!("/v1{}", row.1)).or_insert_with(|| json!({}));
-        path[row.0] = operation(row);
+    for call in CALLS {
+        let path = paths.entry(format!("/v1{}", call.path)).or_insert_with(|| json!({}));
+        path[call.method.to_ascii_lowercase()] = operation(call);
     }
     document["paths"] = Value::Object(paths);
     pretty(&document)
@@ -106,21 +105,23 @@ pub(crate) fn schemas() -> Map<String, Value> {
     document["components"]["schemas"].as_object().cloned().unwrap_or_default()
 }
 
-fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
+fn operation(call: &Call) -> Value {
+    let &Call { path, about: summary, query, status, scope, role, .. } = call;
+    let (method, body) = (call.method.to_ascii_lowercase(), call.body.unwrap_or_default());
     let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(path, name, "path")).collect();
-    parameters.extend(query.split_whitespace().map(|name| parameter(path, name, "query")));
+    parameters.extend(query.iter().map(|name| parameter(path, name, "query")));
     if is_keyed(body) {
         parameters.push(parameter(path, "Idempotency-Key", "header"));
     }
-    if takes_turn(path, method) {
+    if takes_turn(path, &method) {
         parameters.push(parameter(path, "Lastword-Turn", "header"));
     }
     if path == "/inbox" {
         parameters.push(parameter(path, "Lastword-Client", "header"));
     }
-    let id = operation_id(method, path);
+    let id = operation_id(&method, path);
     let mut responses = Map::new();
-    responses.insert(status.to_string(), done(&id, path, summary, response));
+    responses.insert(status.to_string(), done(&id, path, summary, call.answer.unwrap_or_default()));
     if let Some(nothing) = nothing(&id) {
         responses.insert("204".to_owned(), json!({ "description": nothing }));
     }
@@ -137,10 +138,10 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     if path == "/sign-in" {
         // By it one gets a token.
         operation["security"] = json!([]);
-    } else if let Some(scope) = call_table::scope(method, path) {
+    } else if let Some(scope) = scope {
         operation["security"] = json!([{ "token": [scope] }]);
     }
-    operation["x-role"] = json!(call_table::role(method, path).word());
+    operation["x-role"] = json!(role.word());
     if !body.is_empty() {
         operation["requestBody"] = request_body(body);
     }

@@ -5,8 +5,8 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
+use lastword_wire::CALLS;
 
-use super::call_table::CALLS;
 use crate::error::ApiError;
 
 /// The path of MCP, which is no call of the table, and its parameter: the tools that a client wants listed.
@@ -28,15 +28,15 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
 }
 
 /// Returns the parameters of a call; `None` if the path exists, but not with this method.
-fn known(method: &Method, path: &str) -> Option<Vec<&'static str>> {
+fn known(method: &Method, path: &str) -> Option<&'static [&'static str]> {
     if path == MCP {
-        return Some(vec![MCP_TOOLS]);
+        return Some(&[MCP_TOOLS]);
     }
     let path = path.strip_prefix("/v1").unwrap_or(path);
     let method = if *method == Method::HEAD { &Method::GET } else { method };
-    let mut rows = CALLS.iter().filter(|row| row.1 == path).peekable();
-    if rows.peek().is_none() {
-        return Some(Vec::new());
+    let mut calls = CALLS.iter().filter(|call| call.path == path).peekable();
+    if calls.peek().is_none() {
+        return Some(&[]);
     }
-    rows.find(|row| row.0.eq_ignore_ascii_case(method.as_str())).map(|row| row.3.split_whitespace().collect())
+    calls.find(|call| call.method == method.as_str()).map(|call| call.query)
 }

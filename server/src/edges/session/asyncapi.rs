@@ -1,12 +1,13 @@
 //! Makes the AsyncAPI 3 document of sessions from the wire types and the table of calls. Compiled for tests only: the
 //! program serves the document as `docs/` has it, and a test here compares.
 
-use lastword_wire::session::{self, CALLS, PATH, SUBPROTOCOL};
+use lastword_wire::CALLS;
+use lastword_wire::session::{self, PATH, SUBPROTOCOL};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
+use crate::edges::http::grammar;
 use crate::edges::http::openapi::{pretty, schema, schemas, sent};
-use crate::edges::http::{grammar, row};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(components(schemas(
@@ -29,21 +30,23 @@ struct Described {
     name: &'static str,
     summary: &'static str,
     open: bool,
-    query: &'static str,
+    query: &'static [&'static str],
     body: &'static str,
     result: &'static str,
 }
 
 fn described() -> Vec<Described> {
-    let own = |name, summary, body, result| Described { name, summary, open: false, query: "", body, result };
+    let own = |name, summary, body, result| Described { name, summary, open: false, query: &[], body, result };
     let mut all = vec![
         own(session::HELLO, "Authenticate, and learn the limits of the session", "Hello", "Welcome"),
         own(session::WATCH, "Say what is pushed from now on", "Watch", "Watching"),
         own(session::ACK, "Acknowledge the deliveries up to a cursor", "Ack", ""),
     ];
-    all.extend(CALLS.iter().map(|&(name, method, path)| {
-        let &(_, _, summary, query, body, _, result) = row(method, path).unwrap();
-        Described { name, summary, open: path.contains('{'), query, body, result }
+    all.extend(CALLS.iter().filter_map(|call| {
+        let shape = |shape: Option<&'static str>| shape.unwrap_or_default();
+        let (body, result) = (shape(call.body), shape(call.answer));
+        let open = call.path.contains('{');
+        Some(Described { name: call.name?, summary: call.about, open, query: call.query, body, result })
     }));
     all
 }
@@ -136,8 +139,8 @@ fn payload(call: &Described) -> Value {
     if !call.query.is_empty() {
         let parameters: Map<String, Value> = call
             .query
-            .split_whitespace()
-            .map(|name| {
+            .iter()
+            .map(|&name| {
                 let schema = match name {
                     "return" => grammar::parameter("/messages", name),
                     _ => json!({ "type": ["string", "number", "boolean"] }),

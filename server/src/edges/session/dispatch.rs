@@ -18,7 +18,8 @@ use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Consumer;
 use lastword_proto::names::RequestId;
 use lastword_proto::{Code, Draft};
-use lastword_wire::session::{ACK, Ack, HELLO, Hello, NamedCall, SessionCall, WATCH, Watch, named};
+use lastword_wire::Call;
+use lastword_wire::session::{ACK, Ack, HELLO, Hello, SessionCall, WATCH, Watch};
 use lastword_wire::{FieldError, Finish, Progress, Receipt, StoredMessage, text as wire_text};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize as _, Serialize};
@@ -30,8 +31,7 @@ use crate::calls::{Caller, Context, turns};
 use crate::edges::http::answers::{AnswerPermit, Slot};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::{
-    CLIENT_HEADER, PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, scope, sent,
-    text_draft,
+    CLIENT_HEADER, PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, sent, text_draft,
 };
 use crate::error::ApiError;
 
@@ -324,13 +324,12 @@ fn caller(desk: &Desk, call: &SessionCall<'_>) -> Result<Caller, ApiError> {
         Some(turn) => desk.caller.within(&desk.ctx.handle, turn)?,
         None => desk.caller,
     };
-    let (_, method, path) = the_call(call)?;
-    caller.may(scope(&method.to_ascii_lowercase(), path))?;
+    caller.may(the_call(call)?.scope)?;
     Ok(caller)
 }
 
-fn the_call(call: &SessionCall<'_>) -> Result<&'static NamedCall, ApiError> {
-    named(&call.call).ok_or_else(|| {
+fn the_call(call: &SessionCall<'_>) -> Result<&'static Call, ApiError> {
+    Call::named(&call.call).ok_or_else(|| {
         ApiError::new(Code::Malformed, format!("there is no call {:?}; /asyncapi.json lists them", call.call))
     })
 }
@@ -437,10 +436,10 @@ async fn replied(id: u64, response: Response) -> Result<String, ApiError> {
 }
 
 fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiError> {
-    let (_, method, template) = the_call(call)?;
+    let &Call { method, path: template, .. } = the_call(call)?;
     let path = in_path(template, call.path.as_deref())?;
     let uri = format!("/v1{path}{}", query(call)?);
-    let mut request = Request::builder().method(*method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
+    let mut request = Request::builder().method(method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
     request = request.header(CLIENT_HEADER, desk.client.id.clone());
     for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
         if let Some(value) = value {
