@@ -41,8 +41,8 @@ pub(super) async fn in_history(
         };
         let Some(last) = history[..at].iter().rfind(of_pair) else { continue };
         let Some(message) = message_of(&last.entry) else { continue };
-        let told = of_message(ctx, caller, Seq(last.event.seq), message).await?;
-        found.extend(told.map(|told| (*task, told)));
+        let view = of_message(ctx, caller, Seq(last.event.seq), message).await?;
+        found.extend(view.map(|view| (*task, view)));
     }
     Ok(found)
 }

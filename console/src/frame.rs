@@ -48,7 +48,7 @@ struct Refused(ApiError);
 struct SignedOut;
 
 /// Returns a refusal as a response that [`around`] turns into a page.
-fn told(fault: ApiError) -> Response {
+fn error_response(fault: ApiError) -> Response {
     let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = status.into_response();
     response.extensions_mut().insert(Refused(fault));
@@ -66,7 +66,7 @@ impl<F: Into<ApiError>> From<F> for ErrorPage {
 
 impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
-        told(self.0)
+        error_response(self.0)
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn around(
     let strict = ctx.origins.is_strict(request.headers());
     let mut response = if !reads && is_cross_site(request.headers()) {
         ctx.handle.metrics().refuse(Code::Forbidden);
-        told(ApiError::new(Code::Forbidden, "The form was submitted by another site"))
+        error_response(ApiError::new(Code::Forbidden, "The form was submitted by another site"))
     } else {
         next.run(request).await
     };

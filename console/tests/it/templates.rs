@@ -3,7 +3,7 @@
 /// The attributes that hold addresses.
 const ATTRIBUTES: [&str; 8] = ["href", "src", "action", "hx-get", "hx-post", "data-beside", "data-live", "data-worker"];
 
-/// An address that a template writes by itself lacks the path.
+/// A literal address in a template lacks the path behind a proxy.
 #[test]
 fn templates_write_addresses_by_one_function() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

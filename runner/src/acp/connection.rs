@@ -23,6 +23,9 @@ use super::exact;
 /// Longest line of the protocol.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
+/// The code of JSON-RPC for an error of no other kind.
+const INTERNAL_ERROR: i32 = -32603;
+
 /// A request to the agent, with its answer.
 pub(super) trait Call: Serialize {
     type Answer: DeserializeOwned;
@@ -110,14 +113,17 @@ impl Connection {
             open.last += 1;
             let id = open.last;
             open.waiting.insert(id, sender);
-            // If nobody writes any more the connection is about to close, which ends this call.
-            let _sent = self.lines.send(line(&json!({"id": id, "method": C::METHOD, "params": request})));
+            // The writer closes the connection as it ends, which ends this call.
+            let _sent = self.lines.send(line(json!({"id": id, "method": C::METHOD, "params": request})));
         }
         drop(open);
         async move {
             let answer = answer.await.unwrap_or(Err(CallError::Closed))?;
             serde_json::from_str(answer.get()).map_err(|error| {
-                CallError::Agent(Error::new(-32603, format!("its answer to {} can't be read: {error}", C::METHOD)))
+                CallError::Agent(Error::new(
+                    INTERNAL_ERROR,
+                    format!("its answer to {} can't be read: {error}", C::METHOD),
+                ))
             })
         }
     }
@@ -126,7 +132,7 @@ impl Connection {
     pub(super) fn cancel(&self, session: SessionId) {
         let method = AGENT_METHOD_NAMES.session_cancel;
         // A connection that is closed has no prompt any more.
-        let _sent = self.lines.send(line(&json!({"method": method, "params": CancelNotification::new(session)})));
+        let _sent = self.lines.send(line(json!({"method": method, "params": CancelNotification::new(session)})));
     }
 
     /// Reads until the agent closes its output.
@@ -139,6 +145,16 @@ impl Connection {
                 hear(heard);
             }
             line.clear();
+        }
+        self.close();
+    }
+
+    /// Writes the lines to the agent until it takes no more.
+    pub(super) async fn write(self, mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<String>) {
+        while let Some(line) = lines.recv().await {
+            if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
+                break;
+            }
         }
         self.close();
     }
@@ -177,7 +193,7 @@ impl Connection {
                 let id: u64 = serde_json::from_str(id.get()).ok()?;
                 let waiting = self.open().waiting.remove(&id)?;
                 let answer = match message.error {
-                    Some(error) => Err(CallError::Agent(error)),
+                    Some(error) => Err(CallError::Agent(error_of(error))),
                     // An answer without a member is `null`.
                     None => Ok(message.result.unwrap_or(RawValue::NULL).to_owned()),
                 };
@@ -186,15 +202,6 @@ impl Connection {
                 None
             }
             (_, None) => None,
-        }
-    }
-}
-
-/// Writes the lines to the agent until it takes no more.
-pub(super) async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<String>) {
-    while let Some(line) = lines.recv().await {
-        if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
-            return;
         }
     }
 }
@@ -209,12 +216,16 @@ struct Message<'a> {
     params: Option<&'a RawValue>,
     #[serde(borrow, default)]
     result: Option<&'a RawValue>,
-    #[serde(default)]
-    error: Option<Error>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
-fn line(message: &serde_json::Value) -> String {
-    let mut message = message.clone();
+/// Reads an error; one of another shape is its own message, so that its call ends.
+fn error_of(error: &RawValue) -> Error {
+    serde_json::from_str(error.get()).unwrap_or_else(|_| Error::new(INTERNAL_ERROR, error.get()))
+}
+
+fn line(mut message: serde_json::Value) -> String {
     message["jsonrpc"] = json!("2.0");
     format!("{message}\n")
 }
@@ -237,7 +248,7 @@ impl Responder {
     fn send(&mut self, member: &str, value: &serde_json::Value) {
         if let Some(lines) = self.lines.take() {
             // A connection that is closed asks for nothing any more.
-            let _sent = lines.send(line(&json!({"id": self.id, member: value})));
+            let _sent = lines.send(line(json!({"id": self.id, member: value})));
         }
     }
 }
@@ -279,6 +290,20 @@ mod tests {
         assert!(matches!(open.await, Err(CallError::Closed)));
         let late = connection.call(&PromptRequest::new(SessionId::new("a"), vec![]));
         assert!(matches!(late.await, Err(CallError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn a_call_ends_with_an_error_of_any_shape_and_when_the_agent_takes_nothing() {
+        let (connection, mut lines) = Connection::new();
+        let odd = connection.call(&PromptRequest::new(SessionId::new("a"), vec![]));
+        let id = sent(&mut lines)["id"].clone();
+        assert!(connection.receive(&json!({"id": id, "error": "out of credit"}).to_string()).is_none());
+        assert!(matches!(odd.await, Err(CallError::Agent(error)) if error.message.contains("out of credit")));
+        let untaken = connection.call(&PromptRequest::new(SessionId::new("a"), vec![]));
+        let (stdin, reader) = tokio::io::duplex(1);
+        drop(reader);
+        connection.write(stdin, lines).await;
+        assert!(matches!(untaken.await, Err(CallError::Closed)));
     }
 
     #[test]

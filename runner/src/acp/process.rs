@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Connection, Heard, write};
+use super::connection::{Connection, Heard};
 use super::updates::Route;
 use crate::event::{Event, EventSink};
 use crate::process::{self, Group};
@@ -238,7 +238,7 @@ impl Process {
         let mut tasks = JoinSet::new();
         tasks.spawn(own(child, group, stderr, Arc::clone(&asked_to_end), grace.subscribe(), ended));
         let (stray, strays) = mpsc::channel(1);
-        tasks.spawn(write(stdin, lines));
+        tasks.spawn(connection.clone().write(stdin, lines));
         let hearing = Arc::clone(&routes);
         tasks.spawn(connection.clone().read(stdout, move |heard| hearing.take(heard, &stray)));
         let token_file = token_file.to_owned();
