@@ -176,7 +176,7 @@ pub struct Opening {
     pub nodes: Option<Arc<dyn Nodes>>,
 }
 
-/// An open workspace. [`Workspace::close`] ends it in order.
+/// An open workspace. [`Workspace::close`] ends it in order; dropping it ends the broker alone.
 pub struct Workspace {
     ctx: Context,
     stop: watch::Sender<bool>,
@@ -296,6 +296,18 @@ impl Workspace {
         // Only now: the connections that were draining still needed the broker.
         self.ctx.handle.close();
         join(std::mem::take(&mut self.threads)).await;
+    }
+}
+
+impl Drop for Workspace {
+    /// Ends the broker of a workspace that wasn't closed, and waits for its threads: a thread that goes on restores a log
+    /// that is removed after this.
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.ctx.handle.close();
+        if self.threads.drain(..).any(|thread| thread.join().is_err()) {
+            tracing::error!("a thread panicked");
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// A server on a directory of its own, its human, and its agents' tokens.
 pub(crate) struct World {
-    pub(crate) dir: tempfile::TempDir,
     pub(crate) server: Server,
+    /// Removed after the server has ended.
+    pub(crate) dir: tempfile::TempDir,
     pub(crate) http: Client,
     tokens: BTreeMap<String, String>,
 }

@@ -18,8 +18,9 @@ use tokio::task::JoinSet;
 
 /// A running server with agents.
 struct Stage {
-    dir: tempfile::TempDir,
     server: Server,
+    /// Removed after the server has ended.
+    dir: tempfile::TempDir,
     tokens: Vec<(String, String)>,
 }
 
