@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{Part, Terms};
-use lastword_proto::input::Finish;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply, Seq, Time};
+use lastword_core::input::Finish;
+use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::{Part, Terms};
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Entry, Fact, MessageType, Seq, Time};
 use lastword_server::{Config, OPERATOR, Server};
 use lastword_store::{Log, Store};
 use lastword_wire::NewAgent;

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use lastword_broker::Handle;
 use lastword_client::{Client, Endpoint, SendTerms, Token};
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::input::Finish;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Input, MessageType, Principal, Reply};
+use lastword_core::input::Finish;
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::names::{AgentName, Ref};
 use lastword_server::Server;
 use lastword_wire::{Envelope, NewAgent};
 use serde_json::json;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use lastword_server::{Config, Server};
 use serde::Serialize;
 

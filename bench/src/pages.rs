@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::Spend;
-use lastword_proto::ids::TurnId;
-use lastword_proto::input::Finish;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Input, Limits, MessageType};
+use lastword_core::Input;
+use lastword_core::input::Finish;
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::Spend;
+use lastword_facts::ids::TurnId;
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Limits, MessageType};
 use lastword_server::{Config, OPERATOR, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

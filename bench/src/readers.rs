@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword_client::Session;
-use lastword_proto::names::SYSTEM_NAME;
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_wire::session::{PushedDelivery, SessionReply};
 use serde::Deserialize;
 use serde_json::json;

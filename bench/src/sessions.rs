@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lastword_client::{Pushed, Pushes, Replied, Session, Token};
-use lastword_proto::names::SYSTEM_NAME;
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_wire::session::{PushedDelivery, SessionCall, Watch, WatchDeliveries};
 use lastword_wire::{Finish, NewAgent};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use lastword_server::{Config, Server};
 use lastword_store::Store;
 use serde_json::json;

@@ -8,8 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::fact::hex;
-use lastword_proto::{Seq, State, Time};
+use lastword_core::State;
+use lastword_facts::fact::hex;
+use lastword_facts::{Seq, Time};
 use lastword_store::{Archive, ArchiveError, LogReader, ReadError, Segment, SnapshotError, Snapshots};
 use lastword_wire::{ArchivesView, DiskSpace, SegmentView, rfc3339};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::fact::EDITION;
-use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, State, Time};
+use lastword_core::{Core, Input, Out, Principal, State};
+use lastword_facts::fact::EDITION;
+use lastword_facts::{Entry, Fact, Limits, Seq, Time};
 use lastword_store::{AppendError, Archive, Log, LogReader, ReadError};
 use tokio::sync::watch;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use lastword_store::{Anchor, ChainReader, OpenError, ReadError, Store};
 
 mod keeper;

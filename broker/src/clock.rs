@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lastword_proto::Time;
+use lastword_facts::Time;
 use lastword_wire::ClockState;
 use rustix::time::{ClockId, clock_gettime};
 

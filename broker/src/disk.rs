@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lastword_proto::Input;
+use lastword_core::Input;
 use lastword_wire::DiskSpace;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
-use lastword_proto::Code;
-use lastword_proto::fact::Credential;
-use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::input::Delivery;
-use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time};
+use lastword_core::input::Delivery;
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::Code;
+use lastword_facts::fact::Credential;
+use lastword_facts::ids::{AgentId, TurnId};
+use lastword_facts::{Entry, Limits, Refusal, Seq, Time};
 use lastword_store::{AppendError, LogReader, ReadError};
 use lastword_wire::DiskSpace;
 use tokio::sync::{oneshot, watch};

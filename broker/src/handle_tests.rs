@@ -1,10 +1,12 @@
 //! Tests of the broker's handle.
 
-use super::*;
-use lastword_proto::ids::TaskId;
-use lastword_proto::input::OpenTurn;
-use lastword_proto::{Core, Limits, Out};
+use lastword_core::input::OpenTurn;
+use lastword_core::{Core, Out};
+use lastword_facts::Limits;
+use lastword_facts::ids::TaskId;
 use lastword_store::{Log as _, MemoryLog};
+
+use super::*;
 
 /// Returns a log of so many facts.
 fn log_of(facts: u64) -> Box<MemoryLog> {

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::{State, Time};
+use lastword_core::State;
+use lastword_facts::Time;
+use lastword_facts::ids::{AgentId, TurnId};
 
 use crate::identity::credential;
 use crate::sync::{Mutex, MutexGuard};

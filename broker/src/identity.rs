@@ -6,10 +6,11 @@ use std::io;
 use std::sync::{PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use lastword_proto::fact::Credential;
-use lastword_proto::ids::{AgentId, EscalationId, Time, TurnId};
-use lastword_proto::state::Agent;
-use lastword_proto::{Fact, Principal, State};
+use lastword_core::state::Agent;
+use lastword_core::{Principal, State};
+use lastword_facts::Fact;
+use lastword_facts::fact::Credential;
+use lastword_facts::ids::{AgentId, EscalationId, Time, TurnId};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};

@@ -10,11 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::select;
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::input::{Consumer, Finish, Registration};
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Entry, Fact, Input, Limits, MessageType, Principal, Reply, Seq};
+use lastword_core::input::{Consumer, Finish, Registration};
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::{Kind, Profile};
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Entry, Fact, Limits, MessageType, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

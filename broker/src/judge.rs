@@ -16,8 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::{Core, Effect, Input, Out, Reply, Seq};
+use lastword_core::{Core, Effect, Input, Out, Reply};
+use lastword_facts::Seq;
+use lastword_facts::ids::{AgentId, TaskId};
 use lastword_wire::DiskSpace;
 
 use crate::boot::idled;
@@ -342,10 +343,10 @@ pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use std::sync::Mutex;
 
-    use lastword_proto::fact::{Kind, Profile};
-    use lastword_proto::input::{Finish, Registration};
-    use lastword_proto::names::{AgentName, Ref};
-    use lastword_proto::{Address, Draft, Limits, MessageType};
+    use lastword_core::input::{Finish, Registration};
+    use lastword_facts::fact::{Kind, Profile};
+    use lastword_facts::names::{AgentName, Ref};
+    use lastword_facts::{Address, Draft, Limits, MessageType};
     use lastword_store::{InjectedFault, MemoryLog};
 
     use super::*;
@@ -362,7 +363,7 @@ mod tests {
         Registration { name, kind, profile, credential, role: None, display_name: None, key: None }
     }
 
-    fn send(from: lastword_proto::Principal, reference: &str) -> Input {
+    fn send(from: lastword_core::Principal, reference: &str) -> Input {
         let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("kilo").unwrap()), "x");
         draft.reference = Ref::new(reference).ok();
         Input::Send(from, Box::new(draft))

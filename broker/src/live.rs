@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::{Entry, Seq, State, Time};
+use lastword_core::State;
+use lastword_facts::ids::{AgentId, TurnId};
+use lastword_facts::{Entry, Seq, Time};
 
 use crate::handle::BrokerShared;
 use crate::holders::{Claimable, ClientId};

@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lastword_proto::fact::Level;
-use lastword_proto::progress::Stall;
-use lastword_proto::{Code, Fact, Reply, State};
+use lastword_core::{Reply, State};
+use lastword_facts::fact::Level;
+use lastword_facts::stall::StallCause;
+use lastword_facts::{Code, Fact};
 use lastword_wire::DiskSpace;
 
 mod holds;
@@ -17,13 +18,13 @@ use self::holds::Holds;
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
 
 /// The labels of an exchange that makes no progress, in the order of its counters.
-const STALLED: [(Level, Stall, bool); 6] = [
-    (Level::Warned, Stall::Dry, true),
-    (Level::Warned, Stall::Dry, false),
-    (Level::Held, Stall::Dry, true),
-    (Level::Held, Stall::Dry, false),
-    (Level::Held, Stall::Stuck, true),
-    (Level::Held, Stall::Stuck, false),
+const STALLED: [(Level, StallCause, bool); 6] = [
+    (Level::Warned, StallCause::Dry, true),
+    (Level::Warned, StallCause::Dry, false),
+    (Level::Held, StallCause::Dry, true),
+    (Level::Held, StallCause::Dry, false),
+    (Level::Held, StallCause::Stuck, true),
+    (Level::Held, StallCause::Stuck, false),
 ];
 
 /// The server's counters. All only grow, and are zero at a start.

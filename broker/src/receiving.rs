@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use lastword_proto::Input;
-use lastword_proto::ids::AgentId;
-use lastword_proto::input::Delivery;
+use lastword_core::Input;
+use lastword_core::input::Delivery;
+use lastword_facts::ids::AgentId;
 use tokio::sync::Notify;
 
 use crate::handle::Handle;
@@ -160,8 +160,8 @@ impl<T> Drop for Receiving<T> {
 /// A caller for tests.
 #[cfg(test)]
 pub(crate) mod testing {
-    use lastword_proto::input::{Consumer, Delivery};
-    use lastword_proto::{Input, Principal};
+    use lastword_core::input::{Consumer, Delivery};
+    use lastword_core::{Input, Principal};
 
     use crate::handle::{Handle, Parcel};
     use crate::live::Live;

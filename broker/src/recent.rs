@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 
 // Both bounds hold: many small entries or a few large bodies.
 const ENTRIES_MAX: usize = 4_096;
@@ -61,9 +61,10 @@ fn body_bytes(entry: &Entry) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use lastword_facts::Time;
+    use lastword_facts::ids::TurnId;
+
     use super::*;
-    use lastword_proto::Time;
-    use lastword_proto::ids::TurnId;
 
     #[test]
     fn it_holds_the_last_entries_by_position() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lastword_proto::{Seq, Time};
+use lastword_facts::{Seq, Time};
 use lastword_store::{LogReader, ReadError};
 use lastword_wire::{Scrub, ScrubFault, parse_rfc3339, rfc3339};
 use tokio::sync::watch;
@@ -117,7 +117,8 @@ fn scrub(reader: &dyn LogReader, pause: &mut dyn FnMut() -> bool) -> Option<Scru
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::{Core, Input, Limits, Out};
+    use lastword_core::{Core, Input, Out};
+    use lastword_facts::Limits;
     use lastword_store::{Log as _, MemoryLog};
 
     use super::*;

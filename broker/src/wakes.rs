@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Entry, Fact, Input, Principal, Reply, Seq};
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::ids::AgentId;
+use lastword_facts::{Entry, Fact, Seq};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
@@ -325,11 +326,11 @@ impl<T> Drop for Wait<T> {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::envelope::{Address, Draft};
-    use lastword_proto::fact::{Kind, Profile};
-    use lastword_proto::input::{Finish, Registration};
-    use lastword_proto::names::{AgentName, Ref};
-    use lastword_proto::{Code, Limits, MessageType};
+    use lastword_core::input::{Finish, Registration};
+    use lastword_facts::envelope::{Address, Draft};
+    use lastword_facts::fact::{Kind, Profile};
+    use lastword_facts::names::{AgentName, Ref};
+    use lastword_facts::{Code, Limits, MessageType};
     use lastword_store::{InjectedFault, LogReader as _, MemoryLog};
 
     use super::*;

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::{io, mem};
 
-use lastword_proto::fact::Part;
-use lastword_proto::ids::TaskId;
-use lastword_proto::{Core, Effect, Entry, Fact, Out, Reply, Seq, State};
+use lastword_core::{Core, Effect, Out, Reply, State};
+use lastword_facts::fact::Part;
+use lastword_facts::ids::TaskId;
+use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 

@@ -336,7 +336,7 @@ fn bytes_or_stdin(text: Option<OsString>) -> Result<(&'static str, Vec<u8>), Fai
 mod tests {
     use clap::Parser as _;
     use lastword_client::wire::{LiftStep, RefusedAt};
-    use lastword_proto::{Code, Refusal};
+    use lastword_facts::{Code, Refusal};
 
     use super::Cli;
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use lastword_broker::archive::ArchivePolicy;
 use lastword_client::{Pin, Trust};
-use lastword_proto::Limits;
-use lastword_proto::limits::{Approvers, LIMITS, Profile};
-use lastword_proto::policy::Policy;
+use lastword_facts::Limits;
+use lastword_facts::limits::{Approvers, LIMITS, Profile};
+use lastword_facts::policy::Policy;
 use lastword_runner::{Price, Prices};
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use lastword_wire::NewSchedule;

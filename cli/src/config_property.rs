@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use lastword_proto::limits::{LIMITS, Limits};
+use lastword_facts::limits::{LIMITS, Limits};
 
 use crate::config::{Environment, Global, Settings};
 use crate::failure::Exit;

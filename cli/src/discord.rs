@@ -8,8 +8,8 @@ use lastword_discord::{
     BROKER, Bot, BotPolicy, ByChannel, ChannelSettings, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings,
     Speaker,
 };
-use lastword_proto::fact::Role;
-use lastword_proto::names::AgentName;
+use lastword_facts::fact::Role;
+use lastword_facts::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
 use crate::config::variable;
@@ -315,7 +315,7 @@ mod tests {
             [
                 Speaker::Bridge,
                 Speaker::Own(Secret::new("canary")),
-                Speaker::Enrolled(Some(lastword_proto::fact::Role::Approver))
+                Speaker::Enrolled(Some(lastword_facts::fact::Role::Approver))
             ]
         );
         assert_eq!(settings.policy, BotPolicy::Mentions);

@@ -3,8 +3,9 @@
 use lastword_client::wire::{
     CausalLink, Explanation, IncidentView, RefusedSend, StoredMessage, Subject, amount, is_cost,
 };
-use lastword_proto::MessageType;
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::MessageType;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 
 use crate::out::{Out, StyledLine, Tone, escape_line};
 use crate::render;

@@ -3,15 +3,16 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::config::TokenSource;
 use lastword_broker::checkpoint::CheckpointError;
 use lastword_client::ClientError;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_server::backup::RestoreError;
 use lastword_store::{
     AppendError, ArchiveError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
 };
 use lastword_wire::Problem;
+
+use crate::config::TokenSource;
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lastword_broker::identity::Secret;
-use lastword_proto::names::Label;
+use lastword_facts::names::Label;
 use lastword_server::notify::{Channel, Command, Means, Severity, Webhook};
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lastword_broker::identity::Secret;
-use lastword_proto::fact::Role;
-use lastword_proto::names::AgentName;
+use lastword_facts::fact::Role;
+use lastword_facts::names::AgentName;
 use lastword_server::{BasePath, KnownAs, Oidc, Person};
 use serde::Deserialize;
 

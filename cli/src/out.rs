@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
-pub(crate) use lastword_proto::visible::escape;
-use lastword_proto::visible::escape_json;
+pub(crate) use lastword_facts::visible::escape;
+use lastword_facts::visible::escape_json;
 use serde::Serialize;
 use serde_json::json;
 
@@ -223,7 +223,7 @@ fn arranged(head: &[&str], rows: &[Vec<String>], columns: Option<u16>) -> String
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::visible::steers;
+    use lastword_facts::visible::steers;
 
     use super::*;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::{AgentName, Label};
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::Limits;
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::{AgentName, Label};
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use serde::Deserialize;
 
 use crate::failure::Failure;

@@ -1,7 +1,8 @@
 //! Formats messages and other objects as text. All foreign text is escaped here.
 
 use lastword_client::wire::{AgentView, ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 use serde::Serialize;
 use serde_json::Value;
 

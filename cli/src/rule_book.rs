@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use lastword_proto::policy::Policy;
+use lastword_facts::policy::Policy;
 use lastword_server::RuleBook;
 
 use crate::config;

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 
 use lastword_client::{Client, Endpoint, Pin, Token, Trust};
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use lastword_server::FILE_PIN;
 use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use lastword_client::wire::{AgentPatch, NewAgent};
 use lastword_client::{Client, ClientError, Endpoint, Token};
-use lastword_proto::Code;
-use lastword_proto::fact::Kind;
-use lastword_proto::names::AgentName;
+use lastword_facts::Code;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::AgentName;
 use lastword_runner::{
     Driver, Event, EventSink, Input, Prices, Restart, Runner, RunnerError, Settings, Stopping, UsageSource,
 };

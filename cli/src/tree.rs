@@ -7,8 +7,8 @@ use lastword_client::wire::{
     ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView, HeldBy,
     RefusedSend, StoredMessage, TreeNode,
 };
-use lastword_proto::state::EscalationState;
-use lastword_proto::{AnswerStatus, MessageType};
+use lastword_facts::status::EscalationState;
+use lastword_facts::{AnswerStatus, MessageType};
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::top::{share, state_of};

@@ -1,6 +1,6 @@
 //! Errors of a call, by what the caller can do about them.
 
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_wire::Problem;
 
 /// Why a call failed.

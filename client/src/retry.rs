@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lastword_proto::names::OWN_NAME;
-use lastword_proto::{Code, MessageType};
+use lastword_facts::names::OWN_NAME;
+use lastword_facts::{Code, MessageType};
 use lastword_wire::{AgentView, Delivery, Finish, Finished, Problem, TurnView};
 use tokio::time::{sleep, timeout};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lastword_broker::clock::wall;
-use lastword_proto::Time;
+use lastword_facts::Time;
 use serde::{Deserialize, Serialize};
 
 /// The wait for a monitor's answer.

@@ -17,7 +17,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use hyper::body::Body as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_server::edges::http::Peer;
 use lastword_server::{ApiError, set_path};
 

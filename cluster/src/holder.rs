@@ -12,7 +12,8 @@ use axum::Router;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::files::Files;
 use lastword_broker::{BootError, Handle, fold, replay};
-use lastword_proto::{Core, Entry, Seq};
+use lastword_core::Core;
+use lastword_facts::{Entry, Seq};
 use lastword_server::edges::http::app;
 use lastword_server::{
     Context, NodeView, Nodes, NodesView, Opening, Settings, StartError, Workspace, ended, open_index,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
 use lastword_server::calls::{agents, humans};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{AgentGrant, AgentPatch, AgentView, LimitsView};
@@ -219,7 +219,7 @@ fn no_amount(name: &str, text: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::fact::AgentLimits;
+    use lastword_facts::fact::AgentLimits;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::Time;
-use lastword_proto::fact::{Control, Kind, Role, Scope};
-use lastword_proto::state::Running;
+use lastword_facts::Time;
+use lastword_facts::fact::{Control, Kind, Role, Scope};
+use lastword_facts::status::Running;
 use lastword_server::calls::{agents, control, limits};
 use lastword_server::views::{Activity, Member, OpenTurn, fullest};
 use lastword_server::{ApiError, Context};

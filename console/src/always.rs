@@ -2,11 +2,11 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
-use lastword_proto::policy::ApprovalRule;
-use lastword_proto::state::ApprovalState;
-use lastword_proto::visible::escape;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
+use lastword_facts::policy::ApprovalRule;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::visible::escape;
 use lastword_server::calls::Caller;
 use lastword_server::calls::policy::{self, Matched, written};
 use lastword_server::{ApiError, Context};

@@ -1,6 +1,6 @@
 //! The card of a held call in the inbox, with everything that an approval would allow.
 
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use lastword_server::calls::policy::{self, written};
 use lastword_wire::call::{Argument, ArgumentKind, arguments, json};
 use lastword_wire::{ApprovalView, Arguments, LimitsView};

@@ -4,7 +4,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::header::{HOST, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, Html, IntoResponse as _, Response};
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_server::calls::sign_in::{self, BEGUN_MS, Known};
 use lastword_server::edges::http::{attempt, succeeded};
 use lastword_server::{ApiError, Context};

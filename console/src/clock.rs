@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
 use lastword_broker::clock::ClockStatus;
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use lastword_server::calls::clock as calls;
 use lastword_server::{Context, views};
 use lastword_wire::ClockState;

@@ -2,9 +2,9 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use lastword_proto::MessageType;
-use lastword_proto::fact::{Kind, Role};
-use lastword_proto::{Code, Priority};
+use lastword_facts::MessageType;
+use lastword_facts::fact::{Kind, Role};
+use lastword_facts::{Code, Priority};
 use lastword_server::calls::agents;
 use lastword_server::calls::messages::{self, Sent};
 use lastword_server::{ApiError, Context};

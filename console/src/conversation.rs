@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::fact::{Control, Role, Scope};
-use lastword_proto::ids::{ConvId, HOUR_MS};
-use lastword_proto::state::Running;
+use lastword_facts::Code;
+use lastword_facts::fact::{Control, Role, Scope};
+use lastword_facts::ids::{ConvId, HOUR_MS};
+use lastword_facts::status::Running;
 use lastword_server::calls::{control, conversations, grants};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{

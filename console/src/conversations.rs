@@ -2,7 +2,7 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use lastword_proto::MessageType;
+use lastword_facts::MessageType;
 use lastword_server::Context;
 use lastword_server::views::fullest;
 use lastword_wire::{ConversationStatus, ConversationView};

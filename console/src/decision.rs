@@ -2,10 +2,11 @@
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use lastword_proto::Priority;
-use lastword_proto::fact::{EscalationCause, Role};
-use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::visible::escape;
+use lastword_facts::Priority;
+use lastword_facts::fact::{EscalationCause, Role};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::visible::escape;
 use lastword_server::Context;
 use lastword_server::calls::explanations::explain;
 use lastword_server::calls::limits;

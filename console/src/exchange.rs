@@ -1,8 +1,8 @@
 //! An exchange that makes no progress: what was said again and again, message by message (R5).
 
-use lastword_proto::fact::{Part, Recipient};
-use lastword_proto::ids::TaskId;
-use lastword_proto::{Fact, Seq};
+use lastword_facts::fact::{Part, Recipient};
+use lastword_facts::ids::TaskId;
+use lastword_facts::{Fact, Seq};
 use lastword_server::calls::Caller;
 use lastword_server::calls::exchanges::{message_of, of_message};
 use lastword_server::{ApiError, Context};

@@ -8,7 +8,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_server::{ApiError, Context};
 use maud::html;
 

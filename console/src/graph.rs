@@ -5,8 +5,8 @@ use std::f64::consts::TAU;
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::visible::escape;
+use lastword_facts::Code;
+use lastword_facts::visible::escape;
 use lastword_server::Context;
 use lastword_server::views::Activity;
 use maud::{Markup, html};
@@ -279,7 +279,7 @@ mod tests {
     fn each_refusal_counts_for_its_own_rule() {
         let edge = |refused: &[(Code, u64)], cut| Edge {
             refused: refused.iter().copied().collect(),
-            cut: Some((cut, lastword_proto::Seq(9))),
+            cut: Some((cut, lastword_facts::Seq(9))),
             ..Edge::default()
         };
         let edges = [

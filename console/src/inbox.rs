@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
-use lastword_proto::Code;
-use lastword_proto::fact::{Decision as Verdict, Role};
-use lastword_proto::ids::{ApprovalId, EscalationId};
-use lastword_proto::input::Consumer;
-use lastword_proto::state::EscalationState;
+use lastword_core::input::Consumer;
+use lastword_facts::Code;
+use lastword_facts::fact::{Decision as Verdict, Role};
+use lastword_facts::ids::{ApprovalId, EscalationId};
+use lastword_facts::status::EscalationState;
 use lastword_server::calls::{agents, approvals, escalations, limits, turns};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};

@@ -2,9 +2,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
-use lastword_proto::ids::HOUR_MS;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
+use lastword_facts::ids::HOUR_MS;
 use lastword_server::Context;
 use lastword_server::calls::{incidents, limits};
 use lastword_wire::{IncidentView, LimitsView};

@@ -3,8 +3,8 @@
 use axum::http::HeaderName;
 use axum::response::{Html, IntoResponse, Response};
 use lastword_broker::clock::ClockStatus;
-use lastword_proto::Time;
-use lastword_proto::state::Running;
+use lastword_facts::Time;
+use lastword_facts::status::Running;
 use lastword_server::Context;
 use lastword_server::calls::control;
 use maud::{DOCTYPE, Markup, html};

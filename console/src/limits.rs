@@ -5,8 +5,8 @@ use std::path::Path;
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::fact::Role;
-use lastword_proto::policy::Ruling;
+use lastword_facts::fact::Role;
+use lastword_facts::policy::Ruling;
 use lastword_server::Context;
 use lastword_server::calls::{limits, policy};
 use lastword_wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
@@ -226,7 +226,7 @@ const fn ruled(ruling: Ruling) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::limits::LIMITS;
+    use lastword_facts::limits::LIMITS;
 
     use super::*;
 

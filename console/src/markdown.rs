@@ -1,6 +1,6 @@
 //! Markdown that agents write, shown safely: no markup of theirs, no images, and links only as text.
 
-use lastword_proto::visible::escape;
+use lastword_facts::visible::escape;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 

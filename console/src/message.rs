@@ -2,8 +2,8 @@
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use lastword_proto::fact::WriteKind;
-use lastword_proto::{Code, Fact, Refusal, Seq};
+use lastword_facts::fact::WriteKind;
+use lastword_facts::{Code, Fact, Refusal, Seq};
 use lastword_server::Context;
 use lastword_server::calls::explanations::explain;
 use lastword_wire::{Event, LiftStep, Problem, StoredMessage};

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::fact::{EndReason, EscalationCause};
-use lastword_proto::{AnswerStatus, Code};
+use lastword_facts::fact::{EndReason, EscalationCause};
+use lastword_facts::{AnswerStatus, Code};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;

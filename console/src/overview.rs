@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use lastword_proto::Time;
+use lastword_facts::Time;
 use lastword_server::Context;
 use lastword_store::{CodeCount, Count};
 use lastword_wire::rfc3339;

@@ -1,6 +1,6 @@
 //! The pages of a conversation's history: which part of it a view shows, and the links to the parts before and behind.
 
-use lastword_proto::{Code, Seq};
+use lastword_facts::{Code, Seq};
 use lastword_server::ApiError;
 use lastword_store::{PageCut, PagePlace, PageUnit};
 use maud::{Markup, html};

@@ -1,9 +1,9 @@
 //! Small parts that many pages show: times, badges, bars, and texts of others.
 
-use lastword_proto::Time;
-use lastword_proto::fact::Control;
-use lastword_proto::state::Running;
-use lastword_proto::visible::escape;
+use lastword_facts::Time;
+use lastword_facts::fact::Control;
+use lastword_facts::status::Running;
+use lastword_facts::visible::escape;
 use lastword_wire::call::json;
 pub(super) use lastword_wire::money;
 use lastword_wire::{Distance, parse_rfc3339, rfc3339};

@@ -2,8 +2,8 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
 use lastword_server::calls::rooms;
 use lastword_server::{ApiError, Context};
 use lastword_wire::{Post, RoomView, rfc3339};

@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::fact::{Kind, Role};
+use lastword_facts::fact::{Kind, Role};
 use lastword_server::calls::{agents, schedules as calls};
 use lastword_server::{ApiError, Context, Ticks};
 use lastword_wire::{NewSchedule, ScheduleView};

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use lastword_broker::ReadLane;
 use lastword_broker::identity::SESSION_MS;
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use lastword_server::calls::Caller;
 use lastword_server::edges::http::prove;
 use lastword_server::{Context, Transport};

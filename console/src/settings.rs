@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use lastword_proto::fact::Role;
-use lastword_proto::limits::{LIMITS, Profile};
-use lastword_proto::{Code, Limits, Time};
+use lastword_facts::fact::Role;
+use lastword_facts::limits::{LIMITS, Profile};
+use lastword_facts::{Code, Limits, Time};
 use lastword_server::calls::humans;
 use lastword_server::{ApiError, Context};
 use lastword_wire::rfc3339;

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_broker::identity::{self, SESSION_MS, credential};
 use lastword_broker::off_thread;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_server::calls::{humans, proven};
 use lastword_server::edges::http::{attempt, read};
 use lastword_server::{ApiError, Context};
@@ -102,7 +102,7 @@ pub(super) async fn sign_in(
     Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&ctx, &headers, &value)), (LOCATION, next)]).into_response())
 }
 
-type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
+type Proven = (lastword_facts::fact::Credential, lastword_core::Principal);
 
 async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
     let Some(human) = ctx.sign_in.spend(code, ctx.handle.now()) else {

@@ -2,8 +2,8 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use lastword_proto::Time;
-use lastword_proto::ids::DAY_MS;
+use lastword_facts::Time;
+use lastword_facts::ids::DAY_MS;
 use lastword_server::Context;
 use lastword_store::SpentIn;
 use lastword_wire::rfc3339;

@@ -1,7 +1,7 @@
 //! The words of the protocol that a page uses, explained where they first appear and in the help.
 
-use lastword_proto::Code;
-use lastword_proto::limits::LIMITS;
+use lastword_facts::Code;
+use lastword_facts::limits::LIMITS;
 use lastword_wire::Problem;
 use maud::{Markup, html};
 

@@ -1,8 +1,8 @@
 //! The history as a sequence diagram: agents as lanes, time downwards, requests as solid and answers as dashed arcs.
 
-use lastword_proto::MessageType;
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::visible::escape;
+use lastword_facts::MessageType;
+use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::visible::escape;
 use maud::{Markup, html};
 
 use super::layout::empty;

@@ -1,6 +1,6 @@
 //! The history as a tree: each message below its cause.
 
-use lastword_proto::{MessageType, Seq};
+use lastword_facts::{MessageType, Seq};
 use lastword_server::views;
 use lastword_wire::{StoredMessage, TreeNode};
 use maud::{Markup, html};

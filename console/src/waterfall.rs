@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::ids::TaskId;
-use lastword_proto::visible::escape;
-use lastword_proto::{AnswerStatus, Seq, Time};
+use lastword_facts::ids::TaskId;
+use lastword_facts::visible::escape;
+use lastword_facts::{AnswerStatus, Seq, Time};
 use lastword_server::calls::subjects::first_line;
 use lastword_wire::{ExchangeLine, ExchangeView, rfc3339};
 use maud::{Markup, html};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{Fact, Part, Rerun};
-use lastword_proto::ids::{ApprovalId, EscalationId, TaskId, TurnId};
-use lastword_proto::{AnswerStatus, Message, Seq, Time};
+use lastword_facts::fact::{Fact, Part, Rerun};
+use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
+use lastword_facts::{AnswerStatus, Message, Seq, Time};
 
 use crate::reads::history::{History, HistoryEntry};
 

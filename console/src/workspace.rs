@@ -2,8 +2,8 @@
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use lastword_proto::fact::{Control, Role, Scope};
-use lastword_proto::state::Running;
+use lastword_facts::fact::{Control, Role, Scope};
+use lastword_facts::status::Running;
 use lastword_server::calls::control::{self as calls, OpenWork, Workspace};
 use lastword_server::{ApiError, Context};
 use maud::{Markup, html};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_client::wire::{HumanPatch, Problem};
 use lastword_client::{ClientError, RetryingClient};
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::bridge::BridgeContext;

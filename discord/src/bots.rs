@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use lastword_client::wire::NewAgent;
 use lastword_client::{Backoff, ClientError, RetryingClient};
-use lastword_proto::Code;
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::Code;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use tokio::time::sleep;
 
 use super::book::BridgeStore;

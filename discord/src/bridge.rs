@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 

@@ -80,7 +80,7 @@ impl Settings {
                     left.push(Act::Say { user, mentions: here, about, opens, body });
                 }
                 Act::Submit { voice, text } => {
-                    let to = lastword_proto::header::parse(&text).ok().map(|(header, _)| header.to.to_string());
+                    let to = lastword_facts::header::parse(&text).ok().map(|(header, _)| header.to.to_string());
                     let bot = to.filter(|to| self.bots.iter().any(|bot| bot.agent == *to) && !agents.contains(to));
                     left.push(bot.map_or(Act::Submit { voice, text }, |agent| refuse(&agent)));
                 }

@@ -1,9 +1,9 @@
 //! Maps acts to broker calls, refusals to next steps, and events to what an interrupted try has done; without I/O.
 
 use lastword_client::wire::{Event, Post as RoomPost, Problem};
-use lastword_proto::fact::Role;
-use lastword_proto::refusal::Refusal;
-use lastword_proto::{Code, header};
+use lastword_facts::fact::Role;
+use lastword_facts::refusal::Refusal;
+use lastword_facts::{Code, header};
 use serde_json::Value;
 
 use super::inbound::{Act, Voice};

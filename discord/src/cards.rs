@@ -6,8 +6,9 @@ mod kept;
 pub(crate) use desk::CardQueue;
 
 use lastword_client::wire::{ApprovalView, Arguments, EscalationView, parse_rfc3339};
-use lastword_proto::fact::{Decision, EscalationCause};
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::fact::{Decision, EscalationCause};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::fmt;
 
 use lastword_client::wire::AgentView;
 use lastword_client::{Client, ClientError, Token};
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::envelope::Draft;
-use lastword_proto::fact::{Fact, Kind, Place, Profile};
-use lastword_proto::ids::{AgentId, Time};
-use lastword_proto::input::{Registration, RoomPost};
-use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::{Core, Effect, Input, Out, Principal, Reply, header};
+use lastword_core::input::{Registration, RoomPost};
+use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
+use lastword_facts::envelope::Draft;
+use lastword_facts::fact::{Fact, Kind, Place, Profile};
+use lastword_facts::header;
+use lastword_facts::ids::{AgentId, Time};
+use lastword_facts::names::{AgentName, Ref, RequestId};
 use lastword_wire::Problem;
 
 use super::book::BridgeStore;

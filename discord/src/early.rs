@@ -3,8 +3,8 @@
 
 use lastword_client::ClientError;
 use lastword_client::wire::RequestView;
-use lastword_proto::Code;
-use lastword_proto::fsm::RequestState;
+use lastword_facts::Code;
+use lastword_facts::fsm::RequestState;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::book::{BridgeStore, Kept, lost};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lastword_client::wire::{Event, StoredMessage, parse_rfc3339};
 use lastword_client::{ClientError, Events};
-use lastword_proto::MessageType;
-use lastword_proto::fact::{Control, Kind, Role};
+use lastword_facts::MessageType;
+use lastword_facts::fact::{Control, Kind, Role};
 use serde_json::Value;
 use tokio::time::sleep;
 

@@ -143,8 +143,8 @@ impl Taker {
 #[cfg(test)]
 mod tests {
     use lastword_client::wire::Problem;
-    use lastword_proto::Code;
-    use lastword_proto::refusal::Refusal;
+    use lastword_facts::Code;
+    use lastword_facts::refusal::Refusal;
     use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;

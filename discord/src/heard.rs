@@ -1,7 +1,7 @@
 //! By what a person of Discord is heard: a place among the humans of the settings, or a role of the server. What the
 //! person may do then is the broker's to judge, by the role of its human in the workspace (H7).
 
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 
 use super::model::Person;
 use super::settings::Settings;

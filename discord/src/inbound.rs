@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::header;
+use lastword_facts::header;
 use serde::{Deserialize, Serialize};
 
 use super::fix::{Fix, holds};

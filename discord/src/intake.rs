@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_proto::Time;
+use lastword_facts::Time;
 use lastword_wire::rfc3339;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};

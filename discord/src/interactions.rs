@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::{DecideApproval, EscalationAnswer};
-use lastword_proto::fact::Decision;
+use lastword_facts::fact::Decision;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;

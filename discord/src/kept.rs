@@ -2,7 +2,7 @@
 
 use lastword_client::ClientError;
 use lastword_client::wire::Problem;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use rusqlite::params;
 
 use super::book::{BridgeStore, Kept, lost};
@@ -79,7 +79,7 @@ impl BridgeStore {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::refusal::Refusal;
+    use lastword_facts::refusal::Refusal;
 
     use super::super::den::{ANN, DEN};
     use super::super::model::tests::post;

@@ -1,7 +1,7 @@
 //! The wrong decisions of a broker without the fixes of the bug trail, with which `trail.rs` shows that each bug comes
 //! back.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 
 use super::fix::{Fix, holds};
 use super::inbound::{TurnPlace, turn_place};

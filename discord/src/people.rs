@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use lastword_client::wire::{HumanPatch, NewHuman};
 use lastword_client::{Client, ClientError, RetryingClient};
-use lastword_proto::Code;
-use lastword_proto::fact::{Kind, Role};
-use lastword_proto::names::AgentName;
+use lastword_facts::Code;
+use lastword_facts::fact::{Kind, Role};
+use lastword_facts::names::AgentName;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::book::{BridgeStore, Kept, lost};

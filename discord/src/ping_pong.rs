@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use lastword_proto::fact::{Crossing, Fact};
+use lastword_facts::fact::{Crossing, Fact};
 
 use super::den::{ANN, HIVE, KILO, LIMA, TestChannel};
 use super::outbound::Poster;

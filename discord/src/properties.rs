@@ -2,8 +2,8 @@
 //! property is broken. Fuzz targets run them, and tests run them on the targets' corpus.
 
 use lastword_client::wire::StoredMessage;
-use lastword_proto::MessageType;
-use lastword_proto::header;
+use lastword_facts::MessageType;
+use lastword_facts::header;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lastword_client::Endpoint;
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use serde::Deserialize;
 
 use super::by_channel::ByChannel;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lastword_client::ClientError;
 use lastword_client::wire::StoredMessage;
-use lastword_proto::AnswerStatus;
+use lastword_facts::AnswerStatus;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::book::{BridgeStore, Kept, lost};

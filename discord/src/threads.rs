@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use tokio::time::Instant;
 
 use super::book::{BridgeStore, Place, lost};

@@ -1,6 +1,6 @@
 //! The bug trail of a Discord broker (openab): each bug is a test that fails when its fix is disabled.
 
-use lastword_proto::fact::Fact;
+use lastword_facts::fact::Fact;
 
 use super::den::{ANN, BOB, BROKER, DEN, HIVE, KILO, OUTSIDE, STRANGER, THREAD, TestChannel};
 use super::fix::{Fix, without};
@@ -196,7 +196,7 @@ fn bug_843_a_warning_says_the_number_that_holds() {
         let mut den = TestChannel::new();
         (0..100).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let numbers =
-            [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
+            [lastword_facts::Limits::default().turns_soft_max, lastword_facts::Limits::default().turns_hard_max];
         den.warned
             .iter()
             .map(|(_, _, text)| text.clone())

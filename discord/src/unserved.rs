@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_proto::fsm::RequestState;
+use lastword_facts::fsm::RequestState;
 use rusqlite::{OptionalExtension as _, params};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;

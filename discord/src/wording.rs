@@ -1,8 +1,8 @@
 //! Words refusals for people: the hints of the broker are written for the model that made the call.
 
 use lastword_client::wire::Problem;
-use lastword_proto::Code;
-use lastword_proto::fact::Role;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
 
 /// Returns why a call was refused and what a person can do about it.
 pub(crate) fn for_people(problem: &Problem) -> String {
@@ -59,7 +59,7 @@ const fn step(code: Code) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::refusal::Refusal;
+    use lastword_facts::refusal::Refusal;
 
     use super::*;
 

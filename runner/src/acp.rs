@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{SessionId, SessionModeId};
 use lastword_client::wire::Delivery;
-use lastword_proto::MessageType;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::MessageType;
+use lastword_facts::names::OWN_NAME;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lastword_client::Client;
 use lastword_client::wire::{Delivery, StoredMessage};
-use lastword_proto::{FinishStatus, MessageType};
+use lastword_facts::{FinishStatus, MessageType};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;

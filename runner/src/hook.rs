@@ -21,8 +21,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lastword_client::wire::{Arguments, Delivery, Finish, Progress, StoredMessage, Usage};
 use lastword_client::{Client, ClientError, is_transient};
-use lastword_proto::fact::Kind;
-use lastword_proto::{FinishStatus, MessageType};
+use lastword_facts::fact::Kind;
+use lastword_facts::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lastword_client::wire::{Delivery, Finish, Progress, TurnView, Usage};
 use lastword_client::{Client, ClientError};
-use lastword_proto::{Code, FinishStatus};
+use lastword_facts::{Code, FinishStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep, timeout};
 

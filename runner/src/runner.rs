@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_client::wire::Delivery;
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

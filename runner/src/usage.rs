@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use lastword_client::wire::{self, MODELS_MAX, ModelUsage, Usage};
-use lastword_proto::names::ModelName;
+use lastword_facts::names::ModelName;
 use serde::Deserialize;
 
 /// The tokens of requests to one model.

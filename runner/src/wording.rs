@@ -5,8 +5,8 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use lastword_client::wire::quote::{self, quoted};
 use lastword_client::wire::{Delivery, StoredMessage};
-use lastword_proto::MessageType;
-use lastword_proto::names::SYSTEM_NAME;
+use lastword_facts::MessageType;
+use lastword_facts::names::SYSTEM_NAME;
 
 use crate::acp::Denial;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use lastword_proto::Time;
+use lastword_facts::Time;
 
 /// The failed authentications of one address in a minute, and the most at once, unless configured.
 pub const AUTH_FAILURES_MAX: u64 = 30;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lastword_broker::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS};
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
 use lastword_broker::{BootError, begin_epoch};
-use lastword_proto::{Seq, Time};
+use lastword_facts::{Seq, Time};
 use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};

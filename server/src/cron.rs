@@ -7,9 +7,9 @@ use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, CronPattern};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use lastword_proto::Time;
-use lastword_proto::fact::Schedule;
-use lastword_proto::names::Ref;
+use lastword_facts::Time;
+use lastword_facts::fact::Schedule;
+use lastword_facts::names::Ref;
 use lastword_wire::FieldError;
 
 /// The number of ticks that are checked for the shortest interval between two.

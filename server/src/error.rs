@@ -1,8 +1,8 @@
 //! The errors of calls, as every edge reports them: a [`Problem`].
 
 use lastword_broker::Unserved;
-use lastword_proto::header::HeaderError;
-use lastword_proto::{Code, Refusal, Seq};
+use lastword_facts::header::HeaderError;
+use lastword_facts::{Code, Refusal, Seq};
 use lastword_store::ReadError;
 use lastword_wire::{FieldError, LiftStep, Problem};
 
@@ -47,7 +47,7 @@ impl ApiError {
 
     /// A reply of a kind that the call doesn't have, which is a bug in the server.
     #[must_use]
-    pub(crate) fn unexpected(reply: &lastword_proto::Reply) -> Self {
+    pub(crate) fn unexpected(reply: &lastword_core::Reply) -> Self {
         tracing::error!(?reply, "a reply that this call doesn't have");
         Self::internal("an internal error: the reply was of the wrong kind")
     }

@@ -17,7 +17,7 @@ mod words;
 use futures_util::future::BoxFuture;
 use lastword_broker::clock;
 use lastword_broker::identity::{hex, random};
-use lastword_proto::Time;
+use lastword_facts::Time;
 
 pub use self::channel::{Channel, Command, Means, Severity, Webhook};
 pub(crate) use self::follow::Follower;

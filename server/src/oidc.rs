@@ -11,9 +11,9 @@ use std::{fs, io};
 
 use lastword_broker::files::Files;
 use lastword_broker::identity::{Secret, Spent};
-use lastword_proto::Time;
-use lastword_proto::fact::Role;
-use lastword_proto::names::AgentName;
+use lastword_facts::Time;
+use lastword_facts::fact::Role;
+use lastword_facts::names::AgentName;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{Control, Scope};
-use lastword_proto::ids::{ConvId, EscalationId};
-use lastword_proto::limits::Limits;
-use lastword_proto::refusal::Code;
-use lastword_proto::{Core, Input, Reply};
-use lastword_store::witness::{BrokenPromise, Peaks, Witness};
+use lastword_core::{Core, Input, Reply};
+use lastword_facts::fact::{Control, Scope};
+use lastword_facts::ids::{ConvId, EscalationId};
+use lastword_facts::limits::Limits;
+use lastword_facts::refusal::Code;
+use lastword_witness::{BrokenPromise, Peaks, Witness};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 

@@ -1,16 +1,18 @@
 //! The actions of adversaries, one letter of their alphabet at a time.
 
-use lastword_proto::envelope::{Address, Draft, FinishStatus, Priority};
-use lastword_proto::fact::{
+use lastword_core::input::{ClaimDraft, Consumer, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
+use lastword_core::state::{Escalation, Task};
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft, FinishStatus, Priority};
+use lastword_facts::fact::{
     AgentLimits, ClaimMode, Control, Decision, Extension, ModelSpend, Role, Schedule, Scope, Spend,
 };
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
-use lastword_proto::input::{ClaimDraft, Consumer, Finish, HeldCall, Progress, Prompted, Question, RoomPost, Verdict};
-use lastword_proto::limits::{Approvers, Limits};
-use lastword_proto::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
-use lastword_proto::state::{Escalation, EscalationState, Task};
-use lastword_proto::{Input, MessageType, Principal, Reply};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
+use lastword_facts::limits::{Approvers, Limits};
+use lastword_facts::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling, Subjects};
+use lastword_facts::status::EscalationState;
 use rand::RngExt as _;
 use rand::rngs::ChaCha8Rng;
 

@@ -19,8 +19,8 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use lastword_proto::limits::Limits;
-use lastword_proto::{Core, Reply};
+use lastword_core::{Core, Reply};
+use lastword_facts::limits::Limits;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 

@@ -1,13 +1,14 @@
 //! Plays all short histories over a small alphabet and checks the invariants after each step.
 
-use lastword_proto::envelope::{Address, Draft, FinishStatus};
-use lastword_proto::ids::{ConvId, DAY_MS, EscalationId};
-use lastword_proto::input::{Finish, Question};
-use lastword_proto::limits::Limits;
-use lastword_proto::names::Ref;
-use lastword_proto::{Input, MessageType};
+use lastword_core::Input;
+use lastword_core::input::{Finish, Question};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft, FinishStatus};
+use lastword_facts::ids::{ConvId, DAY_MS, EscalationId};
+use lastword_facts::limits::Limits;
+use lastword_facts::names::Ref;
 
-use lastword_store::witness::BrokenPromise;
+use lastword_witness::BrokenPromise;
 
 use crate::adversary::Pace;
 use crate::world::{World, request};

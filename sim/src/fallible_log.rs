@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 
 /// A message of the stream.
 #[derive(Clone, Debug)]

@@ -17,5 +17,5 @@ mod world;
 
 pub use adversary::{Campaign, Pace, Setting, Style, run};
 pub use explorer::{Explored, explore};
-pub use lastword_store::witness::{BrokenPromise, Witness};
+pub use lastword_witness::{BrokenPromise, Witness};
 pub use world::World;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, Error, ErrorKind};
 
-use lastword_proto::progress::{Progress, Reading, Verdict};
+use lastword_facts::stall::{Due, Reading, Stall};
 use serde_json::Value;
 
 /// What the guard says of one conversation, taken as one exchange.
@@ -97,21 +97,21 @@ impl Compared {
     fn judge(&mut self, row: &Value) -> Result<Judged, Error> {
         let messages = row["messages"].as_array().ok_or_else(|| malformed("messages"))?;
         let mut speakers: Vec<&str> = Vec::new();
-        let mut progress = Progress::default();
+        let mut stall = Stall::default();
         let mut judged = Judged::default();
         for (index, message) in (0..).zip(messages) {
             let from = number(&mut speakers, text(message, "from")?);
             let to = message["to"].as_str().map(|to| number(&mut speakers, to));
             let said = text(message, "text")?;
-            match progress.message(from, to, &Reading::of(said, None)) {
-                Verdict::Going => {}
-                Verdict::Warn => judged.warn = judged.warn.or(Some(index)),
-                Verdict::Hold(_) => judged.hold = judged.hold.or(Some(index)),
+            match stall.message(from, to, &Reading::of(said, None)) {
+                Due::Nothing => {}
+                Due::Warning => judged.warn = judged.warn.or(Some(index)),
+                Due::Hold(_) => judged.hold = judged.hold.or(Some(index)),
             }
         }
         self.conversations += 1;
         self.messages += messages.len() as u64;
-        let curve = progress.curve();
+        let curve = stall.curve();
         Ok(Judged { dry: curve.dry, units: curve.units, context: curve.context, ..judged })
     }
 }

@@ -1,7 +1,7 @@
 //! Compares the core's state with the numbers that the witness counted.
 
-use lastword_proto::State;
-use lastword_store::witness::Witness;
+use lastword_core::State;
+use lastword_witness::Witness;
 
 /// Compares the core's own counters with those of the witness, which notes every difference.
 pub(crate) fn compare(witness: &mut Witness, state: &State) {

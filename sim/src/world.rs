@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{EDITION, Kind, Profile};
-use lastword_proto::ids::{AgentId, DAY_MS, HOUR_MS, Time};
-use lastword_proto::input::{Registration, ScheduleTick};
-use lastword_proto::limits::Limits;
-use lastword_proto::names::{AgentName, Label, Ref};
-use lastword_proto::state::{Scheduled, State};
-use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply};
+use lastword_core::input::{Registration, ScheduleTick};
+use lastword_core::state::{Scheduled, State};
+use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::{EDITION, Kind, Profile};
+use lastword_facts::ids::{AgentId, DAY_MS, HOUR_MS, Time};
+use lastword_facts::limits::Limits;
+use lastword_facts::names::{AgentName, Label, Ref};
+use lastword_facts::{Entry, Fact, MessageType};
 
-use lastword_store::witness::{BrokenPromise, Witness};
+use lastword_witness::{BrokenPromise, Witness};
 
 use crate::witness::compare;
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lastword_proto::fact::{Part, Recipient};
-use lastword_proto::ids::{AgentId, ConvId, GrantId};
-use lastword_proto::{Entry, Fact, Message, MessageType, Seq, Time};
+use lastword_facts::fact::{Part, Recipient};
+use lastword_facts::ids::{AgentId, ConvId, GrantId};
+use lastword_facts::{Entry, Fact, Message, MessageType, Seq, Time};
 use lastword_store::{Index, Log, MemoryLog, Store, format};
 
 const BATCHES: [usize; 4] = [1, 16, 128, 1024];

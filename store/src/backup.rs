@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{self, FILE_BASE, FILE_DATABASE};

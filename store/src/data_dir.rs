@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 
 use crate::log::OpenError;
 use crate::log::chain::Hash;

@@ -17,7 +17,6 @@ mod read_model;
 mod registry;
 mod rows;
 mod store;
-pub mod witness;
 
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]

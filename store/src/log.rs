@@ -32,7 +32,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 
 pub use self::archive::{Archive, ArchiveError, Segment};
 

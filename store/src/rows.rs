@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 
 use crate::backup::{self, BackedUp, BackupError, KeptFile};
 use crate::data_dir::DirLock;

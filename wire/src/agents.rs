@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::fact::{Kind, Role};
+use lastword_facts::names::RequestId;
+use lastword_facts::status::Running;
+
 use crate::{Distance, HeldBy};
-use lastword_proto::fact::{Kind, Role};
-use lastword_proto::names::RequestId;
-use lastword_proto::state::Running;
 
 const fn agent() -> Kind {
     Kind::Agent

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::fact::{Decision, EndReason, Kind};
+use lastword_facts::names::RequestId;
+use lastword_facts::status::ApprovalState;
+
 use crate::Arguments;
-use lastword_proto::fact::{Decision, EndReason, Kind};
-use lastword_proto::names::RequestId;
-use lastword_proto::state::ApprovalState;
 
 /// Holds a tool call for a decision; `POST /v1/approvals`.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use lastword_facts::visible::{escape, escape_json, escape_mixed};
+
 use crate::Arguments;
-use lastword_proto::visible::{escape, escape_json, escape_mixed};
 
 /// The form in which a part of a call's arguments is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

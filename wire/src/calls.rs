@@ -1,6 +1,6 @@
 //! The table of calls: each call of HTTP, which a session carries under its name.
 
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 
 use crate::Scope;
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use lastword_proto::fact::ClaimMode;
-use lastword_proto::names::RequestId;
+use lastword_facts::fact::ClaimMode;
+use lastword_facts::names::RequestId;
 
 const fn exclusive() -> ClaimMode {
     ClaimMode::Exclusive

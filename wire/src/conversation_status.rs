@@ -1,7 +1,8 @@
 //! The status of a conversation in one word, the same on every surface.
 
+use lastword_facts::status::Running;
+
 use crate::ConversationSummary;
-use lastword_proto::state::Running;
 
 /// The status of a conversation in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

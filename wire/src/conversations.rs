@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::status::Running;
+
 use crate::{EscalationView, GrantView, HeldBy, RefusedSend, StoredMessage, amount, is_cost};
-use lastword_proto::state::Running;
 
 /// Counters of a conversation.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

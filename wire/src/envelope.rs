@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
+use lastword_facts::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Priority};
+use lastword_facts::ids::Seq;
+use lastword_facts::names::{AgentName, Label, NameError, Ref, RequestId, corrected};
+
 use crate::near::nearest;
-use lastword_proto::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Priority};
-use lastword_proto::ids::Seq;
-use lastword_proto::names::{AgentName, Label, NameError, Ref, RequestId, corrected};
 
 /// Members that only the broker sets; a message that has one is refused (E3).
 const MINTED: [&str; 4] = ["hops", "cause", "grant", "conversation"];

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use lastword_proto::fact::EscalationCause;
-use lastword_proto::names::RequestId;
-use lastword_proto::state::EscalationState;
+use lastword_facts::fact::EscalationCause;
+use lastword_facts::names::RequestId;
+use lastword_facts::status::EscalationState;
 
 /// Asks a human; `POST /v1/escalations`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

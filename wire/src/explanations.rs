@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::envelope::MessageType;
+use lastword_facts::stall::StallCause;
+use lastword_facts::words;
+
 use crate::{
     ApprovalView, ConversationSummary, Distance, EscalationView, GrantView, HeldBy, IncidentView, Problem,
     StoredMessage,
 };
-use lastword_proto::envelope::MessageType;
-use lastword_proto::progress::Stall;
-use lastword_proto::words;
 
 words! {
     /// The kind of thing that is explained.
@@ -161,7 +162,7 @@ pub struct ExchangeLine {
     pub verdict: Option<ExchangeVerdict>,
     /// Why, with a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Stall>,
+    pub reason: Option<StallCause>,
     /// For a message that added almost nothing: the earlier message that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repetition>,

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::words;
+
 use crate::{Distance, HeldBy};
-use lastword_proto::state::Grant;
-use lastword_proto::words;
 
 words! {
     /// How a grant was given (D7, D9, D13, H8).
@@ -19,19 +19,6 @@ words! {
         Schedule = "schedule",
         /// By an agent to itself: its own root.
         Root = "root",
-    }
-}
-
-impl GrantKind {
-    /// Returns how a grant was given.
-    #[must_use]
-    pub const fn of(grant: &Grant) -> Self {
-        match (grant.own_root, grant.typed, grant.scheduled) {
-            (true, _, _) => Self::Root,
-            (_, true, _) => Self::Typed,
-            (_, _, true) => Self::Schedule,
-            (false, false, false) => Self::Message,
-        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::fact::{Kind, Role};
+
 use crate::NewAgent;
-use lastword_proto::fact::{Kind, Role};
 
 /// Sets the role of a human; `PATCH /v1/humans/{name}` (H7).
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::refusal::Code;
+
 use crate::amount;
-use lastword_proto::refusal::Code;
 
 /// The record of a limit that tripped; `GET /v1/incidents` (R3).
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,7 +1,7 @@
 //! The JSON forms of the HTTP surface, shared by server and client.
 //!
 //! Ids have their printed form (`msg-12`, `turn-3`), moments are RFC 3339 in UTC, and durations are milliseconds.
-//! Optional members are omitted when absent. Input is checked when it becomes a [`lastword_proto::Draft`] or a core input.
+//! Optional members are omitted when absent. Input is checked when it becomes a [`lastword_facts::Draft`] or a core input.
 
 mod agents;
 mod approvals;

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use lastword_proto::fact::{Extension, Lift};
-use lastword_proto::input::RefusedAbout;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::refusal::{Code, Refusal};
+use lastword_facts::fact::{Extension, Lift};
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::refusal::RefusedAbout;
+use lastword_facts::refusal::{Code, Refusal};
 
 /// The step by which a human lifts a limit, a latch, a pause or a stop.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -124,7 +124,7 @@ fn extend(lift: Lift, reference: &str) -> Option<LiftStep> {
     let body = grant_body(lift)?;
     let flags: String = body.as_object()?.iter().fold(String::new(), |mut flags, (name, value)| {
         let (name, value) = match (name.as_str(), value.as_u64()) {
-            ("time_ms", Some(ms)) => ("time".to_string(), format!("{}h", ms / lastword_proto::ids::HOUR_MS)),
+            ("time_ms", Some(ms)) => ("time".to_string(), format!("{}h", ms / lastword_facts::ids::HOUR_MS)),
             ("cost_usd", _) => ("cost".to_string(), value.to_string()),
             (name, _) => (name.to_string(), value.to_string()),
         };

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use lastword_proto::guards::GUARDS;
-use lastword_proto::limits::{Approvers, LIMITS, LimitRow, Limits, Profile};
-use lastword_proto::policy::{Policy, Ruling};
+use lastword_facts::guards::GUARDS;
+use lastword_facts::limits::{Approvers, LIMITS, LimitRow, Limits, Profile};
+use lastword_facts::policy::{Policy, Ruling};
 
 /// A limit in force.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use lastword_proto::envelope::{AnswerStatus, MessageType, Priority};
-use lastword_proto::words;
+use lastword_facts::envelope::{AnswerStatus, MessageType, Priority};
+use lastword_facts::words;
 
 words! {
     /// The delivery state of a message.

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::names::AgentName;
+use lastword_facts::refusal::{Code, Refusal};
+
 use crate::{LiftStep, amount};
-use lastword_proto::names::AgentName;
-use lastword_proto::refusal::{Code, Refusal};
 
 /// A refusal, as `application/problem+json`.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -17,11 +17,12 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use lastword_facts::fact::{Decision, Kind};
+use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::visible;
+
 use crate::{ApprovalView, Arguments, Notice, StoredMessage};
-use lastword_proto::fact::{Decision, Kind};
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::state::ApprovalState;
-use lastword_proto::visible;
 
 /// The step between two numbers that are tried for a boundary; it is odd, so that all numbers are tried.
 const NEXT_NUMBER: u32 = 0x9e37_79b9;
@@ -223,9 +224,10 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use lastword_facts::{AnswerStatus, MessageType};
+
     use super::*;
     use crate::NoticeKind;
-    use lastword_proto::{AnswerStatus, MessageType};
 
     /// What a reader may take for the end of a line.
     const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];

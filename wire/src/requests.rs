@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::envelope::{AnswerStatus, Priority};
+use lastword_facts::fsm::RequestState;
+
 use crate::{HeldBy, StoredMessage};
-use lastword_proto::envelope::{AnswerStatus, Priority};
-use lastword_proto::fsm::RequestState;
 
 /// One step in the history of a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::names::RequestId;
+
 use crate::StoredMessage;
-use lastword_proto::names::RequestId;
 
 /// Opens a room, or sets the members of one; `POST /v1/rooms`.
 #[derive(Clone, Debug, Deserialize, Serialize)]

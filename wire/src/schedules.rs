@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use lastword_proto::refusal::Code;
+use lastword_facts::refusal::Code;
 
 /// Sets a schedule; `POST /v1/schedules`. Replaces a schedule of the same name.
 #[derive(Clone, Debug, Deserialize, Serialize)]

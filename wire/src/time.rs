@@ -1,6 +1,6 @@
 //! Moments in RFC 3339, in UTC, with milliseconds.
 
-use lastword_proto::ids::{DAY_MS, Time};
+use lastword_facts::ids::{DAY_MS, Time};
 
 /// Formats a moment as `2026-01-31T09:05:00.123Z`.
 #[must_use]

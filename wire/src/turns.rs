@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use lastword_facts::envelope::FinishStatus;
+use lastword_facts::refusal::Code;
+use lastword_facts::words;
+
 use crate::{StoredMessage, Usage};
-use lastword_proto::envelope::FinishStatus;
-use lastword_proto::refusal::Code;
-use lastword_proto::words;
 
 /// One delivery; `GET /v1/inbox`.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use lastword_facts::fact::{ModelSpend, Spend};
+use lastword_facts::names::ModelName;
+
 use crate::FieldError;
-use lastword_proto::fact::{ModelSpend, Spend};
-use lastword_proto::names::ModelName;
 
 /// The most models that one report names.
 pub const MODELS_MAX: usize = 8;

@@ -1,9 +1,10 @@
 //! The same operations on a Lastword server in process: guarded, and in the log before each reply.
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::input::Finish;
-use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::{Input, MessageType, Principal, Reply};
+use lastword_core::input::Finish;
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::names::{AgentName, Ref, RequestId};
 use lastword_server::Server;
 use lastword_wire::NewAgent;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use tokio::sync::watch;
 
 use super::LogSigner;

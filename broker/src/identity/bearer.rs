@@ -2,9 +2,10 @@
 //! owner's current token, so a new token or the owner's removal ends them all.
 
 use hmac::{Hmac, Mac as _};
-use lastword_proto::fact::Credential;
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Principal, Time};
+use lastword_core::Principal;
+use lastword_facts::Time;
+use lastword_facts::fact::Credential;
+use lastword_facts::ids::AgentId;
 use lastword_wire::Scope;
 use sha2::Sha256;
 

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::input::{NewToken, Registration};
-use lastword_proto::names::AgentName;
-use lastword_proto::{Core, Input, Out};
+use lastword_core::input::{NewToken, Registration};
+use lastword_core::{Core, Input, Out};
+use lastword_facts::fact::{Kind, Profile};
+use lastword_facts::names::AgentName;
 use lastword_wire::Scope;
 
 use super::*;

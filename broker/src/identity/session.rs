@@ -5,9 +5,10 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use lastword_proto::fact::Credential;
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Principal, Time};
+use lastword_core::Principal;
+use lastword_facts::Time;
+use lastword_facts::fact::Credential;
+use lastword_facts::ids::AgentId;
 use sha2::Sha256;
 
 use super::{Directory, Secret, TurnSigner, credential, hex, unhex};

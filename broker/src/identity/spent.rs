@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
-use lastword_proto::Time;
-use lastword_proto::fact::Credential;
+use lastword_facts::Time;
+use lastword_facts::fact::Credential;
 
 use super::{credential, hex, unhex};
 use crate::files::Files;

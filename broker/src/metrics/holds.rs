@@ -8,11 +8,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use lastword_proto::fact::{EscalationCause, Kind, Latched, Level, Part, Place, Recipient, Role};
-use lastword_proto::ids::{AgentId, ConvId, EscalationId, TaskId};
-use lastword_proto::progress::{SAME_MAX, Stall};
-use lastword_proto::state::EscalationState;
-use lastword_proto::{Fact, Message, State};
+use lastword_core::State;
+use lastword_facts::fact::{EscalationCause, Kind, Latched, Level, Part, Place, Recipient, Role};
+use lastword_facts::ids::{AgentId, ConvId, EscalationId, TaskId};
+use lastword_facts::stall::{SAME_MAX, StallCause};
+use lastword_facts::status::EscalationState;
+use lastword_facts::{Fact, Message};
 
 use super::{add, load};
 
@@ -22,8 +23,8 @@ const TOKEN_CHARS: usize = 4;
 const HELD_MAX: usize = 10_000;
 
 /// The labels of a lifted hold, in the order of its counters.
-const LABELS: [(Stall, bool); 4] =
-    [(Stall::Dry, true), (Stall::Dry, false), (Stall::Stuck, true), (Stall::Stuck, false)];
+const LABELS: [(StallCause, bool); 4] =
+    [(StallCause::Dry, true), (StallCause::Dry, false), (StallCause::Stuck, true), (StallCause::Stuck, false)];
 
 /// The counters. All only grow, and are zero at a start.
 #[derive(Debug, Default)]
@@ -59,7 +60,7 @@ struct Held {
     /// The delegate's task that the last request before the hold created, or one after it.
     request: TaskId,
     conv: ConvId,
-    stall: Stall,
+    stall: StallCause,
     enforced: bool,
     escalation: Option<EscalationId>,
     /// The tokens of all its messages.
@@ -83,7 +84,7 @@ impl Holds {
                     asker: asked.agent,
                     request: TaskId(0),
                     conv: asked.conv,
-                    stall: if stuck { Stall::Stuck } else { Stall::Dry },
+                    stall: if stuck { StallCause::Stuck } else { StallCause::Dry },
                     enforced: true,
                     escalation: Some(*id),
                     context: 0,
@@ -145,7 +146,7 @@ impl Holds {
         for (word, help, counts) in after {
             let name = format!("lastword_no_progress_{word}_after_tokens_total");
             let _ok = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
-            for stall in Stall::ALL {
+            for stall in StallCause::ALL {
                 let _ok = writeln!(out, "{name}{{reason=\"{stall}\"}} {}", load(&counts[*stall as usize]));
             }
         }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use lastword_broker::identity::{Secret, TurnSigner};
 use lastword_broker::{Handle, Live, Unserved, boot};
-use lastword_proto::fact::{Control, Kind, Profile, Scope};
-use lastword_proto::ids::TurnId;
-use lastword_proto::input::Registration;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::state::Running;
-use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
+use lastword_core::input::Registration;
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::fact::{Control, Kind, Profile, Scope};
+use lastword_facts::ids::TurnId;
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::status::Running;
+use lastword_facts::{Address, Draft, Entry, Limits, MessageType, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Subcommand;
 use lastword_client::Client;
 use lastword_client::wire::{AgentPatch, AgentView, NewAgent, TokenTerms};
-use lastword_proto::Code;
-use lastword_proto::fact::Kind;
+use lastword_facts::Code;
+use lastword_facts::fact::Kind;
 use serde_json::json;
 
 use super::Context;

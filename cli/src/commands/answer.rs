@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 use lastword_client::wire::{EscalationAnswer, EscalationView};
-use lastword_proto::state::EscalationState;
+use lastword_facts::status::EscalationState;
 
 use super::{Context, text_or_stdin};
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! `lastword approvals`: lists the tool calls that wait for a decision.
 
-use lastword_proto::state::ApprovalState;
+use lastword_facts::status::ApprovalState;
 
 use super::Context;
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 
 use lastword_client::wire::{ApprovalView, Arguments, DecideApproval};
-use lastword_proto::fact::Decision;
+use lastword_facts::fact::Decision;
 
 use super::Context;
 use crate::failure::Failure;

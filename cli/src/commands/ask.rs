@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lastword_client::wire::{Envelope, StoredMessage, rfc3339};
 use lastword_client::{Client, ClientError, SendTerms, Sent, is_transient};
-use lastword_proto::{MessageType, Time};
+use lastword_facts::{MessageType, Time};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::agent::unavailable;

@@ -69,5 +69,5 @@ async fn copy(out: &mut dyn Write, cx: &Context) -> Result<Option<(u64, String)>
     });
     bar.finish_and_clear();
     let copied = copied?;
-    Ok(Some((copied.end.at.0, lastword_proto::fact::hex(&copied.end.hash))))
+    Ok(Some((copied.end.at.0, lastword_facts::fact::hex(&copied.end.hash))))
 }

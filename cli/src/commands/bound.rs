@@ -1,7 +1,7 @@
 //! `lastword bound`: shows the most that one grant can cause under the configured limits.
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Profile;
+use lastword_facts::Limits;
+use lastword_facts::limits::Profile;
 use serde::Serialize;
 
 use super::Context;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use lastword_broker::checkpoint::{Checkpoint, LogSigner, Note, PublicKey, cosigner_key, read_signed};
 use lastword_broker::files::write_private;
 use lastword_client::ClientError;
-use lastword_proto::fact::hex;
-use lastword_proto::{Code, Seq};
+use lastword_facts::fact::hex;
+use lastword_facts::{Code, Seq};
 use serde_json::json;
 
 use super::Context;

@@ -139,7 +139,7 @@ mod with_clusters {
         ClusterConfig, ConfigReader, Monitored, Node, NodeError, Status, Unmonitored, add_files, configure_workspace,
         create_workspace, default_monitors, fetch_files, monitored, remove_workspace, status,
     };
-    use lastword_proto::Seq;
+    use lastword_facts::Seq;
     use lastword_server::Config;
     use lastword_store::{Nats, NatsOptions, Registry, move_in, move_out};
     use serde_json::json;

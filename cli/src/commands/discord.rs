@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 
 use super::Context;
 use crate::failure::Failure;
@@ -82,7 +82,7 @@ pub(super) struct AgentBot {
 impl AgentBot {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, file) = text.split_once('=').ok_or("give NAME=FILE")?;
-        lastword_proto::names::AgentName::new(name).map_err(|error| format!("{name:?} {error}"))?;
+        lastword_facts::names::AgentName::new(name).map_err(|error| format!("{name:?} {error}"))?;
         Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
     }
 }

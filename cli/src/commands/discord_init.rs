@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use lastword_broker::files::write_private;
 use lastword_discord::{BROKER, Explorer, Named, Secret};
-use lastword_proto::fact::Role;
-use lastword_proto::names::AgentName;
+use lastword_facts::fact::Role;
+use lastword_facts::names::AgentName;
 
 use super::Context;
 use super::discord::{InitArgs, check, read};

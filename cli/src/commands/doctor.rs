@@ -7,7 +7,7 @@ use std::path::Path;
 use lastword_broker::checkpoint::{FILE_CHECKPOINT_KEY, LogSigner};
 use lastword_client::wire::{AgentView, ClockView, DiskSpace, Scrub};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
-use lastword_proto::fact::Kind;
+use lastword_facts::fact::Kind;
 use lastword_server::FILE_CERTIFICATE;
 use lastword_store::{OpenError, Store};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `lastword escalations`: lists the questions of agents to humans.
 
-use lastword_proto::state::EscalationState;
+use lastword_facts::status::EscalationState;
 
 use super::Context;
 use crate::failure::Failure;

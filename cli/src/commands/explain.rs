@@ -1,7 +1,7 @@
 //! `lastword explain`: explains a refusal and what to do instead, or the state of a message, hold or conversation.
 
-use lastword_proto::Code;
-use lastword_proto::limits::LIMITS;
+use lastword_facts::Code;
+use lastword_facts::limits::LIMITS;
 use serde_json::{Value, json};
 
 use super::Context;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lastword_client::wire::text::mended;
 use lastword_client::wire::{Finish, Finished};
-use lastword_proto::FinishStatus;
+use lastword_facts::FinishStatus;
 use serde_json::Value;
 
 use super::send::{in_turn, json, one_of, warned};

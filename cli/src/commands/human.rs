@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use lastword_client::wire::{AgentView, HumanPatch, NewHuman};
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 
 use super::Context;
 use super::send::one_of;

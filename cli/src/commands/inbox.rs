@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lastword_client::Client;
-use lastword_proto::MessageType;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::MessageType;
+use lastword_facts::names::OWN_NAME;
 use lastword_wire::{ConversationSummary, Delivery};
 use serde_json::Value;
 

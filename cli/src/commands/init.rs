@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
-use lastword_proto::limits;
+use lastword_facts::limits;
 use lastword_server::edges::mcp::Selection;
 use serde::Serialize;
 use serde_json::json;
@@ -321,7 +321,7 @@ mod tests {
             std::fs::write(&path, template(profile)).unwrap();
             let global = Global { config: Some(path.clone()), ..Global::default() };
             let settings = Settings::resolve(&global, &Environment::default()).unwrap();
-            assert_eq!(settings.limits, lastword_proto::Limits::of(profile));
+            assert_eq!(settings.limits, lastword_facts::Limits::of(profile));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::names::OWN_NAME;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;

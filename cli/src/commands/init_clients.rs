@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use lastword_client::{Client, Endpoint, Token};
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use lastword_server::edges::mcp::Selection;
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
-use lastword_proto::state::Running;
+use lastword_facts::status::Running;
 use lastword_runner::{end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
@@ -376,7 +376,7 @@ pub(super) fn is_taken(data: &Path, name: &str) -> bool {
 }
 
 fn lock(folder: &Path, name: &str) -> Result<Option<File>, Failure> {
-    lastword_proto::names::AgentName::new(name)
+    lastword_facts::names::AgentName::new(name)
         .map_err(|error| Failure::usage(format!("the name {name:?} {error}")))?;
     let path = folder.join(name);
     check_writable(&path)?;

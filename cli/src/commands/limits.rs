@@ -1,8 +1,8 @@
 //! `lastword limits`: shows every limit, from the running server or the configuration.
 
 use lastword_client::wire::{ApprovalRuleView, LimitView, LimitsView};
-use lastword_proto::limits;
-use lastword_proto::policy::Ruling;
+use lastword_facts::limits;
+use lastword_facts::policy::Ruling;
 
 use super::{Context, limits_diff};
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lastword_client::wire::{ApprovalRuleView, LimitsView};
-use lastword_proto::Limits;
-use lastword_proto::limits::Profile;
+use lastword_facts::Limits;
+use lastword_facts::limits::Profile;
 use serde::Serialize;
 
 use super::Context;

@@ -2,8 +2,8 @@
 //! `/mcp`.
 
 use lastword_client::{Client, Token};
-use lastword_proto::fact::Kind;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Kind;
+use lastword_facts::names::OWN_NAME;
 use lastword_server::edges::mcp::{Remote, Selection, serve_nothing, serve_stdio};
 
 use super::Context;

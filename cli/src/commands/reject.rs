@@ -1,7 +1,7 @@
 //! `lastword reject`: rejects a held call: for good, with instructions for the agent, or without a review (H2).
 
 use lastword_client::wire::DecideApproval;
-use lastword_proto::fact::Decision;
+use lastword_facts::fact::Decision;
 
 use super::Context;
 use crate::failure::Failure;

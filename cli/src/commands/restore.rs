@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lastword_proto::Time;
+use lastword_facts::Time;
 use lastword_server::backup::restore;
 use serde_json::json;
 

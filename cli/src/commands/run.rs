@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lastword_client::{Client, Token};
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::names::OWN_NAME;
 use lastword_runner::{Driver, Input, Runner, RunnerError, Stopping, UsageSource};
 use tokio::signal::unix::{SignalKind, signal};
 

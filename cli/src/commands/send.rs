@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lastword_client::wire::{Envelope, EscalationView, Finished, StoredMessage, To};
 use lastword_client::{Client, SendTerms, Sent};
-use lastword_proto::{MessageType, Priority};
+use lastword_facts::{MessageType, Priority};
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
-use lastword_proto::ids::AgentId;
+use lastword_facts::ids::AgentId;
 use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use lastword_client::{Client, Token};
-use lastword_proto::Code;
+use lastword_facts::Code;
 use serde_json::json;
 
 use super::Context;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lastword_client::wire::Event;
 use lastword_client::{Client, ClientError, Events};
-use lastword_proto::MessageType;
+use lastword_facts::MessageType;
 
 use super::Context;
 use crate::failure::{Exit, Failure};

@@ -1,7 +1,7 @@
 //! The target of `pause`, `resume` and `stop`.
 
 use lastword_client::{Client, ClientError, Target};
-use lastword_proto::Code;
+use lastword_facts::Code;
 use serde_json::Value;
 
 use super::Context;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lastword_broker::checkpoint::{FILE_CHECKPOINTS, kept, read_signed};
-use lastword_proto::fact::hex;
-use lastword_proto::{Core, Entry, Seq};
-use lastword_store::witness::Witness;
+use lastword_core::Core;
+use lastword_facts::fact::hex;
+use lastword_facts::{Entry, Seq};
 use lastword_store::{Anchor, Expected, Store};
+use lastword_witness::Witness;
 use serde_json::json;
 
 use super::Context;

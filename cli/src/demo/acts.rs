@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, SendTerms};
-use lastword_proto::AnswerStatus;
+use lastword_facts::AnswerStatus;
 use lastword_wire::{ConversationView, DecideApproval, NewRoom};
 use serde_json::json;
 
@@ -207,7 +207,7 @@ async fn approve(human: &Client, reference: &str) -> Result<String, Failure> {
     };
     let by_itself = held.by.is_some();
     let verdict = DecideApproval {
-        decision: lastword_proto::fact::Decision::Approve,
+        decision: lastword_facts::fact::Decision::Approve,
         comment: None,
         input: None,
         digest: Some(held.digest),
@@ -217,7 +217,7 @@ async fn approve(human: &Client, reference: &str) -> Result<String, Failure> {
     }
     until(human, reference, |view| view.grant().is_some_and(|g| !g.open)).await?;
     let used = human.approval(&held.id, None).await?;
-    Ok(if used.state == lastword_proto::state::ApprovalState::Used {
+    Ok(if used.state == lastword_facts::status::ApprovalState::Used {
         "approver_not_allowed".into()
     } else {
         "not used".into()

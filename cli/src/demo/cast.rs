@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lastword_client::{Client, ClientError, SendTerms};
-use lastword_proto::MessageType;
+use lastword_facts::MessageType;
 use lastword_wire::{
     DecideApproval, Delivery, Envelope, Finish, HeldCall, ModelUsage, NewEscalation, TurnView, Usage, UseApproval,
 };
@@ -174,7 +174,7 @@ impl Agent<'_> {
             }
             Move::Squander(to, body) => {
                 here.send(&request(&json!(to), None, body), &SendTerms::default()).await?;
-                let waiting = Finish { status: Some(lastword_proto::FinishStatus::Waiting), ..Finish::default() };
+                let waiting = Finish { status: Some(lastword_facts::FinishStatus::Waiting), ..Finish::default() };
                 self.end_with(turn, waiting, SQUANDERED_TOKENS).await
             }
             Move::Hold => self.hold(&here, turn).await,
@@ -192,7 +192,7 @@ impl Agent<'_> {
             })
             .await?;
         let verdict = DecideApproval {
-            decision: lastword_proto::fact::Decision::Approve,
+            decision: lastword_facts::fact::Decision::Approve,
             comment: None,
             input: None,
             digest: Some(held.digest),
@@ -214,7 +214,7 @@ impl Agent<'_> {
     }
 
     async fn wait(&self, turn: &TurnView) -> Result<(), ClientError> {
-        self.end(turn, Finish { status: Some(lastword_proto::FinishStatus::Waiting), ..Finish::default() }).await
+        self.end(turn, Finish { status: Some(lastword_facts::FinishStatus::Waiting), ..Finish::default() }).await
     }
 
     async fn finish(&self, turn: &TurnView, answer: String, reason: Option<String>) -> Result<(), ClientError> {

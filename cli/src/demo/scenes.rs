@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lastword_client::SendTerms;
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 use serde_json::json;
 
 use super::cast::request;

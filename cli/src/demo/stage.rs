@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token};
-use lastword_proto::Limits;
-use lastword_proto::limits::Observed;
+use lastword_facts::Limits;
+use lastword_facts::limits::Observed;
 use lastword_server::{Config, Server};
 use lastword_wire::NewAgent;
 use serde_json::json;

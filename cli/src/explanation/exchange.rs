@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lastword_client::wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
-use lastword_proto::progress::{SAME_MAX, Stall};
+use lastword_facts::stall::{SAME_MAX, StallCause};
 
 use super::{head, indented, plain};
 use crate::out::{StyledLine, Tone, cut, escape_line};
@@ -24,7 +24,7 @@ pub(super) fn lines(told: &ExchangeView) -> Vec<StyledLine> {
     let (dry, warn, hold) = (messages(told.dry_millis), messages(told.warn_at_millis), messages(told.hold_at_millis));
     let limits = format!("dry {dry} messages; a warning is due at {warn}, a hold at {hold} (R5)");
     lines.push(indented(Tone::Plain, limits));
-    let stuck = told.lines.iter().find(|line| line.reason == Some(Stall::Stuck));
+    let stuck = told.lines.iter().find(|line| line.reason == Some(StallCause::Stuck));
     if let Some(verdict) = stuck.and_then(|line| line.verdict) {
         let text = format!("{}: the same message {SAME_MAX} times in a row", word(verdict).0);
         lines.push(indented(word(verdict).1, text));

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Profile;
+use lastword_facts::Limits;
+use lastword_facts::limits::Profile;
 
 use super::baseline::Baseline;
 use super::play::{Depth, Played, play};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::progress::{Progress, Reading};
+use lastword_facts::stall::{Reading, Stall};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::contender::Outcome;
@@ -143,15 +143,15 @@ fn title(i: usize, said: &Said, added: &Added) -> String {
 /// Returns what each message added to the conversation, which is taken as one exchange.
 fn added(trace: &Trace) -> Vec<Added> {
     let mut speakers: Vec<&str> = Vec::new();
-    let mut progress = Progress::default();
+    let mut stall = Stall::default();
     let (mut context, mut units) = (0, 0);
     let mut all = Vec::with_capacity(trace.messages.len());
     for said in &trace.messages {
         context += said.tokens;
         let from = place(&mut speakers, &said.from);
         let to = said.to.as_deref().map(|to| place(&mut speakers, to));
-        progress.message(from, to, &Reading::of(&said.text, None));
-        let curve = progress.curve();
+        stall.message(from, to, &Reading::of(&said.text, None));
+        let curve = stall.curve();
         all.push(Added { new_words: curve.units - units, dry: curve.dry, context });
         units = curve.units;
     }

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::envelope::{Address, Draft, FinishStatus};
-use lastword_proto::fact::{Control, Kind, Level, Lift, Profile, Scope, Spend};
-use lastword_proto::ids::{Time, TurnId};
-use lastword_proto::input::{Delivery, Finish, Progress, Registration};
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Code, Core, Effect, Fact, Input, Limits, MessageType, Out, Principal, Refusal, Reply, Seq};
+use lastword_core::input::{Delivery, Finish, Progress, Registration};
+use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft, FinishStatus};
+use lastword_facts::fact::{Control, Kind, Level, Lift, Profile, Scope, Spend};
+use lastword_facts::ids::{Time, TurnId};
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Code, Fact, Limits, MessageType, Refusal, Seq};
 
 use super::trace::{Said, Trace};
 

@@ -2,7 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lastword_client::wire::{Arguments, EscalationView};
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 
 use super::model::ServerConnection;
 use super::samples::{painted, text, typed};

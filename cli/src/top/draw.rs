@@ -265,7 +265,7 @@ mod tests {
     use std::path::Path;
 
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-    use lastword_proto::state::Running;
+    use lastword_facts::status::Running;
 
     use super::super::samples::{painted, text, typed};
     use super::super::{press, samples};

@@ -8,7 +8,7 @@ use lastword_client::wire::{
     Event, IncidentView, Page,
 };
 use lastword_client::{Client, ClientError, Events, Target};
-use lastword_proto::fact::{Decision, EventKind};
+use lastword_facts::fact::{Decision, EventKind};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 

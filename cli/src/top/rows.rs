@@ -7,8 +7,10 @@ use lastword_client::wire::{
     AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView, money,
     parse_rfc3339,
 };
-use lastword_proto::fact::Kind;
-use lastword_proto::state::{ApprovalState, EscalationState, Running};
+use lastword_facts::fact::Kind;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::status::Running;
 
 use super::model::Lists;
 use crate::out::{Tone, escape_line};

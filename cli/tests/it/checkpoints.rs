@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::Store;
 use tempfile::TempDir;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lastword_client::wire::session::SessionCall;
 use lastword_client::{Client, ClientError, SendTerms, Session};
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use lastword_wire::{Envelope, HeldCall, NewClaim};
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};

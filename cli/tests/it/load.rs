@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use lastword_proto::envelope::AnswerStatus;
-use lastword_proto::fact::{Fact, Part, SYSTEM};
-use lastword_proto::{Core, State};
+use lastword_core::{Core, State};
+use lastword_facts::envelope::AnswerStatus;
+use lastword_facts::fact::{Fact, Part, SYSTEM};
 use lastword_store::{LogReader, Store};
 use lastword_wire::Envelope;
 use serde_json::{Value, json};
@@ -64,11 +64,11 @@ pub(crate) fn check_entries(reader: &dyn LogReader, known: &Known) -> (Core, usi
     let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
     let mut requests = BTreeMap::new();
     let mut folded = Core::default();
-    let mut from = lastword_proto::Seq(1);
+    let mut from = lastword_facts::Seq(1);
     loop {
         let entries = reader.read(from, 1_000).unwrap();
         let Some((last, _)) = entries.last() else { break };
-        from = lastword_proto::Seq(last.0 + 1);
+        from = lastword_facts::Seq(last.0 + 1);
         for (seq, entry) in &entries {
             folded.replay(entry).unwrap_or_else(|e| panic!("{seq}: {e}"));
             if let Fact::Accepted { message } = &entry.fact {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{EDITION, Kind, Part, Profile};
-use lastword_proto::input::{Finish, Registration};
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{
-    Address, Core, Draft, Entry, Fact, Input, Limits, Message, MessageType, Out, Principal, Seq, Time,
-};
+use lastword_core::input::{Finish, Registration};
+use lastword_core::{Core, Input, Out, Principal};
+use lastword_facts::fact::{EDITION, Kind, Part, Profile};
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Address, Draft, Entry, Fact, Limits, Message, MessageType, Seq, Time};
 use lastword_store::Store;
 
 use crate::program::{Ended, run};

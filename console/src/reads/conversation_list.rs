@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::ids::ConvId;
-use lastword_proto::state::Conversation;
-use lastword_proto::{Seq, State};
+use lastword_core::State;
+use lastword_core::state::Conversation;
+use lastword_facts::Seq;
+use lastword_facts::ids::ConvId;
 use lastword_server::calls::audit::{self, AuditParams};
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::{Caller, subjects};

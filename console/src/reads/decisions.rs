@@ -4,10 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::fact::{EscalationCause, Latched, Place};
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
-use lastword_proto::state::{ApprovalState, Escalation, EscalationState, Incident, IncidentOn, Task};
-use lastword_proto::{Priority, Seq, State, Time};
+use lastword_core::State;
+use lastword_core::state::{Escalation, Incident, IncidentOn, Task};
+use lastword_facts::fact::{EscalationCause, Latched, Place};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::{Priority, Seq, Time};
 use lastword_server::calls::audit::PAGE_BYTES_MAX;
 use lastword_server::calls::{Caller, approvals, epochs, escalations, subjects};
 use lastword_server::views::{self, Shown};
@@ -372,8 +375,8 @@ fn priority(state: &State, task: TaskId) -> Priority {
 pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
     let first = task.and_then(|task| state.tasks.get(&task));
     let above = std::iter::successors(first, |task| match task.asker {
-        lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),
-        lastword_proto::state::Asker::Nobody | lastword_proto::state::Asker::Human(_) => None,
+        lastword_core::state::Asker::Task { task, .. } => state.tasks.get(&task),
+        lastword_core::state::Asker::Nobody | lastword_core::state::Asker::Human(_) => None,
     });
     let mut links: Vec<RequestLink> = above.map(|task| link(state, task)).collect();
     links.reverse();

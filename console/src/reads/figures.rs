@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::ids::{DAY_MS, HOUR_MS};
-use lastword_proto::state::Grant;
-use lastword_proto::{Seq, State, Time};
+use lastword_core::State;
+use lastword_core::state::Grant;
+use lastword_facts::ids::{DAY_MS, HOUR_MS};
+use lastword_facts::{Seq, Time};
 use lastword_server::calls::Caller;
 use lastword_server::calls::control::OpenWork;
 use lastword_server::calls::read_model::ask_fresh;
@@ -138,7 +139,7 @@ pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError
     let (mut reached, limits) =
         ctx.handle.query(move |live| (of_state(live, since), live.state.limits.clone())).await?;
     for peak in peaks {
-        let Some(row) = lastword_proto::limits::LIMITS.iter().find(|row| row.name == peak.name) else { continue };
+        let Some(row) = lastword_facts::limits::LIMITS.iter().find(|row| row.name == peak.name) else { continue };
         let by = reached_by(ctx, caller, peak.seq).await?;
         let limit = limits.value(row.name).unwrap_or(row.default);
         reached.insert(row.name, Reached { limit, value: peak.value, by });

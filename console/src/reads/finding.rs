@@ -1,9 +1,9 @@
 //! Finds what a human types: names, REFs, ids, and words in messages.
 
 use lastword_broker::Live;
-use lastword_proto::fact::Kind;
-use lastword_proto::ids::{GrantId, TurnId};
-use lastword_proto::{Fact, Seq};
+use lastword_facts::fact::Kind;
+use lastword_facts::ids::{GrantId, TurnId};
+use lastword_facts::{Fact, Seq};
 use lastword_server::calls::read_model::ask;
 use lastword_server::calls::{Caller, subjects};
 use lastword_server::{ApiError, Context, record_of};
@@ -110,7 +110,7 @@ async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText
     let filter = Filter { text: Some(words), cursor: Cursor { limit: max, ..Cursor::default() }, ..Filter::default() };
     let seqs = ask(ctx, move |index| index.messages(&filter)).await?;
     let mut found = Vec::new();
-    let text = |seq, entry: &std::sync::Arc<lastword_proto::Entry>| {
+    let text = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
         if let Fact::Accepted { message } = &entry.fact {
             found.push((seq, message.from, message.conv, subjects::first_line(&message.body)));
         }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::fact::Fact;
-use lastword_proto::ids::{AgentId, ConvId, HOUR_MS, TurnId};
-use lastword_proto::state::Task;
-use lastword_proto::{Code, Seq, Time};
+use lastword_core::state::Task;
+use lastword_facts::fact::Fact;
+use lastword_facts::ids::{AgentId, ConvId, HOUR_MS, TurnId};
+use lastword_facts::{Code, Seq, Time};
 use lastword_server::calls::read_model::{ask, ask_fresh};
 use lastword_server::calls::{Caller, conversations};
 use lastword_server::views::{self, Activity};
@@ -131,7 +131,7 @@ impl Look {
 
     fn node(&mut self, live: &Live<'_>, id: AgentId) -> String {
         let known = self.names.entry(id).or_insert_with(|| {
-            let human = live.state.agent(id).is_none_or(lastword_proto::state::Agent::is_human);
+            let human = live.state.agent(id).is_none_or(lastword_core::state::Agent::is_human);
             let member = if human { None } else { views::member(live, id) };
             (live.state.name_of(id).to_owned(), member.map(|member| (member.activity(), member.rests_until)))
         });

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lastword_broker::Live;
-use lastword_proto::fact::Part;
-use lastword_proto::ids::{AgentId, ConvId, TaskId};
-use lastword_proto::state::Agent;
-use lastword_proto::{Entry, Fact, Seq, State};
+use lastword_core::State;
+use lastword_core::state::Agent;
+use lastword_facts::fact::Part;
+use lastword_facts::ids::{AgentId, ConvId, TaskId};
+use lastword_facts::{Entry, Fact, Seq};
 use lastword_server::calls::read_model::{ask, ask_fresh};
 use lastword_server::calls::{Caller, conversations, subjects};
 use lastword_server::{ApiError, Context, views};

@@ -4,10 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use lastword_broker::Live;
-use lastword_proto::fact::{EndReason, EscalationCause, Spend};
-use lastword_proto::ids::{AgentId, DAY_MS, GrantId, TaskId};
-use lastword_proto::state::{ApprovalState, Asker, EscalationState, Grant, Phase, Running, Task};
-use lastword_proto::{AnswerStatus, Code, Seq, State, Time};
+use lastword_core::State;
+use lastword_core::state::{Asker, Grant, Phase, Task};
+use lastword_facts::fact::{EndReason, EscalationCause, Spend};
+use lastword_facts::ids::{AgentId, DAY_MS, GrantId, TaskId};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::status::Running;
+use lastword_facts::{AnswerStatus, Code, Seq, Time};
 use lastword_server::calls::control::OpenWork;
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::{Caller, subjects};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::fact::Part;
-use lastword_proto::ids::{AgentId, ConvId, TaskId};
-use lastword_proto::state::{Phase, Task};
-use lastword_proto::{MessageType, Seq, State, Time};
+use lastword_core::State;
+use lastword_core::state::{Phase, Task};
+use lastword_facts::fact::Part;
+use lastword_facts::ids::{AgentId, ConvId, TaskId};
+use lastword_facts::{MessageType, Seq, Time};
 use lastword_server::calls::{audit, subjects};
 use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};

@@ -1,9 +1,9 @@
 //! Everything that humans set, in one view: who may do what, tokens, and what a change of the limits would bound.
 
 use lastword_broker::Live;
-use lastword_proto::fact::{Kind, Role};
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Limits, Time};
+use lastword_facts::fact::{Kind, Role};
+use lastword_facts::ids::AgentId;
+use lastword_facts::{Limits, Time};
 use lastword_server::calls::Caller;
 use lastword_server::{ApiError, Context};
 

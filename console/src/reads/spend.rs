@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
-use lastword_proto::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
-use lastword_proto::state::Grant;
-use lastword_proto::{State, Time};
+use lastword_core::State;
+use lastword_core::state::Grant;
+use lastword_facts::Time;
+use lastword_facts::ids::{AgentId, ConvId, DAY_MS, GrantId, HOUR_MS};
 use lastword_server::calls::Caller;
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::{ApiError, Context};
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn each_turn_is_in_one_bar() {
         let turn = |at| SpentTurn {
-            turn: lastword_proto::ids::TurnId(1),
+            turn: lastword_facts::ids::TurnId(1),
             tokens: 7,
             cost_microusd: 2,
             at,

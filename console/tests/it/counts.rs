@@ -1,6 +1,6 @@
 //! What the console's pages count: the same thing has the same number on each of them.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::json;
 
 use crate::browser::{Browser, Seen};

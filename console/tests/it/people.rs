@@ -1,7 +1,7 @@
 //! The console's pages on agents, incidents, limits and figures, and their forms.
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Observed;
+use lastword_facts::Limits;
+use lastword_facts::limits::Observed;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

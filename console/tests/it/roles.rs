@@ -1,6 +1,6 @@
 //! The forms that a human's role allows on the console (H7), and those that set limits, budgets and roles.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

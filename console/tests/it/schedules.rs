@@ -66,12 +66,12 @@ async fn what_is_wrong_with_a_schedule_is_told_in_its_form_in_the_refusals_own_w
 #[tokio::test]
 async fn a_tick_that_made_no_grant_says_why() {
     let machine = crate::machine::Machine::new();
-    let world = machine.world(&["kilo"], lastword_proto::Limits::default()).await;
+    let world = machine.world(&["kilo"], lastword_facts::Limits::default()).await;
     let new = json!({ "name": "nightly", "cron": "0 2 * * *", "to": "kilo", "body": "<b>run</b>" });
     world.post("operator", "/v1/schedules", new).await.is(201);
     world.post("operator", "/v1/schedules/nightly/run", json!({})).await.is(200);
     machine.sleep(24 * 3_600_000);
-    let world = machine.restart(world, lastword_proto::Limits::default()).await;
+    let world = machine.restart(world, lastword_facts::Limits::default()).await;
     while listed(&world).await[0]["skipped_at"].is_null() {
         tokio::task::yield_now().await;
     }

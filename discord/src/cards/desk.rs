@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::Event;
-use lastword_proto::Code;
-use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_facts::Code;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;

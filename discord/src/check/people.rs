@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_client::wire::AgentView;
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use serde_json::Value;
 
 use super::{Report, text};

@@ -2,8 +2,10 @@
 
 use lastword_client::ClientError;
 use lastword_client::wire::{ConversationView, Distance, LimitView, TreeNode, is_cost, money};
-use lastword_proto::fact::Kind;
-use lastword_proto::state::{ApprovalState, EscalationState, Running};
+use lastword_facts::fact::Kind;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::status::Running;
 
 use super::NAME;
 use crate::interactions::within;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use lastword_client::wire::{NewRoom, Post as RoomPost, Problem};
 use lastword_client::{Backoff, ClientError, RetryingClient};
-use lastword_proto::fact::Role;
-use lastword_proto::refusal::Refusal;
-use lastword_proto::{Code, header};
+use lastword_facts::fact::Role;
+use lastword_facts::refusal::Refusal;
+use lastword_facts::{Code, header};
 use tokio::time::sleep;
 
 use super::Intake;

@@ -1,6 +1,6 @@
 //! The text header (E1): a text that is parsed is printed as it was, and a fault points into the text.
 
-use lastword_proto::header::{HeaderError, parse};
+use lastword_facts::header::{HeaderError, parse};
 
 /// Checks one message.
 pub fn check(data: &[u8]) {

@@ -1,8 +1,8 @@
 //! Names, ids and moments: each type accepts exactly its grammar, and prints what it parsed.
 
-use lastword_proto::envelope::Address;
-use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
-use lastword_proto::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId, Resource};
+use lastword_facts::envelope::Address;
+use lastword_facts::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
+use lastword_facts::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId, Resource};
 use lastword_wire::{parse_rfc3339, rfc3339};
 
 /// The first moment that RFC 3339 can't express: the year 10000.
@@ -74,7 +74,7 @@ fn moments(text: &str) {
     }
     // Any eight bytes are a moment, too.
     if let Some(bytes) = text.as_bytes().first_chunk::<8>() {
-        let time = lastword_proto::Time(u64::from_le_bytes(*bytes) % YEAR_10000_MS);
+        let time = lastword_facts::Time(u64::from_le_bytes(*bytes) % YEAR_10000_MS);
         assert_eq!(parse_rfc3339(&rfc3339(time)), Some(time));
     }
 }

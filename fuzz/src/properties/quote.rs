@@ -1,6 +1,6 @@
 //! The words of others in a prompt: within the boundary are exactly the author's words, and none of them is outside.
 
-use lastword_proto::{AnswerStatus, MessageType, visible};
+use lastword_facts::{AnswerStatus, MessageType, visible};
 use lastword_wire::{Notice, NoticeKind, StoredMessage, quote};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The state in a snapshot: arbitrary bytes are an error or a state, in bounded memory, and a state is read back as it
 //! was written.
 
-use lastword_proto::State;
+use lastword_core::State;
 
 /// Checks bytes as a state. (A snapshot with another checksum isn't read at all.)
 pub fn check(data: &[u8]) {

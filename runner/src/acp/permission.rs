@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 };
 use lastword_client::wire::{ApprovalView, Arguments, HeldCall, Inexact, UseApproval, quote};
 use lastword_client::{Client, ClientError};
-use lastword_proto::state::ApprovalState;
+use lastword_facts::status::ApprovalState;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 

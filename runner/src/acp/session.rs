@@ -10,7 +10,7 @@ use agent_client_protocol_schema::v1::{
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use lastword_client::wire::{ModelUsage, Progress, Usage};
-use lastword_proto::FinishStatus;
+use lastword_facts::FinishStatus;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lastword_client::wire::{ApprovalView, Arguments, DecideApproval, HeldCall, Progress, UseApproval, quote};
 use lastword_client::{Client, ClientError, is_transient};
-use lastword_proto::fact::Decision;
-use lastword_proto::state::ApprovalState;
+use lastword_facts::fact::Decision;
+use lastword_facts::status::ApprovalState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use lastword_broker::Live;
 use lastword_broker::identity::Secret;
-use lastword_proto::fact::{AgentLimits, Kind, Profile, Role, Spend};
-use lastword_proto::ids::AgentId;
-use lastword_proto::input::{NewToken, Prompted, Registration};
-use lastword_proto::names::{AgentName, DisplayName, Label, OWN_NAME};
-use lastword_proto::state::Agent;
-use lastword_proto::{Code, Input, Reply};
+use lastword_core::input::{NewToken, Prompted, Registration};
+use lastword_core::state::Agent;
+use lastword_core::{Input, Reply};
+use lastword_facts::Code;
+use lastword_facts::fact::{AgentLimits, Kind, Profile, Role, Spend};
+use lastword_facts::ids::AgentId;
+use lastword_facts::names::{AgentName, DisplayName, Label, OWN_NAME};
 use lastword_wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, Prompt, TokenTerms, Unavailable,
     microusd, nearest, rfc3339,

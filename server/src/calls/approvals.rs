@@ -5,10 +5,12 @@ use std::time::Duration;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::identity::unhex;
 use lastword_broker::{Live, off_thread};
-use lastword_proto::fact::{Decision, Digest, Role};
-use lastword_proto::ids::{ApprovalId, TaskId};
-use lastword_proto::state::{Approval, ApprovalState};
-use lastword_proto::{Code, Input, Principal, Reply, input};
+use lastword_core::state::Approval;
+use lastword_core::{Input, Principal, Reply, input};
+use lastword_facts::Code;
+use lastword_facts::fact::{Decision, Digest, Role};
+use lastword_facts::ids::{ApprovalId, TaskId};
+use lastword_facts::status::ApprovalState;
 use lastword_wire::{ApprovalView, Arguments, DecideApproval, FieldError, HeldCall, Page, UseApproval};
 
 use super::audit::{PAGE_BYTES_MAX, PAGE_MAX, PageParams};
@@ -198,7 +200,7 @@ async fn edit(
     ctx: &Context,
     id: ApprovalId,
     arguments: Arguments,
-) -> Result<(lastword_proto::envelope::JsonText, Digest), ApiError> {
+) -> Result<(lastword_facts::envelope::JsonText, Digest), ApiError> {
     let call = ctx.handle.query(move |live| held(live, id)).await?;
     let (tool, agent, task) = epochs::found(ctx, &id.to_string(), call).await?;
     Ok((arguments.as_str().into(), digest(&tool, &arguments, &agent, task.as_deref())))

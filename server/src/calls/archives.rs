@@ -2,8 +2,8 @@
 
 use lastword_broker::archive::{ArchivePolicy, MoveError, archives_of, segment};
 use lastword_broker::off_thread;
-use lastword_proto::fact::Role;
-use lastword_proto::{Code, Refusal, Seq};
+use lastword_facts::fact::Role;
+use lastword_facts::{Code, Refusal, Seq};
 use lastword_wire::{ArchivesView, FieldError, MoveToArchive, MovedToArchive};
 
 use super::{Caller, Context, humans};

@@ -1,9 +1,10 @@
 //! Searches of messages by any of their fields.
 
 use lastword_broker::Live;
-use lastword_proto::ids::{AgentId, ConvId};
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::{MessageType, Principal, Seq, Time};
+use lastword_core::Principal;
+use lastword_facts::ids::{AgentId, ConvId};
+use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::{MessageType, Seq, Time};
 use lastword_store::{Cursor, Filter};
 use lastword_wire::{FieldError, Page, StoredMessage, parse_rfc3339};
 use serde::Deserialize;
@@ -146,7 +147,7 @@ async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, Ap
 fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
     match name {
         None => vec![None],
-        Some(SYSTEM_NAME) => vec![Some(lastword_proto::fact::SYSTEM)],
+        Some(SYSTEM_NAME) => vec![Some(lastword_facts::fact::SYSTEM)],
         Some(name) => {
             // Number 0 is the broker itself.
             let same = live.state.agents.iter().enumerate().skip(1).filter(|(_, agent)| agent.name() == name);
@@ -194,7 +195,7 @@ pub async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result
     let look = move |live: &Live<'_>| -> Option<Numbers> {
         let agent = |name: Option<String>| match name.as_deref() {
             None => Some(None),
-            Some(SYSTEM_NAME) => Some(Some(lastword_proto::fact::SYSTEM)),
+            Some(SYSTEM_NAME) => Some(Some(lastword_facts::fact::SYSTEM)),
             Some(name) => live.state.agent_of(name).map(Some),
         };
         let convs = match reference.as_deref() {

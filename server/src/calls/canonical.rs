@@ -1,7 +1,7 @@
 //! The digest of a held call, and what the policy's rules see of it (H2).
 
-use lastword_proto::fact::Digest;
-use lastword_proto::policy::{Subjects, UNREAD};
+use lastword_facts::fact::Digest;
+use lastword_facts::policy::{Subjects, UNREAD};
 use lastword_wire::Arguments;
 use lastword_wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use serde_json::Value;

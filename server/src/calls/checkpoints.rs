@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lastword_broker::checkpoint::Note;
 use lastword_broker::off_thread;
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 
 use super::{Caller, Context, epochs};
 use crate::error::ApiError;

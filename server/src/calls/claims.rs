@@ -1,10 +1,10 @@
 //! Calls on claims: leases on resources (C1).
 
 use lastword_broker::Live;
-use lastword_proto::ids::ClaimId;
-use lastword_proto::input::ClaimDraft;
-use lastword_proto::names::Resource;
-use lastword_proto::{Input, Reply};
+use lastword_core::input::ClaimDraft;
+use lastword_core::{Input, Reply};
+use lastword_facts::ids::ClaimId;
+use lastword_facts::names::Resource;
 use lastword_wire::{ClaimView, FieldError, NewClaim, Page};
 
 use super::{Caller, Context, admitted, checked};

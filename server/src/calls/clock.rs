@@ -1,6 +1,6 @@
 //! Calls on the broker's clock (L6).
 
-use lastword_proto::Input;
+use lastword_core::Input;
 use lastword_wire::ClockView;
 
 use super::{Caller, Context, admitted};

@@ -1,9 +1,9 @@
 //! The controls of humans: pause, resume and stop (H4).
 
 use lastword_broker::Live;
-use lastword_proto::fact::{Control, Scope};
-use lastword_proto::state::Running;
-use lastword_proto::{Input, State};
+use lastword_core::{Input, State};
+use lastword_facts::fact::{Control, Scope};
+use lastword_facts::status::Running;
 
 use super::{Caller, Context, admitted};
 use crate::error::ApiError;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_proto::Principal;
-use lastword_proto::ids::ConvId;
+use lastword_core::Principal;
+use lastword_facts::ids::ConvId;
 use lastword_wire::{ConversationSummary, FieldError, Page};
 use serde::Deserialize;
 

@@ -1,9 +1,9 @@
 //! What was issued before a restore, and is not in this log any more (L8).
 
 use lastword_broker::Live;
-use lastword_proto::ids::{ApprovalId, ClaimId, EscalationId, GrantId, IncidentId, TurnId};
-use lastword_proto::state::{Epochs, Number as _, Numbered, RequestNumber};
-use lastword_proto::{Code, Refusal, Seq};
+use lastword_core::state::{Epochs, Number as _, Numbered, RequestNumber};
+use lastword_facts::ids::{ApprovalId, ClaimId, EscalationId, GrantId, IncidentId, TurnId};
+use lastword_facts::{Code, Refusal, Seq};
 
 use super::Context;
 use crate::error::{ApiError, record_of};

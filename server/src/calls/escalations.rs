@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lastword_broker::Live;
-use lastword_proto::fact::EscalationCause;
-use lastword_proto::ids::EscalationId;
-use lastword_proto::names::Ref;
-use lastword_proto::state::EscalationState;
-use lastword_proto::{Code, Input, MessageType, Principal, Refusal, Reply, Seq, input};
+use lastword_core::{Input, Principal, Reply, input};
+use lastword_facts::fact::EscalationCause;
+use lastword_facts::ids::EscalationId;
+use lastword_facts::names::Ref;
+use lastword_facts::status::EscalationState;
+use lastword_facts::{Code, MessageType, Refusal, Seq};
 use lastword_wire::{
     Envelope, EscalationAnswer, EscalationView, FieldError, NewEscalation, Page, Scope, StoredMessage,
 };

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use lastword_broker::{Live, off_thread};
-use lastword_proto::fact::{Level, Part, Recipient};
-use lastword_proto::ids::{AgentId, EscalationId, TaskId};
-use lastword_proto::progress::{Curve, HOLD_DRY, Progress, Reading, Stall, WARN_DRY};
-use lastword_proto::{Code, Entry, Fact, Message, MessageType, Principal, Refusal, Seq};
+use lastword_core::Principal;
+use lastword_facts::fact::{Level, Part, Recipient};
+use lastword_facts::ids::{AgentId, EscalationId, TaskId};
+use lastword_facts::stall::{Curve, HOLD_DRY, Reading, Stall, StallCause, WARN_DRY};
+use lastword_facts::{Code, Entry, Fact, Message, MessageType, Refusal, Seq};
 use lastword_store::{Cursor, Filter};
 use lastword_wire::{ExchangeLine, ExchangeVerdict, ExchangeView, Repetition};
 
@@ -48,7 +49,7 @@ struct Mark {
     /// The message.
     at: Seq,
     level: Level,
-    stall: Stall,
+    stall: StallCause,
     enforced: bool,
     curve: Curve,
     escalation: Option<EscalationId>,
@@ -295,7 +296,7 @@ async fn readable(
 }
 
 fn view(sides: Sides, names: &[String; 2], may: &[bool], window: &Window, marks: &[Mark]) -> ExchangeView {
-    let (mut progress, mut readings) = (Progress::default(), Vec::<Reading>::new());
+    let (mut stall, mut readings) = (Stall::default(), Vec::<Reading>::new());
     let first = window.messages.len().saturating_sub(LINES_MAX);
     let mut lines = Vec::new();
     for (place, (seq, entry)) in window.messages.iter().enumerate() {
@@ -303,9 +304,9 @@ fn view(sides: Sides, names: &[String; 2], may: &[bool], window: &Window, marks:
         let reading = Reading::of(&message.body, message.payload.as_deref());
         let asks = message.from == sides.asker && message.part.is_request();
         let (from, to) = if asks { (0, 1) } else { (1, 0) };
-        let before = progress.curve().units;
-        progress.message(from, Some(to), &reading);
-        let curve = progress.curve();
+        let before = stall.curve().units;
+        stall.message(from, Some(to), &reading);
+        let curve = stall.curve();
         let new_units = curve.units - before;
         if place >= first {
             let mark = marks.iter().find(|mark| mark.at == *seq);
@@ -325,7 +326,7 @@ fn view(sides: Sides, names: &[String; 2], may: &[bool], window: &Window, marks:
         readings.push(reading);
     }
     let whole = window.unread == 0;
-    let Curve { messages, dry, units, read_again, .. } = if whole { progress.curve() } else { window.recorded };
+    let Curve { messages, dry, units, read_again, .. } = if whole { stall.curve() } else { window.recorded };
     let [asker, delegate] = names.clone();
     ExchangeView {
         summary: format!("{read_again} tokens read again for {units} new words in {messages} messages"),
@@ -378,10 +379,10 @@ fn excerpt(message: &Message) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::Time;
-    use lastword_proto::fact::{Answer, EndReason};
-    use lastword_proto::ids::ConvId;
-    use lastword_proto::{AnswerStatus, MessageType};
+    use lastword_facts::Time;
+    use lastword_facts::fact::{Answer, EndReason};
+    use lastword_facts::ids::ConvId;
+    use lastword_facts::{AnswerStatus, MessageType};
 
     use super::*;
 
@@ -413,8 +414,14 @@ mod tests {
     fn a_long_exchange_is_counted_whole_and_its_end_is_listed() {
         let messages: Vec<Found> = (0..260).map(|n| said(10 * n + 10, "still red, as before")).collect();
         let curve = Curve { messages: 250, ..Curve::default() };
-        let mark =
-            Mark { at: Seq(2_600), level: Level::Held, stall: Stall::Stuck, enforced: false, curve, escalation: None };
+        let mark = Mark {
+            at: Seq(2_600),
+            level: Level::Held,
+            stall: StallCause::Stuck,
+            enforced: false,
+            curve,
+            escalation: None,
+        };
         let window = Window::upto(messages, &mark, mark.at);
         let may: Vec<bool> = window.messages.iter().map(|(seq, _)| seq.0 != 2_600).collect();
         let told = view(SIDES, &["kilo".to_owned(), "hive".to_owned()], &may, &window, &[mark]);

@@ -1,11 +1,11 @@
 //! Explanations: the rule and the numbers behind a refusal or hold, and the chain from the grant down to it (G3).
 
 use lastword_broker::Live;
-use lastword_proto::fact::{Latched, Place};
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
-use lastword_proto::limits::Approvers;
-use lastword_proto::state::IncidentOn;
-use lastword_proto::{Code, Entry, Fact, Message, Seq};
+use lastword_core::state::IncidentOn;
+use lastword_facts::fact::{Latched, Place};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
+use lastword_facts::limits::Approvers;
+use lastword_facts::{Code, Entry, Fact, Message, Seq};
 use lastword_wire::{CausalLink, Explanation, Subject, rfc3339};
 
 use super::{Caller, Context, approvals, conversations, epochs, escalations, exchanges, incidents};

@@ -1,9 +1,9 @@
 //! Extensions that humans give to grants and conversations (D9).
 
 use lastword_broker::Live;
-use lastword_proto::Input;
-use lastword_proto::fact::Extension;
-use lastword_proto::ids::{ConvId, GrantId};
+use lastword_core::Input;
+use lastword_facts::fact::Extension;
+use lastword_facts::ids::{ConvId, GrantId};
 use lastword_wire::{Extend, Extended, FieldError, microusd};
 
 use super::{Caller, Context, admitted};

@@ -1,8 +1,9 @@
 //! Calls on humans: the list of those registered, their roles, and the record of their acts (H7, D12).
 
 use lastword_broker::{Live, Unserved};
-use lastword_proto::fact::{Credential, Kind, Role};
-use lastword_proto::{Code, Input, Principal};
+use lastword_core::{Input, Principal};
+use lastword_facts::Code;
+use lastword_facts::fact::{Credential, Kind, Role};
 use lastword_wire::{AgentView, Page};
 
 use super::{Caller, Context, admitted, agents};

@@ -1,9 +1,9 @@
 //! Calls on incidents: limits that tripped, and other facts that a human has to know.
 
 use lastword_broker::Live;
-use lastword_proto::fact::{Latched, Place};
-use lastword_proto::ids::AgentId;
-use lastword_proto::state::IncidentOn;
+use lastword_core::state::IncidentOn;
+use lastword_facts::fact::{Latched, Place};
+use lastword_facts::ids::AgentId;
 use lastword_wire::{IncidentView, Page};
 
 use super::{Caller, Context};

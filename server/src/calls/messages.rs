@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::{Handle, Live, Wait};
-use lastword_proto::names::RequestId;
-use lastword_proto::progress::{self, Reading};
-use lastword_proto::state::Agent;
-use lastword_proto::{Address, Code, Draft, Input, MessageType, Reply, Seq, State};
+use lastword_core::state::Agent;
+use lastword_core::{Input, Reply, State};
+use lastword_facts::names::RequestId;
+use lastword_facts::stall::{self, Reading};
+use lastword_facts::{Address, Code, Draft, MessageType, Seq};
 use lastword_wire::{EscalationView, FieldError, Finished, Receipt, Scope, StoredMessage, text};
 
 use super::{Caller, Context, admitted, agents, escalations, wait_for};
@@ -132,7 +133,7 @@ pub async fn send<M: SentView>(
 /// Returns the warning that the reply to the request at `seq` carries (R5).
 fn warning(state: &State, seq: Seq) -> Option<Box<str>> {
     let (delegate, exchange) = state.warned_at(seq)?;
-    Some(progress::warning(state.name_of(delegate), exchange.curve(), exchange.hold().is_some()))
+    Some(stall::warning(state.name_of(delegate), exchange.curve(), exchange.hold().is_some()))
 }
 
 async fn without_message<M>(ctx: &Context, reply: Reply, warning: Option<String>) -> Result<Sent<M>, ApiError> {

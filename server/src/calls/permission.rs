@@ -5,9 +5,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use lastword_broker::Live;
-use lastword_proto::fact::Decision;
-use lastword_proto::ids::ApprovalId;
-use lastword_proto::state::ApprovalState;
+use lastword_facts::fact::Decision;
+use lastword_facts::ids::ApprovalId;
+use lastword_facts::status::ApprovalState;
 use lastword_wire::{Arguments, HeldCall, Progress, UseApproval, quote};
 
 use super::{Caller, Context, approvals, turns};
@@ -75,7 +75,7 @@ async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Resu
         let mut known = live.state.approvals.iter().rev();
         let agent = caller.principal.agent();
         // The digest contains the task; without one, an approval could be used in unrelated work.
-        let fits = |a: &lastword_proto::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
+        let fits = |a: &lastword_core::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
         known.find(|(_, a)| a.state == ApprovalState::Approved && fits(a)).map(|(id, _)| *id)
     };
     Ok(ctx.handle.query(find).await?)

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use lastword_proto::ids::AgentId;
+use lastword_facts::ids::AgentId;
 use tokio::sync::Notify;
 
 /// The most calls of agents' sessions that are carried out at a time; further ones wait for their turn. A call that waits for

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use lastword_broker::{Live, off_thread};
-use lastword_proto::fact::Role;
-use lastword_proto::ids::{ApprovalId, DAY_MS};
-use lastword_proto::names::AgentName;
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
-use lastword_proto::state::Approval;
-use lastword_proto::visible::escape;
-use lastword_proto::{Code, Input};
+use lastword_core::Input;
+use lastword_core::state::Approval;
+use lastword_facts::Code;
+use lastword_facts::fact::Role;
+use lastword_facts::ids::{ApprovalId, DAY_MS};
+use lastword_facts::names::AgentName;
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::visible::escape;
 use lastword_wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use lastword_wire::{ApprovalView, Arguments, rfc3339};
 use tokio::sync::Mutex;
@@ -225,7 +226,7 @@ async fn keep(
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::fact::Kind;
+    use lastword_facts::fact::Kind;
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,8 +1,9 @@
 //! Calls that show and cancel requests (Q9).
 
 use lastword_broker::Live;
-use lastword_proto::names::RequestId;
-use lastword_proto::{Input, Seq};
+use lastword_core::Input;
+use lastword_facts::Seq;
+use lastword_facts::names::RequestId;
 use lastword_wire::RequestView;
 
 use super::{Caller, Context, admitted, epochs, messages};

@@ -4,10 +4,11 @@
 pub(crate) mod properties;
 
 use lastword_broker::Live;
-use lastword_proto::ids::RoomId;
-use lastword_proto::input::RoomPost;
-use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::{Code, Fact, Input, Reply, Time};
+use lastword_core::input::RoomPost;
+use lastword_core::{Input, Reply};
+use lastword_facts::ids::RoomId;
+use lastword_facts::names::{AgentName, Ref, RequestId};
+use lastword_facts::{Code, Fact, Time};
 use lastword_store::{Cursor, PostFilter};
 use lastword_wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
 
@@ -69,7 +70,7 @@ pub async fn show(ctx: &Context, caller: Caller, name: &str) -> Result<(RoomView
     let seqs = ask_fresh(ctx, move |index| index.posts(&filter)).await?;
     let (entries, _) = ctx.handle.entries_within(seqs, PAGE_BYTES_MAX).await?;
     let look = move |live: &Live<'_>| {
-        let post = |(_, entry): (_, std::sync::Arc<lastword_proto::Entry>)| {
+        let post = |(_, entry): (_, std::sync::Arc<lastword_facts::Entry>)| {
             let Fact::Posted { from, body, .. } = &entry.fact else { return None };
             Some(ShownPost { from: live.state.name_of(*from).to_owned(), at: entry.at, body: body.to_string() })
         };

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lastword_broker::{Handle, Live, Unserved};
-use lastword_proto::fact::{Role, Schedule};
-use lastword_proto::ids::AgentId;
-use lastword_proto::input::ScheduleTick;
-use lastword_proto::names::{Label, Ref};
-use lastword_proto::state::{Agent, Scheduled};
-use lastword_proto::{Address, Input, Principal, Reply, State, Time};
+use lastword_core::input::ScheduleTick;
+use lastword_core::state::{Agent, Scheduled};
+use lastword_core::{Input, Principal, Reply, State};
+use lastword_facts::fact::{Role, Schedule};
+use lastword_facts::ids::AgentId;
+use lastword_facts::names::{Label, Ref};
+use lastword_facts::{Address, Time};
 use lastword_wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
 
 use super::checked;

@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
-use lastword_proto::fact::Digest;
-use lastword_proto::policy::{Subjects, UNREAD};
+use lastword_facts::fact::Digest;
+use lastword_facts::policy::{Subjects, UNREAD};
 use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 
 use self::programs::{SCRIPTED, SHELLS, WRAPPERS};
@@ -511,7 +511,7 @@ fn parsed(text: &str) -> Option<Tree> {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+    use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
     use serde_json::Value;
 
     use super::super::canonical::subjects;

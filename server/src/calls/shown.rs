@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use lastword_broker::identity::unhex;
-use lastword_proto::fact::{Digest, hex};
-use lastword_proto::ids::{AgentId, ApprovalId};
+use lastword_facts::fact::{Digest, hex};
+use lastword_facts::ids::{AgentId, ApprovalId};
 use lastword_wire::ApprovalView;
 
 /// The most calls remembered for all readers together. A reader whose entry was dropped has to look again.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use lastword_broker::identity::{Secret, unhex};
 use lastword_broker::{Live, off_thread};
-use lastword_proto::fact::{Credential, Kind, Profile, Role};
-use lastword_proto::input::Registration;
-use lastword_proto::{Code, Input, Principal, Reply, Time};
+use lastword_core::input::Registration;
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::fact::{Credential, Kind, Profile, Role};
+use lastword_facts::{Code, Time};
 use lastword_wire::{SignInProvider, SignedIn, rfc3339};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
@@ -215,7 +216,7 @@ async fn admit(ctx: &Context, sign_in: &Arc<SignIn>, claims: Claims) -> Result<K
 }
 
 /// Returns the live agent or human with this name, and whether it is a human.
-async fn known(ctx: &Context, name: String) -> Result<Option<(lastword_proto::ids::AgentId, bool)>, ApiError> {
+async fn known(ctx: &Context, name: String) -> Result<Option<(lastword_facts::ids::AgentId, bool)>, ApiError> {
     let found = move |live: &Live<'_>| {
         let id = live.state.live(&name)?;
         Some((id, live.state.agent(id)?.is_human()))
@@ -227,7 +228,7 @@ async fn known(ctx: &Context, name: String) -> Result<Option<(lastword_proto::id
 /// there for sessions to hang on, and ends them when it is replaced.
 async fn register(ctx: &Context, person: &Person) -> Result<(Credential, Principal), ApiError> {
     let owners = |live: &Live<'_>| -> Vec<_> {
-        let is_owner = |id: &lastword_proto::ids::AgentId| live.state.agent(*id).is_some_and(|agent| agent.is_owner());
+        let is_owner = |id: &lastword_facts::ids::AgentId| live.state.agent(*id).is_some_and(|agent| agent.is_owner());
         live.state.live_by_name().into_iter().filter(is_owner).collect()
     };
     let owners = ctx.handle.query(owners).await?;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::ids::ConvId;
-use lastword_proto::{Fact, Seq};
+use lastword_facts::ids::ConvId;
+use lastword_facts::{Fact, Seq};
 
 use super::Context;
 use super::read_model::{ask, fresh};
@@ -33,7 +33,7 @@ pub async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, St
     seqs.sort_unstable();
     seqs.dedup();
     let mut texts = BTreeMap::new();
-    let text = |seq, entry: &std::sync::Arc<lastword_proto::Entry>| {
+    let text = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
         if let Fact::Accepted { message } = &entry.fact {
             texts.insert(seq, begin(&message.body));
         }

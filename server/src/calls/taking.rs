@@ -1,9 +1,10 @@
 //! What a client of an agent takes: what is new, or what it holds (F1).
 
 use lastword_broker::{Claimable, Live};
-use lastword_proto::ids::TurnId;
-use lastword_proto::input::{self, Consumer};
-use lastword_proto::{Code, Input, Refusal, Reply};
+use lastword_core::input::{self, Consumer};
+use lastword_core::{Input, Reply};
+use lastword_facts::ids::TurnId;
+use lastword_facts::{Code, Refusal};
 use lastword_wire::Delivery;
 
 use super::turns::Taken;

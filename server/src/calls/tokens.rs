@@ -2,7 +2,7 @@
 
 use lastword_broker::identity::{Scopes, is_of_sign_in};
 use lastword_broker::{Live, off_thread};
-use lastword_proto::{Code, Refusal};
+use lastword_facts::{Code, Refusal};
 use lastword_wire::{FieldError, NarrowedToken, NewToken, SignInLink, rfc3339};
 
 use super::{Caller, Context};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lastword_broker::Live;
-use lastword_proto::fact::Part;
-use lastword_proto::ids::{ConvId, EscalationId, TaskId, TurnId};
-use lastword_proto::{Entry, Message, Principal, Seq, Time};
+use lastword_core::Principal;
+use lastword_facts::fact::Part;
+use lastword_facts::ids::{ConvId, EscalationId, TaskId, TurnId};
+use lastword_facts::{Entry, Message, Seq, Time};
 use lastword_store::{Cursor, Filter, RefusalFilter, TurnTokens};
 use lastword_wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
 

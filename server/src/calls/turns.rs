@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::{Claimable, Handle, Live, Parcel, Receiver, Receiving, Subscription};
-use lastword_proto::fact::{ModelSpend, Recipient};
-use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::input::{self, Consumer};
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::progress::Reading;
-use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
+use lastword_core::input::{self, Consumer};
+use lastword_core::{Input, Reply};
+use lastword_facts::fact::{ModelSpend, Recipient};
+use lastword_facts::ids::{AgentId, TurnId};
+use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::stall::Reading;
+use lastword_facts::{Entry, Fact, MessageType, Seq};
 use lastword_wire::quote::quoted;
 use lastword_wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339, text,
@@ -522,10 +523,11 @@ pub(crate) async fn progress(
 
 #[cfg(test)]
 mod tests {
+    use lastword_core::Principal;
+    use lastword_facts::names::Ref;
+
     use super::*;
     use crate::{Config, Server};
-    use lastword_proto::Principal;
-    use lastword_proto::names::Ref;
 
     const IN_TURNS: Consumer = Consumer::InTurns;
 

@@ -1,6 +1,6 @@
 //! Cron expressions: an expression is an error that names its member, or ticks at full minutes, ever later.
 
-use lastword_proto::Time;
+use lastword_facts::Time;
 
 use super::Ticks;
 

@@ -46,10 +46,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use lastword_facts::Code;
+
 use crate::calls::Context;
 use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
-use lastword_proto::Code;
 
 pub use self::connections::Peer;
 pub use self::documents::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};

@@ -243,7 +243,7 @@ async fn greet(ctx: &Context, peer: &Peer, socket: &mut Socket) -> Result<Proven
     let proven = match authorization {
         Some(authorization) => authenticate_bearer(ctx, &authorization, peer)
             .and_then(|caller| Ok((caller, authorization, peer.session()?))),
-        None => Err(lastword_proto::Refusal::new(lastword_proto::Code::Unauthenticated).into()),
+        None => Err(lastword_facts::Refusal::new(lastword_facts::Code::Unauthenticated).into()),
     };
     match proven {
         Ok(proven) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 use tokio::sync::watch;
 
 use crate::calls::{Caller, Context, ended};
@@ -78,7 +78,7 @@ impl LogTail {
 mod tests {
     use std::sync::Arc;
 
-    use lastword_proto::Seq;
+    use lastword_facts::Seq;
 
     use super::LogTail;
     use crate::calls::Caller;

@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 
 use lastword_broker::files::Files;
-use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
-use lastword_proto::{Seq, Time};
+use lastword_facts::ids::{ApprovalId, EscalationId, IncidentId};
+use lastword_facts::{Seq, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::FILE_NOTIFY;

@@ -106,7 +106,7 @@ async fn head(from: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 fn failure(status: ExitStatus, said: &str) -> String {
-    let said = lastword_proto::visible::escape(said);
+    let said = lastword_facts::visible::escape(said);
     if said.is_empty() { status.to_string() } else { format!("{status}: {said}") }
 }
 
@@ -138,9 +138,10 @@ fn variables(told: &Notification) -> [(&'static str, String); 7] {
 
 #[cfg(test)]
 mod tests {
+    use lastword_facts::Time;
+
     use super::*;
     use crate::notify::channel::{Means, channel};
-    use lastword_proto::Time;
 
     fn shell(dir: &std::path::Path, script: &str) -> Command {
         let args = ["-c", script, "{title}", "{text}"].map(str::to_owned).to_vec();

@@ -8,9 +8,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_proto::fact::{Control, EscalationCause, Scope};
-use lastword_proto::state::{ApprovalState, EscalationState, IncidentOn, Running};
-use lastword_proto::{Fact, Seq, State, Time};
+use lastword_core::State;
+use lastword_core::state::IncidentOn;
+use lastword_facts::fact::{Control, EscalationCause, Scope};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::status::Running;
+use lastword_facts::{Fact, Seq, Time};
 
 use super::book::{ChannelLedger, NotificationLedger, Parcel, Repeats, Topic};
 use super::channel::Severity;

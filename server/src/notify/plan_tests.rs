@@ -1,8 +1,9 @@
 //! Tests of the plan in virtual time.
 
-use lastword_proto::fact::{Decision, Latched, Place};
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
-use lastword_proto::{Code, Core};
+use lastword_core::Core;
+use lastword_facts::Code;
+use lastword_facts::fact::{Decision, Latched, Place};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 
 use super::*;
 

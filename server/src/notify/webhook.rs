@@ -15,7 +15,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use lastword_broker::identity::{Secret, hex};
-use lastword_proto::Time;
+use lastword_facts::Time;
 use reqwest::Url;
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};

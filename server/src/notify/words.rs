@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use lastword_proto::Time;
-use lastword_proto::fact::EscalationCause;
-use lastword_proto::visible::escape;
+use lastword_facts::Time;
+use lastword_facts::fact::EscalationCause;
+use lastword_facts::visible::escape;
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
 use serde::Serialize;
 
@@ -341,7 +341,7 @@ fn cut(text: &str, max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::state::ApprovalState;
+    use lastword_facts::status::ApprovalState;
 
     use super::*;
     use crate::notify::channel::{Command, Means, channel};
@@ -412,7 +412,7 @@ mod tests {
             on: "LOGIN-1".into(),
             scope: "conversation".into(),
             reference: reference.map(str::to_owned),
-            code: lastword_proto::Code::TurnsHard,
+            code: lastword_facts::Code::TurnsHard,
             limit: 1,
             current: 2,
             at: rfc3339(Time(0)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonwebtoken::jwk::Jwk;
-use lastword_proto::Time;
+use lastword_facts::Time;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::redirect::Policy;

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
-use lastword_proto::fact::{EscalationCause, Latched, Place, SYSTEM};
-use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
-use lastword_proto::state::{Agent, ApprovalState, EscalationState, IncidentOn, Running};
-use lastword_proto::{State, Time};
+use lastword_core::State;
+use lastword_core::state::{Agent, IncidentOn};
+use lastword_facts::Time;
+use lastword_facts::fact::{EscalationCause, Latched, Place, SYSTEM};
+use lastword_facts::ids::{AgentId, HOUR_MS, TaskId, TurnId};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::status::Running;
 use lastword_wire::{AgentView, Distance, rfc3339};
 
 use super::conversations::distance;
@@ -15,7 +19,7 @@ use super::held::of_rest;
 /// Returns an agent or human; `None` if the number is unknown.
 pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
     let agent = live.state.agent(id)?;
-    let texts = |labels: &[lastword_proto::names::Label]| labels.iter().map(ToString::to_string).collect();
+    let texts = |labels: &[lastword_facts::names::Label]| labels.iter().map(ToString::to_string).collect();
     Some(AgentView {
         name: agent.name().to_owned(),
         display_name: agent.display_name().map(|name| name.as_str().to_owned()),

@@ -1,9 +1,9 @@
 //! Approvals: held calls and their decisions.
 
-use lastword_proto::State;
-use lastword_proto::fact::{SYSTEM, hex};
-use lastword_proto::ids::ApprovalId;
-use lastword_proto::state::ApprovalState;
+use lastword_core::State;
+use lastword_facts::fact::{SYSTEM, hex};
+use lastword_facts::ids::ApprovalId;
+use lastword_facts::status::ApprovalState;
 use lastword_wire::{ApprovalView, Arguments, rfc3339};
 
 use super::requests::request_of;

@@ -1,7 +1,7 @@
 //! Claims: leases on resources.
 
-use lastword_proto::State;
-use lastword_proto::ids::ClaimId;
+use lastword_core::State;
+use lastword_facts::ids::ClaimId;
 use lastword_wire::{ClaimView, rfc3339};
 
 use super::requests::request_of;

@@ -8,7 +8,7 @@ pub(crate) fn clock(standing: ClockStatus) -> ClockView {
     let ClockStatus { broker, difference_ms, state } = standing;
     ClockView {
         broker: rfc3339(broker),
-        wall: rfc3339(lastword_proto::Time(broker.0.saturating_add_signed(difference_ms))),
+        wall: rfc3339(lastword_facts::Time(broker.0.saturating_add_signed(difference_ms))),
         difference_ms,
         state,
         note: note(standing),

@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_proto::State;
-use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::state::{Conversation, Grant};
+use lastword_core::State;
+use lastword_core::state::{Conversation, Grant};
+use lastword_facts::ids::{ConvId, GrantId};
 use lastword_wire::{
     ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, StoredMessage,
     TreeNode, rfc3339,
@@ -115,7 +115,7 @@ pub fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     Some(GrantView {
         id: id.to_string(),
         giver: state.name_of(grant.giver).to_owned(),
-        kind: GrantKind::of(grant),
+        kind: kind(grant),
         expires_at: rfc3339(grant.expires_at),
         open: grant.end.is_none(),
         latched: grant.latched.get().map(|incident| incident.to_string()),
@@ -191,5 +191,14 @@ const fn node(message: StoredMessage, children: Vec<TreeNode>) -> TreeNode {
         duration_ms: None,
         refusals: Vec::new(),
         questions: Vec::new(),
+    }
+}
+
+const fn kind(grant: &Grant) -> GrantKind {
+    match (grant.own_root, grant.typed, grant.scheduled) {
+        (true, _, _) => GrantKind::Root,
+        (_, true, _) => GrantKind::Typed,
+        (_, _, true) => GrantKind::Schedule,
+        (false, false, false) => GrantKind::Message,
     }
 }

@@ -1,9 +1,10 @@
 //! Escalations, with their texts from the log.
 
-use lastword_proto::fact::EscalationCause;
-use lastword_proto::ids::EscalationId;
-use lastword_proto::state::Lifts;
-use lastword_proto::{Entry, Fact, State};
+use lastword_core::State;
+use lastword_core::state::Lifts;
+use lastword_facts::fact::EscalationCause;
+use lastword_facts::ids::EscalationId;
+use lastword_facts::{Entry, Fact};
 use lastword_wire::{EscalationView, LiftView, grant_body, rfc3339};
 
 use super::requests::request_of;
@@ -52,7 +53,7 @@ pub(crate) fn escalation(
 }
 
 fn lift_views(state: &State, lifts: &Lifts) -> Vec<LiftView> {
-    let view = |(place, lift): (usize, &lastword_proto::fact::Lift)| LiftView {
+    let view = |(place, lift): (usize, &lastword_facts::fact::Lift)| LiftView {
         id: format!("lift-{}", place + 1),
         text: state.lift_words(*lift),
         grant: grant_body(*lift),

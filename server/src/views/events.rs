@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{Area, EventKind, Latched, ModelSpend, Recipient, SYSTEM, Scope, Spend};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
-use lastword_proto::names::Ref;
-use lastword_proto::progress::Curve;
-use lastword_proto::state::Agent;
-use lastword_proto::{Code, Entry, Fact, Principal, Refusal, Seq, State};
+use lastword_core::state::Agent;
+use lastword_core::{Principal, State};
+use lastword_facts::fact::{Area, EventKind, Latched, ModelSpend, Recipient, SYSTEM, Scope, Spend};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
+use lastword_facts::names::Ref;
+use lastword_facts::stall::Curve;
+use lastword_facts::{Code, Entry, Fact, Refusal, Seq};
 use lastword_wire::{Event, rfc3339};
 use serde_json::{Map, Value, json};
 

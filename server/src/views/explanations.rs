@@ -1,9 +1,11 @@
 //! The context of an explanation: what the state says about a message's task, conversation, grant and holds.
 
-use lastword_proto::fact::{Latched, Place};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
-use lastword_proto::state::{Agent, IncidentOn, Running};
-use lastword_proto::{Fact, Message, Seq, State};
+use lastword_core::State;
+use lastword_core::state::{Agent, IncidentOn};
+use lastword_facts::fact::{Latched, Place};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
+use lastword_facts::status::Running;
+use lastword_facts::{Fact, Message, Seq};
 use lastword_wire::{CausalLink, Distance, GrantView, Hold, LiftStep, Problem, RefusedAt, RefusedSend, StoredMessage};
 
 use super::conversations::{distance, grant, own_limits};
@@ -25,7 +27,7 @@ pub(crate) struct ExplainContext {
 impl ExplainContext {
     /// Returns the context of a message. Its task is the one in whose turn its cause was delivered.
     pub(crate) fn of(state: &State, message: &Message) -> Self {
-        let to = if let lastword_proto::fact::Recipient::One(agent) = message.to { Some(agent) } else { None };
+        let to = if let lastword_facts::fact::Recipient::One(agent) = message.to { Some(agent) } else { None };
         let task = message.cause.and_then(|cause| sender_task(state, message.from, cause));
         Self { task, conv: Some(message.conv), grant: message.grant, agent: to }
     }

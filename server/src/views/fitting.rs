@@ -1,9 +1,9 @@
 //! Fits the notices of a delivery into their common size limit (L3).
 
-use lastword_proto::Limits;
-use lastword_proto::fact::Digest;
-use lastword_proto::ids::ApprovalId;
-use lastword_proto::names::SYSTEM_NAME;
+use lastword_facts::Limits;
+use lastword_facts::fact::Digest;
+use lastword_facts::ids::ApprovalId;
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_wire::{Notice, NoticeKind};
 
 use super::notices::Worded;

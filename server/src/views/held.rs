@@ -1,9 +1,12 @@
 //! What holds the work on a request until a human acts, and the step that lifts each hold (R3, H6).
 
-use lastword_proto::fact::Latched;
-use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
-use lastword_proto::state::{Agent, ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
-use lastword_proto::{Code, Refusal, State, Time};
+use lastword_core::State;
+use lastword_core::state::{Agent, Asker, Escalation, Incident, IncidentOn};
+use lastword_facts::fact::Latched;
+use lastword_facts::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::{Code, Refusal, Time};
 use lastword_wire::quote::word;
 use lastword_wire::{HeldBy, Hold, LiftStep, RefusedAt, amount, rfc3339};
 

@@ -1,9 +1,10 @@
 //! Incidents, and the requests that each holds.
 
-use lastword_proto::fact::{Latched, Place, SYSTEM};
-use lastword_proto::ids::{IncidentId, TaskId};
-use lastword_proto::state::{Incident, IncidentOn};
-use lastword_proto::{Code, State};
+use lastword_core::State;
+use lastword_core::state::{Incident, IncidentOn};
+use lastword_facts::Code;
+use lastword_facts::fact::{Latched, Place, SYSTEM};
+use lastword_facts::ids::{IncidentId, TaskId};
 use lastword_wire::{IncidentView, rfc3339};
 
 use super::requests::request_of;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lastword_broker::{Handle, Live};
-use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
-use lastword_proto::fsm::RequestState;
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::state::{Agent, Asker};
-use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
+use lastword_core::state::{Agent, Asker};
+use lastword_core::{Principal, State};
+use lastword_facts::fact::{Answer, Part, Recipient, SYSTEM};
+use lastword_facts::fsm::RequestState;
+use lastword_facts::ids::{AgentId, TaskId};
+use lastword_facts::{Entry, Fact, Message, Seq};
 use lastword_wire::{DeliveryState, Receipt, StoredMessage, rfc3339};
 
 use super::words::{self, json};
@@ -179,7 +180,7 @@ fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
 
 impl Shown {
     /// Returns the time at which it was admitted.
-    pub fn at(&self) -> lastword_proto::Time {
+    pub fn at(&self) -> lastword_facts::Time {
         self.entry.at
     }
 

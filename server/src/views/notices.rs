@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lastword_broker::{Handle, Live};
-use lastword_proto::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
-use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
-use lastword_proto::state::{Agent, ApprovalState};
-use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State, visible};
+use lastword_core::State;
+use lastword_core::state::Agent;
+use lastword_facts::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
+use lastword_facts::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
+use lastword_facts::status::ApprovalState;
+use lastword_facts::{Entry, Fact, Message, MessageType, Seq, visible};
 use lastword_wire::quote::quoted;
 use lastword_wire::{Notice, NoticeKind, amount, rfc3339};
 
@@ -183,7 +185,7 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
 fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
     let conv = state.grants.get(&id).map(|grant| grant.conv);
     let reference = conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string);
-    let hours = match Lift::of(lastword_proto::Code::GrantExpired, 0, 0) {
+    let hours = match Lift::of(lastword_facts::Code::GrantExpired, 0, 0) {
         Some(lift) => lift.extension().time_ms / HOUR_MS,
         None => 1,
     };
@@ -265,7 +267,7 @@ fn room_name(state: &State, place: Place) -> Option<String> {
     }
 }
 
-fn conv_of(state: &State, turn: TurnId) -> Option<lastword_proto::ids::ConvId> {
+fn conv_of(state: &State, turn: TurnId) -> Option<lastword_facts::ids::ConvId> {
     let task = state.turns.get(&turn)?.task;
     state.tasks.get(&task).map(|task| task.conv)
 }

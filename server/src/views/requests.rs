@@ -1,9 +1,9 @@
 //! Requests and their history.
 
-use lastword_proto::State;
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::state::{Phase, Request, Task};
+use lastword_core::State;
+use lastword_core::state::{Phase, Request, Task};
+use lastword_facts::ids::{AgentId, TaskId};
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_wire::{HistoryItem, RequestView, rfc3339};
 
 use super::held::held_by;
@@ -51,7 +51,7 @@ fn history(state: &State, task: &Task, request: &Request) -> Vec<HistoryItem> {
         agent: state.name_of(agent).to_owned(),
         attempt,
     };
-    let asker = task.asker.agent().unwrap_or(lastword_proto::fact::SYSTEM);
+    let asker = task.asker.agent().unwrap_or(lastword_facts::fact::SYSTEM);
     let mut items = vec![item(task.created_at, "sent", asker, None)];
     let turns = task.turns.iter().filter_map(|turn| state.turns.get(turn));
     items.extend(turns.map(|turn| item(turn.opened_at, "taken", turn.agent, Some(turn.attempt))));

@@ -1,7 +1,7 @@
 //! Rooms and their members.
 
-use lastword_proto::State;
-use lastword_proto::ids::RoomId;
+use lastword_core::State;
+use lastword_facts::ids::RoomId;
 use lastword_wire::RoomView;
 
 /// Returns a room; `None` if the number is unknown.

@@ -1,9 +1,10 @@
 //! The sentences of the broker itself, which models and humans read. The core has only codes and numbers.
 
-use lastword_proto::fact::{EndReason, Lift, Met};
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::state::{Lifts, Phase};
-use lastword_proto::{AnswerStatus, Code, State};
+use lastword_core::State;
+use lastword_core::state::{Lifts, Phase};
+use lastword_facts::fact::{EndReason, Lift, Met};
+use lastword_facts::ids::{AgentId, TaskId};
+use lastword_facts::{AnswerStatus, Code};
 use lastword_wire::amount;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Authentication and authorization: tokens and permissions.
 
-use lastword_proto::{Entry, Fact};
+use lastword_facts::{Entry, Fact};
 use lastword_server::{Config, Server};
 use lastword_store::Store;
 use reqwest::Method;

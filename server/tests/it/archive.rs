@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lastword_proto::{Limits, Time};
+use lastword_facts::{Limits, Time};
 use lastword_server::backup::restore;
 use lastword_server::{Config, Server};
 use lastword_store::Store;

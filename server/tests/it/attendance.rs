@@ -1,6 +1,6 @@
 //! Acts of humans, without which agents start no work of their own (D12).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::json;
 
 use crate::browser::Browser;

@@ -1,6 +1,6 @@
 //! Audits over time: successors of a name, and reused REFs (§1, L7).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

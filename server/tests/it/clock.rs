@@ -1,6 +1,6 @@
 //! Jumps of the machine's clocks, none of which breaks anything (L6).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

@@ -1,8 +1,8 @@
 //! Escalations, approvals, rooms and claims.
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::AgentName;
+use lastword_facts::Limits;
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::AgentName;
 use reqwest::Method;
 use serde_json::json;
 

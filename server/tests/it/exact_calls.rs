@@ -1,7 +1,7 @@
 //! Held calls are kept, shown, compared and ruled exactly as they were written.
 
-use lastword_proto::names::AgentName;
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::names::AgentName;
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! One agent with several clients: who gets which delivery (F1).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::session::Raw;

@@ -2,8 +2,8 @@
 
 use lastword_client::wire::{DecideApproval, EscalationAnswer, Extend};
 use lastword_client::{Client, Endpoint, SendTerms, Target, Token};
-use lastword_proto::fact::Decision;
-use lastword_proto::{Fact, Seq};
+use lastword_facts::fact::Decision;
+use lastword_facts::{Fact, Seq};
 use lastword_server::edges::EDGES;
 use lastword_store::Store;
 use reqwest::Method;

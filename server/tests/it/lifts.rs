@@ -1,6 +1,6 @@
 //! The lifts of humans, on every surface (H6).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lastword_broker::clock::{Reading, Source};
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use lastword_server::{Config, Server};
 
 use crate::world::World;

@@ -1,8 +1,8 @@
 //! The tools, over streamable HTTP.
 
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::AgentName;
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::AgentName;
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_server::edges::mcp::serve_pipe;
 use reqwest::Method;
 use serde_json::{Value, json};

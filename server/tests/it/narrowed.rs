@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

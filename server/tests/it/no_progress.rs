@@ -1,6 +1,6 @@
 //! R5 over HTTP: what becomes of exchanges that are held, as counters, and their curve as an explanation.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

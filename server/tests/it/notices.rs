@@ -1,8 +1,8 @@
 //! Notices on deliveries, and what humans find in their inbox.
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::AgentName;
+use lastword_facts::Limits;
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::AgentName;
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, SECOND};

@@ -1,9 +1,9 @@
 //! The permission-prompt tool: a held call waits for a decision, and only an approval allows it.
 
-use lastword_proto::Limits;
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::AgentName;
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::Limits;
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::AgentName;
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_server::edges::mcp::serve_pipe;
 use reqwest::Method;
 use serde_json::{Value, json};

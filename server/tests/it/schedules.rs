@@ -1,6 +1,6 @@
 //! Schedules tick once by the broker's clock, also across restarts (D13).
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use lastword_wire::session::{PATH, SUBPROTOCOL};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::machine::{DAY, Machine, SECOND};

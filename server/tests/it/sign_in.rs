@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lastword_proto::fact::Role;
-use lastword_proto::names::AgentName;
+use lastword_facts::fact::Role;
+use lastword_facts::names::AgentName;
 use lastword_server::{BasePath, KnownAs, Oidc, Person};
 use reqwest::header::{LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;

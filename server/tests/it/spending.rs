@@ -1,6 +1,6 @@
 //! What turns cost by model: in reports over HTTP and a session, in the events and on the console's page.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

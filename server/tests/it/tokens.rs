@@ -1,6 +1,6 @@
 //! Tokens that expire, and rotations in which the old token stays valid for a while.
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

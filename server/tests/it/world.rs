@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::Limits;
+use lastword_facts::Limits;
 use lastword_server::edges::mcp::Remote;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, Response, StatusCode};

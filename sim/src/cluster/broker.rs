@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lastword_proto::{Core, Effect, Entry, Input, Out, Reply, Seq, Time};
+use lastword_core::{Core, Effect, Input, Out, Reply};
+use lastword_facts::{Entry, Seq, Time};
 
 use super::clock::Clock;
 use super::promises::chained;

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{ClaimMode, Control, Decision, Kind, Profile, Scope};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, TurnId};
-use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, Registration, Verdict};
-use lastword_proto::limits::Limits;
-use lastword_proto::names::{AgentName, Label, RequestId, Resource};
-use lastword_proto::policy::Subjects;
-use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::{Code, Input, MessageType, Principal, Reply, Seq};
+use lastword_core::input::{ClaimDraft, Finish, HeldCall, Progress, Question, Registration, Verdict};
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::{ClaimMode, Control, Decision, Kind, Profile, Scope};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, TurnId};
+use lastword_facts::limits::Limits;
+use lastword_facts::names::{AgentName, Label, RequestId, Resource};
+use lastword_facts::policy::Subjects;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::status::EscalationState;
+use lastword_facts::{Code, MessageType, Seq};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 

@@ -1,6 +1,6 @@
 //! The time of a simulated broker: it follows a wall clock that may be wrong, as the server's does (L6).
 
-use lastword_proto::Time;
+use lastword_facts::Time;
 
 /// While the wall clock is ahead, the time gains one part in this many.
 const FOLLOW_PARTS: u64 = 10;

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
 use std::sync::Arc;
 
-use lastword_proto::fact::{Crossing, Part, Place};
-use lastword_proto::ids::{AgentId, GrantId, TaskId, TurnId};
-use lastword_proto::names::RequestId;
-use lastword_proto::state::{Phase, Task};
-use lastword_proto::{Core, Entry, Fact, Input, MessageType, Reply, Seq, State};
-use lastword_store::witness::Witness;
+use lastword_core::state::{Phase, Task};
+use lastword_core::{Core, Input, Reply, State};
+use lastword_facts::fact::{Crossing, Part, Place};
+use lastword_facts::ids::{AgentId, GrantId, TaskId, TurnId};
+use lastword_facts::names::RequestId;
+use lastword_facts::{Entry, Fact, MessageType, Seq};
+use lastword_witness::Witness;
 
 use super::clients::RACE_MESSAGES;
 use super::faults::Met;
@@ -440,8 +441,8 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::input::Finish;
-    use lastword_proto::limits::Limits;
+    use lastword_core::input::Finish;
+    use lastword_facts::limits::Limits;
 
     use super::*;
     use crate::world::request;
@@ -470,7 +471,7 @@ mod tests {
         let mut state = world.core().state().clone();
         assert_eq!(every_open_request_waits_for_whom_it_should(&state, 1), Ok(()));
         assert!(every_open_request_waits_for_whom_it_should(&state, 2).is_err());
-        state.agents[to.0 as usize].queue = lastword_proto::state::Sorted::default();
+        state.agents[to.0 as usize].queue = lastword_core::state::Sorted::default();
         assert!(every_open_request_waits_for_whom_it_should(&state, 1).is_err());
     }
 }

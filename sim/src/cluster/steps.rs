@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 
-use lastword_proto::fact::EDITION;
-use lastword_proto::ids::HOUR_MS;
-use lastword_proto::input::ScheduleTick;
-use lastword_proto::names::Ref;
-use lastword_proto::state::Scheduled;
-use lastword_proto::{Input, Seq};
+use lastword_core::Input;
+use lastword_core::input::ScheduleTick;
+use lastword_core::state::Scheduled;
+use lastword_facts::Seq;
+use lastword_facts::fact::EDITION;
+use lastword_facts::ids::HOUR_MS;
+use lastword_facts::names::Ref;
 
 use super::broker::{Batch, Begins, Flying, Held, Leading, Role, Starting};
 use super::clock::Clock;

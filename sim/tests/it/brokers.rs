@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use lastword_proto::Core;
-use lastword_proto::rules::Off;
+use lastword_core::Core;
+use lastword_core::rules::Off;
 use lastword_sim::cluster::{Broken, Cluster, Met, Played, Scene, Wrong, play};
 
 /// The seeds of the team, and four times those of the race: `LASTWORD_SEEDS=20000` for the long run.

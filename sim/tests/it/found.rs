@@ -1,12 +1,13 @@
 //! Defects of the core that campaigns found, each as the short history that shows it.
 
-use lastword_proto::envelope::{Address, Draft, FinishStatus};
-use lastword_proto::fact::{EscalationCause, Fact, Spend};
-use lastword_proto::ids::AgentId;
-use lastword_proto::input::{Finish, Progress};
-use lastword_proto::limits::Limits;
-use lastword_proto::names::{Label, Ref};
-use lastword_proto::{Input, MessageType, Reply};
+use lastword_core::input::{Finish, Progress};
+use lastword_core::{Input, Reply};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft, FinishStatus};
+use lastword_facts::fact::{EscalationCause, Fact, Spend};
+use lastword_facts::ids::AgentId;
+use lastword_facts::limits::Limits;
+use lastword_facts::names::{Label, Ref};
 use lastword_sim::World;
 
 fn request(world: &World, to: AgentId) -> Draft {

@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::ids::DAY_MS;
-use lastword_proto::input::Finish;
-use lastword_proto::limits::Limits;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::rules::Off;
-use lastword_proto::state::Timer;
-use lastword_proto::{Code, Core, Input, MessageType};
+use lastword_core::input::Finish;
+use lastword_core::rules::Off;
+use lastword_core::state::Timer;
+use lastword_core::{Core, Input};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::ids::DAY_MS;
+use lastword_facts::limits::Limits;
+use lastword_facts::names::{AgentName, Ref};
+use lastword_facts::{Code, MessageType};
 use lastword_sim::{Campaign, Explored, Pace, Setting, Style, World, explore, run};
 
 /// The factor by which the campaigns are longer than by default: `LASTWORD_SIM_SCALE=100` for the long run.

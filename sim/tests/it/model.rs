@@ -12,15 +12,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{Fact, Recipient};
-use lastword_proto::ids::{AgentId, TaskId, TurnId};
-use lastword_proto::input::Finish;
-use lastword_proto::limits::Limits;
-use lastword_proto::names::{AgentName, RequestId};
-use lastword_proto::rules::Off;
-use lastword_proto::state::{Asker, State};
-use lastword_proto::{Core, Input, MessageType};
+use lastword_core::input::Finish;
+use lastword_core::rules::Off;
+use lastword_core::state::{Asker, State};
+use lastword_core::{Core, Input};
+use lastword_facts::MessageType;
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::fact::{Fact, Recipient};
+use lastword_facts::ids::{AgentId, TaskId, TurnId};
+use lastword_facts::limits::Limits;
+use lastword_facts::names::{AgentName, RequestId};
 use lastword_sim::explorer::{COMMON, EACH, ask, play};
 use lastword_sim::{Pace, Witness, World};
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -536,7 +537,7 @@ fn breaks(team: &Team, acts: &[Act], promise: &str) -> bool {
 
 #[test]
 fn each_named_promise_is_one_of_the_witness() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src/witness");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../witness/src");
     let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let source: String = files.collect::<String>() + include_str!("../../src/witness.rs");
     for promise in PROMISES {

@@ -2,7 +2,7 @@
 
 use std::io::BufReader;
 
-use lastword_proto::progress::{Progress, Reading, Verdict};
+use lastword_facts::stall::{Due, Reading, Stall};
 use lastword_sim::no_progress::{Compared, verdicts};
 
 const CONVERSATIONS: &str = include_str!("../data/no_progress.jsonl");
@@ -53,10 +53,10 @@ fn kinds_of_conversations_are_told_apart() {
 
 /// The index of the first message that is held; `None` if none of `max` is.
 fn held_at(max: u32, said: impl Fn(u32) -> String) -> Option<u32> {
-    let mut progress = Progress::default();
+    let mut stall = Stall::default();
     (0..max).find(|n| {
-        let verdict = progress.message(n % 2, Some(1 - n % 2), &Reading::of(&said(*n), None));
-        matches!(verdict, Verdict::Hold(_))
+        let verdict = stall.message(n % 2, Some(1 - n % 2), &Reading::of(&said(*n), None));
+        matches!(verdict, Due::Hold(_))
     })
 }
 
@@ -70,7 +70,7 @@ fn words(from: u32, count: u32) -> String {
     (from..from + count).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What gets past the guard, and for how long: the figures of `docs/no-progress.md`.
+/// What gets past the guard, and for how long: the figures of `docs/no-stall.md`.
 #[test]
 fn adversaries_that_write_for_the_guard_get_past_it_for_a_known_number_of_messages() {
     // Fifty words each time, of which so many are new.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use lastword_proto::Code;
+use lastword_facts::Code;
 
 use crate::tidy::{check, read, sources};
 
@@ -133,7 +133,7 @@ fn the_codes_document_is_the_table_in_the_code() {
         assert!(table.is_none_or(|(_, _, cases)| cases.contains(code)), "{code} has no case that is {test}");
         let test = table.map_or(test, |(_, function, _)| function);
         let there = match test.strip_prefix("transcript:") {
-            Some(name) => read(&format!("proto/testdata/transcripts/{name}.txt")).contains(code),
+            Some(name) => read(&format!("core/testdata/transcripts/{name}.txt")).contains(code),
             None => sources.iter().any(|source| source.contains(&format!("fn {test}("))),
         };
         assert!(there, "{code}: there is no test {test}");

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::ids::{AgentId, DAY_MS, EscalationId, HOUR_MS, Seq};
-use lastword_proto::input::{Delivery, Finish, Progress, Question};
-use lastword_proto::limits::Limits;
-use lastword_proto::names::Ref;
-use lastword_proto::{Code, Input, MessageType, Principal, Reply};
+use lastword_core::input::{Delivery, Finish, Progress, Question};
+use lastword_core::{Input, Principal, Reply};
+use lastword_facts::envelope::{Address, Draft};
+use lastword_facts::ids::{AgentId, DAY_MS, EscalationId, HOUR_MS, Seq};
+use lastword_facts::limits::Limits;
+use lastword_facts::names::Ref;
+use lastword_facts::{Code, MessageType};
 use lastword_sim::{Pace, World};
 
 const DAYS: u64 = 60;

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use lastword_client::{Client, Endpoint, Token};
-use lastword_proto::limits::Observed;
-use lastword_proto::{Core, Entry, Fact, Limits, Seq};
+use lastword_core::Core;
+use lastword_facts::limits::Observed;
+use lastword_facts::{Entry, Fact, Limits, Seq};
 use lastword_server::edges::EDGES;
 use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::{Config, Server};
 use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
 use lastword_store::Store;
-use lastword_store::witness::Witness;
+use lastword_witness::Witness;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;

@@ -12,7 +12,7 @@
 
 use std::io;
 
-use lastword_proto::{Entry, Seq, Time};
+use lastword_facts::{Entry, Seq, Time};
 
 use crate::log::SnapshotError;
 use crate::log::verify::Anchor;

@@ -1,6 +1,6 @@
 //! The hash chain over the rows of the log (L5).
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use sha2::{Digest as _, Sha256};
 
 /// The hash of a row, which covers all rows before it.

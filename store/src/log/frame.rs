@@ -2,7 +2,7 @@
 //!
 //! The length lets a reader step over entries without decoding them.
 
-use lastword_proto::Entry;
+use lastword_facts::Entry;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 

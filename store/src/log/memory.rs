@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 
 use crate::log::chain::GENESIS;
 use crate::log::verify::Anchor;

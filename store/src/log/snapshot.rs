@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use sha2::{Digest as _, Sha256};
 
 use crate::data_dir::{self, FILE_SNAPSHOT};

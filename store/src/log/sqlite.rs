@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
 use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, FileId, Head, HeadFound, LOG_VERSION};
@@ -505,15 +505,16 @@ fn check_snapshot(dir: &Path, last: Seq, path: &Path) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
+    use lastword_facts::ids::AgentId;
+    use lastword_facts::{Fact, Time};
+
     use super::*;
-    use lastword_proto::ids::AgentId;
-    use lastword_proto::{Fact, Time};
 
     fn entries(count: u64) -> Vec<Arc<Entry>> {
         let entry = |n| Entry {
             at: Time(n),
             grant: None,
-            fact: Fact::Late { turn: lastword_proto::ids::TurnId(n), agent: AgentId(1), body: "x".repeat(1000).into() },
+            fact: Fact::Late { turn: lastword_facts::ids::TurnId(n), agent: AgentId(1), body: "x".repeat(1000).into() },
         };
         (0..count).map(entry).map(Arc::new).collect()
     }

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use lastword_proto::{Entry, Seq, Time};
+use lastword_facts::{Entry, Seq, Time};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::FILE_DATABASE;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::{FILE_DATABASE, FILE_HEAD, HeadFound, head_of};

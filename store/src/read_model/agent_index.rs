@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::Seq;
-use lastword_proto::ids::{AgentId, ConvId};
+use lastword_facts::Seq;
+use lastword_facts::ids::{AgentId, ConvId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 

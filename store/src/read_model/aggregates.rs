@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lastword_proto::{Code, Fact, Seq, Time};
+use lastword_facts::{Code, Fact, Seq, Time};
 use rusqlite::{CachedStatement, Connection};
 
 use crate::log::ReadError;

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use lastword_proto::fact::Part;
-use lastword_proto::ids::ConvId;
-use lastword_proto::{Fact, Message, Seq};
+use lastword_facts::fact::Part;
+use lastword_facts::ids::ConvId;
+use lastword_facts::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::read_model::packed;

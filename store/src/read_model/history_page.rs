@@ -1,7 +1,7 @@
 //! Pages of a history: stretches of its facts that follow each other without a gap, cut by what a page counts.
 
-use lastword_proto::ids::{AgentId, ConvId};
-use lastword_proto::{MessageType, Seq};
+use lastword_facts::ids::{AgentId, ConvId};
+use lastword_facts::{MessageType, Seq};
 use rusqlite::Connection;
 
 use crate::log::ReadError;

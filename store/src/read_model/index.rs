@@ -7,9 +7,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::fact::Recipient;
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Entry, Fact, Message, Seq};
+use lastword_facts::fact::Recipient;
+use lastword_facts::ids::AgentId;
+use lastword_facts::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
 use crate::data_dir::{self, APPLICATION_ID, FILE_DATABASE, FILE_INDEX, INDEX_VERSION};

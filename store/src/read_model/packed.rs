@@ -1,6 +1,6 @@
 //! Ascending numbers packed into rows: the last one, and the distances between the others.
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use rusqlite::types::Type;
 
 /// Positions per row, so that a row fits a page.

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use lastword_proto::ids::{AgentId, ConvId, RoomId, TurnId};
-use lastword_proto::{Code, MessageType, Seq, Time};
+use lastword_facts::ids::{AgentId, ConvId, RoomId, TurnId};
+use lastword_facts::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{ModelSpend, Rerun, Spend};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, Seq, TaskId, TurnId};
-use lastword_proto::{Entry, Fact, Time};
+use lastword_facts::fact::{ModelSpend, Rerun, Spend};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, Seq, TaskId, TurnId};
+use lastword_facts::{Entry, Fact, Time};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
 use crate::log::ReadError;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::format::{FILE_HEAD, FOLDER_ARCHIVE};
 use lastword_store::{Anchor, ArchiveError, Expected, Log, Problem, Segment, Store, Verified, VerifyError};
 use rusqlite::Connection;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots, Store};
 use tempfile::TempDir;
 

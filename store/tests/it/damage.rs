@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
 use lastword_store::{Anchor, Expected, OpenError, Problem, Store, Verified, VerifyError};
 use rusqlite::Connection;

@@ -7,19 +7,19 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use lastword_proto::fact::{
+use lastword_facts::fact::{
     AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EndReason, EscalationCause, GrantEnd, Key, Kind,
     Latched, Level, Lift, Made, Message, Met, ModelSpend, Part, Place, Profile, Recipient, Rerun, Role, Schedule,
     Scope, Spend, Terms, TurnEnd, WriteKind,
 };
-use lastword_proto::ids::{
+use lastword_facts::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
 };
-use lastword_proto::limits::Approvers;
-use lastword_proto::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
-use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
-use lastword_proto::progress::{Curve, Stall};
-use lastword_proto::{
+use lastword_facts::limits::Approvers;
+use lastword_facts::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
+use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_facts::stall::{Curve, StallCause};
+use lastword_facts::{
     Address, AnswerStatus, Code, Entry, Fact, FinishStatus, Limits, MessageType, Priority, Refusal, Seq, Time,
 };
 use lastword_store::format::{decode, encode};
@@ -138,7 +138,7 @@ fn the_numbers_that_stand_for_words_never_change() {
         )*};
     }
     list!(MessageType Priority AnswerStatus FinishStatus Kind EndReason Rerun TurnEnd GrantEnd Control Crossing Decision);
-    list!(ClaimMode EscalationCause Code Ruling Role WriteKind Level Stall);
+    list!(ClaimMode EscalationCause Code Ruling Role WriteKind Level StallCause);
     // Each kind has its own part of the file, so that one can grow without moving the others.
     let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
     kinds.dedup();
@@ -237,7 +237,7 @@ fn conversations() -> Vec<(&'static str, Fact)> {
 fn turns() -> Vec<(&'static str, Fact)> {
     let (turn, task, message, lease_until) = (TurnId(8), TaskId(6), Seq(1_000), Time(99));
     let spend = Spend { tokens: 1_234, cost_microusd: 56 };
-    let result = lastword_proto::fact::PartialResult { body: "half".into(), completed: texts(), failed: texts() };
+    let result = lastword_facts::fact::PartialResult { body: "half".into(), completed: texts(), failed: texts() };
     vec![
         ("TurnOpened", Fact::TurnOpened { turn, task, attempt: 2, message, lease_until }),
         ("Joined", Fact::Joined { turn, message, lease_until }),
@@ -377,7 +377,7 @@ fn epochs() -> [(&'static str, Fact); 1] {
 fn exchanges() -> [(&'static str, Fact); 3] {
     let curve = Curve { messages: 9, dry: 5_000, units: 73, context: 564, read_again: 2_792 };
     let (task, agent, conv) = (TaskId(6), AgentId(7), ConvId(300));
-    let (level, stall, escalation) = (Level::Held, Stall::Dry, Some(EscalationId(2)));
+    let (level, stall, escalation) = (Level::Held, StallCause::Dry, Some(EscalationId(2)));
     [
         ("Stalled", Fact::Stalled { task, agent, conv, level, stall, enforced: true, curve, escalation }),
         ("SessionBegan", Fact::SessionBegan { task }),
@@ -558,8 +558,8 @@ fn answer() -> Answer {
     Answer { reason: Some("why".into()), completed: texts(), failed: texts(), earlier: Some(Seq(3)), ..base }
 }
 
-fn extension() -> lastword_proto::fact::Extension {
-    lastword_proto::fact::Extension {
+fn extension() -> lastword_facts::fact::Extension {
+    lastword_facts::fact::Extension {
         messages: 1,
         turns: 2,
         agents: 3,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lastword_proto::envelope::Address;
-use lastword_proto::fact::{Place, Spend, TurnEnd};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
-use lastword_proto::names::Ref;
-use lastword_proto::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
+use lastword_facts::envelope::Address;
+use lastword_facts::fact::{Place, Spend, TurnEnd};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
+use lastword_facts::names::Ref;
+use lastword_facts::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
 use lastword_store::{Cursor, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter, TurnTokens};
 
 use lastword_store::format::FILE_INDEX;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::Config;
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::{
     AppendError, Lease, Log, Mirror, MirrorError, MoveError, Nats, NatsError, OpenError, Store, move_in, move_out,
 };

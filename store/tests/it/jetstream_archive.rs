@@ -5,7 +5,7 @@ use std::path::Path;
 
 use async_nats::jetstream::object_store::ObjectStore;
 use futures_util::TryStreamExt as _;
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::format::FOLDER_ARCHIVE;
 use lastword_store::{Log, Mirror, MirrorError, Nats, Store, move_out};
 use tempfile::TempDir;

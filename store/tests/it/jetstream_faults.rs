@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::connection::State;
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::{AppendError, Lease, Mirror, MirrorError, Nats};
 
 use crate::jetstream::{follow, held, lead, open};

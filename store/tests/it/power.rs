@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_store::Store;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD};
 use lastword_store::{ReadError, Store};
 use rand::rngs::StdRng;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{Message, Part, Recipient};
-use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId};
-use lastword_proto::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
+use lastword_facts::fact::{Message, Part, Recipient};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId};
+use lastword_facts::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
 
 pub(crate) fn at(ms: u64, fact: Fact) -> Entry {
     Entry { at: Time(ms), grant: Some((GrantId(1), 7)), fact }

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use lastword_proto::fact::{ModelSpend, Rerun, Spend, TurnEnd};
-use lastword_proto::ids::{AgentId, TaskId, TurnId};
-use lastword_proto::names::ModelName;
-use lastword_proto::{Entry, Fact, FinishStatus, Seq, Time};
+use lastword_facts::fact::{ModelSpend, Rerun, Spend, TurnEnd};
+use lastword_facts::ids::{AgentId, TaskId, TurnId};
+use lastword_facts::names::ModelName;
+use lastword_facts::{Entry, Fact, FinishStatus, Seq, Time};
 use lastword_store::format::decode;
-use lastword_store::witness::Witness;
 use lastword_store::{Index, SpentIn};
+use lastword_witness::Witness;
 
 use crate::sample::{at, message, post};
 

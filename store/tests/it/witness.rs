@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lastword_proto::{Core, Entry, Fact};
+use lastword_core::Core;
+use lastword_facts::{Entry, Fact};
 use lastword_store::format::decode;
-use lastword_store::witness::Witness;
+use lastword_witness::Witness;
 
 /// Returns the first 500 entries of a random history, as written by the last version of the first edition.
 fn first_edition() -> Vec<Entry> {

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lastword_client::{Client, ClientError, SendTerms, Sent, Target};
-use lastword_proto::envelope::AnswerStatus;
-use lastword_proto::fact::Decision;
-use lastword_proto::fsm::RequestState;
-use lastword_proto::state::ApprovalState;
-use lastword_proto::{Code, MessageType};
+use lastword_facts::envelope::AnswerStatus;
+use lastword_facts::fact::Decision;
+use lastword_facts::fsm::RequestState;
+use lastword_facts::status::ApprovalState;
+use lastword_facts::{Code, MessageType};
 use lastword_wire::{
     ApprovalView, Arguments, DecideApproval, Delivery, Envelope, Finish, HeldCall, StoredMessage, TurnView, UseApproval,
 };

@@ -1,6 +1,6 @@
 //! Room posts: a post is read as it was written, and its mentions are names that its text has after an `@`.
 
-use lastword_proto::names::AgentName;
+use lastword_facts::names::AgentName;
 use lastword_wire::Post;
 
 use super::{MENTIONS_MAX, mentions};

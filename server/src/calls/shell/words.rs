@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use lastword_proto::policy::UNREAD;
+use lastword_facts::policy::UNREAD;
 use tree_sitter::Node;
 
 /// Stands for a part that can't be read, is one word with what is around it, and may be further commands as a script.

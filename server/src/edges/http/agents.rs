@@ -4,8 +4,8 @@ use axum::Json as Out;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use lastword_proto::fact::Scope;
-use lastword_proto::names::OWN_NAME;
+use lastword_facts::fact::Scope;
+use lastword_facts::names::OWN_NAME;
 use lastword_wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, Prompt, TokenTerms, Unavailable};
 
 use super::conversations::word;

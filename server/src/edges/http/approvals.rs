@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::ids::ApprovalId;
+use lastword_facts::ids::ApprovalId;
 use lastword_wire::{ApprovalView, DecideApproval, HeldCall, Page, UseApproval};
 
 use super::extract::{Json, Key, Params, WaitParams, id};

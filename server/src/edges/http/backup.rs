@@ -8,7 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use lastword_proto::fact::Role;
+use lastword_facts::fact::Role;
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::backup::back_up;

@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::ids::ClaimId;
+use lastword_facts::ids::ClaimId;
 use lastword_wire::{ClaimView, NewClaim, Page};
 
 use super::extract::{Json, Key, id};

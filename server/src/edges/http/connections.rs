@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use lastword_broker::QUEUE_MAX;
-use lastword_proto::ids::AgentId;
-use lastword_proto::{Code, Principal, Refusal};
+use lastword_core::Principal;
+use lastword_facts::ids::AgentId;
+use lastword_facts::{Code, Refusal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -488,10 +489,11 @@ fn descriptors() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::fact::{Kind, Profile};
-    use lastword_proto::input::Registration;
-    use lastword_proto::names::AgentName;
-    use lastword_proto::{Input, Out, Time};
+    use lastword_core::input::Registration;
+    use lastword_core::{Input, Out};
+    use lastword_facts::Time;
+    use lastword_facts::fact::{Kind, Profile};
+    use lastword_facts::names::AgentName;
 
     use super::*;
 
@@ -527,7 +529,7 @@ mod tests {
     #[test]
     fn a_connection_that_proves_itself_stays_though_a_newer_one_took_its_place() {
         let token = [7; 32];
-        let mut core = lastword_proto::Core::default();
+        let mut core = lastword_core::Core::default();
         let human = Input::Bootstrap(Registration {
             name: AgentName::new("operator").unwrap(),
             kind: Kind::Human,

@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use lastword_proto::fact::{Control, Scope};
+use lastword_facts::fact::{Control, Scope};
 use lastword_wire::{ConversationSummary, ConversationView, Extend, Page};
 
 use super::extract::{Json, Params};

@@ -3,7 +3,7 @@
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::ids::EscalationId;
+use lastword_facts::ids::EscalationId;
 use lastword_wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
 
 use super::extract::{Json, Key, Params, id};

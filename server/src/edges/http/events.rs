@@ -11,7 +11,7 @@ use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use lastword_broker::{Live, ReadLane, Subscription, weight};
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use lastword_wire::{Event, FieldError, Scope};
 use serde::Deserialize;
 

@@ -49,9 +49,9 @@ enum Form {
 }
 
 /// The names that can't be registered.
-const RESERVED: &[&str] = &lastword_proto::names::RESERVED;
+const RESERVED: &[&str] = &lastword_facts::names::RESERVED;
 /// The reserved names that can't be a recipient.
-const NOBODY: &[&str] = &[lastword_proto::names::SYSTEM_NAME, lastword_proto::names::OWN_NAME];
+const NOBODY: &[&str] = &[lastword_facts::names::SYSTEM_NAME, lastword_facts::names::OWN_NAME];
 
 /// The schema, the member and its constraint.
 const MEMBERS: &[(&str, &str, Form)] = &[
@@ -128,7 +128,7 @@ pub(crate) fn extend(schemas: &mut Map<String, Value>) {
         more["anyOf"] = given();
     }
     if let Some(limits) = schemas.get_mut("AgentPatch").and_then(|patch| member_of(patch, "limits")) {
-        limits["propertyNames"] = json!({ "enum": lastword_proto::fact::AgentLimits::NAMES });
+        limits["propertyNames"] = json!({ "enum": lastword_facts::fact::AgentLimits::NAMES });
     }
     if let Some(patch) = schemas.get_mut("AgentPatch") {
         patch["anyOf"] = patched();

@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use lastword_proto::ids::TurnId;
+use lastword_facts::ids::TurnId;
 use lastword_wire::{Finish, Finished, Progress, Renewed};
 
 use super::extract::{AnswerJson, InboxParams, Json, Params, id};

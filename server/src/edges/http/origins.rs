@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use lastword_proto::Code;
+use lastword_facts::Code;
 
 use crate::calls::Context;
 use crate::error::ApiError;

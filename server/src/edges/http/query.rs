@@ -4,7 +4,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_wire::CALLS;
 
 use crate::error::ApiError;

@@ -1,7 +1,7 @@
 //! The arguments of the tools, as models send them.
 
-use lastword_proto::envelope::FinishStatus;
-use lastword_proto::fact::{ClaimMode, Decision};
+use lastword_facts::envelope::FinishStatus;
+use lastword_facts::fact::{ClaimMode, Decision};
 use lastword_wire::To;
 use serde::Deserialize;
 use serde_json::Value;

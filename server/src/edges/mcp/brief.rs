@@ -1,9 +1,9 @@
 //! What a model reads of deliveries and agents: what it can use, and no more. What only a program has a use for is in
 //! `_meta`, which clients don't show to models.
 
-use lastword_proto::fact::Kind;
-use lastword_proto::state::Running;
-use lastword_proto::visible;
+use lastword_facts::fact::Kind;
+use lastword_facts::status::Running;
+use lastword_facts::visible;
 use lastword_wire::{AgentView, Delivery, Notice, Page, StoredMessage};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;

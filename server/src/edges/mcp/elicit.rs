@@ -1,7 +1,8 @@
 //! Escalations answered in the asking agent's own client. An agent could answer in its client's name, so this works
 //! only where the operator configured which human uses that client. The answer is recorded as that human's.
 
-use lastword_proto::{Code, Principal, visible};
+use lastword_core::Principal;
+use lastword_facts::{Code, visible};
 use lastword_wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, InputRequest, InputRequests, InputRequiredResult, InputResponses,
@@ -51,7 +52,7 @@ pub(super) async fn escalate(
     let (signer, agent) = (ctx.handle.signer(), caller.principal.agent());
     let Some(state) = request.request_state else {
         let asked = tools::escalate(ctx, caller, request.arguments.unwrap_or_default()).await?;
-        let id = lastword_proto::ids::EscalationId::parse(&asked.id).ok_or_else(|| ApiError::unknown(&asked.id))?;
+        let id = lastword_facts::ids::EscalationId::parse(&asked.id).ok_or_else(|| ApiError::unknown(&asked.id))?;
         let question = InputRequests::from([(ANSWER.to_owned(), question(&asked)?)]);
         return Ok(InputRequiredResult::new(Some(question), Some(signer.sign_escalation(id, agent))).into());
     };

@@ -2,8 +2,8 @@
 //! the edge refuses the token, unless the client asks for a human's tools by name; these read and decide.
 
 use axum::http::HeaderMap;
-use lastword_proto::Code;
-use lastword_proto::ids::EscalationId;
+use lastword_facts::Code;
+use lastword_facts::ids::EscalationId;
 use lastword_wire::EscalationAnswer;
 use rmcp::model::JsonObject;
 use serde_json::Value;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lastword_broker::{Live, Subscription};
-use lastword_proto::Seq;
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::state::Task;
+use lastword_core::state::Task;
+use lastword_facts::Seq;
+use lastword_facts::ids::{AgentId, TaskId};
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use serde::Serialize;

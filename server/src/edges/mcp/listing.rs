@@ -6,9 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use lastword_broker::{Live, Subscription};
-use lastword_proto::ids::AgentId;
-use lastword_proto::limits::Approvers;
-use lastword_proto::policy::Ruling;
+use lastword_facts::ids::AgentId;
+use lastword_facts::limits::Approvers;
+use lastword_facts::policy::Ruling;
 use rmcp::model::Tool;
 
 use super::Offer;

@@ -1,7 +1,7 @@
 //! Messages of MCP clients, from their bytes down to the draft: the method that picks the session is the one that is
 //! handled, a tool takes only the arguments that it lists, and no argument sets what a model may not choose.
 
-use lastword_proto::MessageType;
+use lastword_facts::MessageType;
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, JsonObject, JsonRpcMessage, RequestMetaObject,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_broker::{ClientId, Handle};
-use lastword_proto::ids::AgentId;
+use lastword_facts::ids::AgentId;
 use rmcp::model::RequestId;
 use tokio::sync::{Notify, watch};
 

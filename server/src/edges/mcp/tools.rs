@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lastword_proto::MessageType;
-use lastword_proto::fact::ClaimMode;
-use lastword_proto::ids::{ApprovalId, ClaimId};
-use lastword_proto::input::Consumer;
+use lastword_core::input::Consumer;
+use lastword_facts::MessageType;
+use lastword_facts::fact::ClaimMode;
+use lastword_facts::ids::{ApprovalId, ClaimId};
 use lastword_wire::{
     ApprovalView, DecideApproval, Envelope, EscalationView, Finish, HeldCall, Inexact, Metadata, NewClaim,
     NewEscalation, Progress, StoredMessage, To, UseApproval, with_nearest,
@@ -98,14 +98,14 @@ async fn call_agents(
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
     let arguments = Value::Object(arguments);
     if let Some(reason) = Inexact::marked(&arguments) {
-        return Err(ApiError::new(lastword_proto::Code::Malformed, format!("the arguments: {reason}")));
+        return Err(ApiError::new(lastword_facts::Code::Malformed, format!("the arguments: {reason}")));
     }
     if let Some(read) = arguments.as_object().and_then(absent::arguments) {
         return Ok(read);
     }
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         ApiError::new(
-            lastword_proto::Code::Malformed,
+            lastword_facts::Code::Malformed,
             format!("`{}`: {}", error.path(), with_nearest(error.inner().to_string())),
         )
     })

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use lastword_broker::{Bell, Parcel, Receiving, Subscription};
-use lastword_proto::ids::TurnId;
-use lastword_proto::{Code, Input, Seq, input};
+use lastword_core::{Input, input};
+use lastword_facts::ids::TurnId;
+use lastword_facts::{Code, Seq};
 use lastword_wire::session::{WINDOW_MAX, Watch, WatchDeliveries, WatchEvents, Watching};
 use lastword_wire::{Delivery, FieldError, Scope};
 use tokio::sync::{Notify, watch};
@@ -428,9 +429,9 @@ async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<
 #[cfg(test)]
 mod tests {
     use lastword_broker::identity::TurnSigner;
-    use lastword_proto::ids::{AgentId, TaskId};
-    use lastword_proto::input::OpenTurn;
-    use lastword_proto::{Limits, Time};
+    use lastword_core::input::OpenTurn;
+    use lastword_facts::ids::{AgentId, TaskId};
+    use lastword_facts::{Limits, Time};
     use lastword_store::MemoryLog;
 
     use super::*;

@@ -7,7 +7,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
-use lastword_proto::Code;
+use lastword_facts::Code;
 use lastword_wire::session::SUBPROTOCOL;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 

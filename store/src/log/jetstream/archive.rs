@@ -27,7 +27,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use futures_util::TryStreamExt as _;
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 
 use super::mirror::{Inner, retry};
 use super::nats::{Expect, Nats, NatsError, Place, Refused};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 use tokio::time::Instant;
 
 use super::archive::{Bucket, SharedArchive};

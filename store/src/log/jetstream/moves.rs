@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use rusqlite::Connection;
 
 use super::archive::{Bucket, FetchError, Start};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 
 use super::archive::{Bucket, FetchError};
 use super::file::{Applied, End, MirrorFile};

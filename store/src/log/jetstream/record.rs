@@ -8,7 +8,7 @@
 //!
 //! Numbers are little-endian.
 
-use lastword_proto::Seq;
+use lastword_facts::Seq;
 use serde::{Deserialize, Serialize};
 
 use crate::log::chain::{Hash, Row};

@@ -1,6 +1,6 @@
 //! Decides what of the stream's messages counts: a state machine without I/O.
 
-use lastword_proto::{Entry, Seq};
+use lastword_facts::{Entry, Seq};
 
 use super::file::Mark;
 use super::record::{self, EpochStart, Head, StoredRow};

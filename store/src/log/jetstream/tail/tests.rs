@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lastword_proto::ids::{AgentId, TurnId};
-use lastword_proto::{Entry, Fact, Seq, Time};
+use lastword_facts::ids::{AgentId, TurnId};
+use lastword_facts::{Entry, Fact, Seq, Time};
 use proptest::prelude::*;
 
 use super::*;

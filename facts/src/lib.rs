@@ -1,0 +1,32 @@
+//! What the log of Lastword holds, and what its words mean: identifiers, names, envelopes, limits, refusals, policies and
+//! facts. No state, no I/O, no clock.
+//!
+//! A log is a sequence of [`Entry`]s. Whoever reads one needs nothing but this crate: the core that folds them, and the
+//! witness that recounts them.
+// The macro that derives the OpenAPI schemas expands to paths and macros of `std`.
+#![cfg_attr(not(feature = "schema"), no_std)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod envelope;
+pub mod fact;
+pub mod fsm;
+pub mod guards;
+pub mod header;
+pub mod ids;
+pub mod limits;
+pub mod named;
+pub mod names;
+pub mod policy;
+pub mod refusal;
+pub mod stall;
+pub mod status;
+pub mod visible;
+
+pub use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Priority};
+pub use crate::fact::{Entry, Fact, Message};
+pub use crate::ids::{Seq, Time};
+pub use crate::limits::Limits;
+pub use crate::refusal::{Code, Refusal};
