@@ -10,7 +10,7 @@ use lastword_facts::fact::{Part, Terms};
 use lastword_facts::names::{AgentName, Ref};
 use lastword_facts::{Entry, Fact, MessageType, Seq, Time};
 use lastword_server::{Config, OPERATOR, Server};
-use lastword_store::{Log, Store};
+use lastword_store::{DataDir, Log};
 use lastword_wire::NewAgent;
 use serde_json::json;
 
@@ -51,7 +51,7 @@ pub(crate) async fn start(
         figures.push(Figure::new(format!("start {what}, {facts} facts of {WEEKS} weeks"), ms(took), "ms"));
         served.end().await?;
         if figures.len() == 1 {
-            let snapshots = Store::sqlite(&data).open()?.snapshots();
+            let snapshots = DataDir::at(&data).open()?.snapshots();
             let (_, state) = snapshots.load()?.ok_or_else(|| Failure::bug("no snapshot was saved"))?;
             figures.push(Figure::new("the snapshot", state.len() as f64 / 1e6, "MB"));
             snapshots.delete()?;
@@ -117,7 +117,7 @@ pub(crate) struct Growing {
 impl Growing {
     /// Opens the log of a data directory that no server uses.
     pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
-        let mut log = Store::sqlite(data).open().map_err(Failure::unavailable)?;
+        let mut log = DataDir::at(data).open().map_err(Failure::unavailable)?;
         let epoch = log.begin_epoch().map_err(Failure::unavailable)?;
         let mut core = Core::default();
         for (_, entry) in log.reader().read(Seq(1), usize::MAX).map_err(Failure::unavailable)? {

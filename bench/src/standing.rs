@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_facts::Seq;
 use lastword_server::{Config, Server};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -217,7 +217,7 @@ pub(crate) async fn long(
     let begin = now();
     program.serve(&data, 0).await?.end().await?;
     figures.push(Figure::new(format!("start with a snapshot, {facts} facts"), ms(begin.elapsed()), "ms"));
-    Store::sqlite(&data).open()?.snapshots().delete()?;
+    DataDir::at(&data).open()?.snapshots().delete()?;
     let begin = now();
     let served = program.serve(&data, 0).await?;
     let took = begin.elapsed();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lastword_facts::Seq;
-use lastword_store::{Anchor, ChainReader, OpenError, ReadError, Store};
+use lastword_store::{Anchor, ChainReader, DataDir, OpenError, ReadError};
 
 mod keeper;
 mod note;
@@ -133,7 +133,7 @@ impl LogSigner {
     /// # Errors
     /// There is no log, or no key ([`CheckpointError::NoKey`]), or one of them can't be read.
     pub fn open(dir: &Path) -> Result<Self, CheckpointError> {
-        let chain = Store::sqlite(dir).open_chain()?;
+        let chain = DataDir::at(dir).open_chain()?;
         match read_key(dir)? {
             Some(key) => Ok(Self { key, chain, files: Files::local(dir) }),
             None => Err(CheckpointError::NoKey(dir.join(FILE_CHECKPOINT_KEY).display().to_string())),

@@ -9,7 +9,7 @@ use lastword_broker::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FI
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
 use lastword_broker::{BootError, begin_epoch};
 use lastword_facts::{Seq, Time};
-use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
+use lastword_store::{BackedUp, BackupError, DataDir, VerifyError, format};
 
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
@@ -34,7 +34,7 @@ const FOLDER_STAGING: &str = "restoring";
 /// # Errors
 /// The log can't be read, or `to` can't be written.
 pub fn back_up(dir: &Path, to: &mut dyn Write, progress: &mut dyn FnMut(Seq, Seq)) -> Result<BackedUp, BackupError> {
-    Store::sqlite(dir).back_up(&FILES, to, progress)
+    DataDir::at(dir).back_up(&FILES, to, progress)
 }
 
 /// Why a backup was not restored. Before [`RestoreError::File`] nothing in the data directory was changed; after it, what
@@ -83,10 +83,10 @@ pub fn restore(
     now: Time,
     progress: &mut dyn FnMut(Seq),
 ) -> Result<Restored, RestoreError> {
-    let _lock = Store::sqlite(dir).lock().map_err(BackupError::from)?;
+    let _lock = DataDir::at(dir).lock().map_err(BackupError::from)?;
     let staging = dir.join(FOLDER_STAGING);
     remove(&staging)?;
-    let staged = Store::sqlite(&staging);
+    let staged = DataDir::at(&staging);
     let (backed_up, _files) = staged.restore(from, progress)?;
     // The segments that are here are the backup's, too.
     let archive = staging.join(format::FOLDER_ARCHIVE);
@@ -118,7 +118,7 @@ pub fn restore(
 /// # Errors
 /// What is left of the log is damaged, or the data directory can't be changed.
 pub fn accept_loss(dir: &Path, now: Time) -> Result<(Seq, Seq), RestoreError> {
-    let store = Store::sqlite(dir);
+    let store = DataDir::at(dir);
     // Opening first: it makes no log where there is none.
     store.open_reader().map_err(BackupError::from)?;
     let lock = store.lock().map_err(BackupError::from)?;

@@ -16,7 +16,7 @@ use lastword_broker::identity::Secret;
 use lastword_broker::{BrokerFailure, Handle};
 use lastword_facts::policy::Policy;
 use lastword_facts::{Limits, Seq};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
@@ -160,7 +160,7 @@ impl Server {
         // Before the data directory is touched.
         check(&config)?;
         let files = Files::local(&config.data_dir);
-        let log = Store::sqlite(files.dir()).open()?;
+        let log = DataDir::at(files.dir()).open()?;
         // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
         let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, files.dir(), &config.hosts));
         let certificate = certificate.transpose()?.map(Arc::new);

@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use lastword_facts::fact::{Part, Recipient};
 use lastword_facts::ids::{AgentId, ConvId, GrantId};
 use lastword_facts::{Entry, Fact, Message, MessageType, Seq, Time};
-use lastword_store::{Index, Log, MemoryLog, Store, format};
+use lastword_store::{DataDir, Index, Log, MemoryLog, format};
 
 const BATCHES: [usize; 4] = [1, 16, 128, 1024];
 const BODY_BYTES: usize = 400;
@@ -27,7 +27,7 @@ fn appends(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("sqlite", batch), |b| {
             let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
-            let mut log = Store::sqlite(dir.path()).open().expect("a log");
+            let mut log = DataDir::at(dir.path()).open().expect("a log");
             let epoch = log.begin_epoch().expect("an epoch");
             let mut last = Seq(0);
             b.iter(|| last = log.append(epoch, last, black_box(&entries)).expect("an append"));
@@ -38,7 +38,7 @@ fn appends(c: &mut Criterion) {
 
 fn reads(c: &mut Criterion) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
-    let mut log = Store::sqlite(dir.path()).open().expect("a log");
+    let mut log = DataDir::at(dir.path()).open().expect("a log");
     let epoch = log.begin_epoch().expect("an epoch");
     let batch = entries(1024);
     let mut last = Seq(0);

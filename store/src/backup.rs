@@ -90,7 +90,7 @@ impl Header {
     }
 }
 
-/// See [`Store::back_up`](crate::Store::back_up).
+/// See [`DataDir::back_up`](crate::DataDir::back_up).
 pub(crate) fn back_up(
     dir: &Path,
     files: &[&str],
@@ -122,7 +122,7 @@ pub(crate) fn back_up(
     })
 }
 
-/// See [`Store::restore`](crate::Store::restore).
+/// See [`DataDir::restore`](crate::DataDir::restore).
 pub(crate) fn restore(
     from: &mut dyn Read,
     dir: &Path,

@@ -1,22 +1,21 @@
 //! The log of facts, which is the whole truth of a workspace, and a read model, which can be rebuilt from it.
 //!
-//! [`Store`] names a store and opens it. What it opens is a [`Log`], a [`LogReader`] for other threads, and
-//! [`Snapshots`]: one contract, and one conformance suite that runs against every store. [`SqliteLog`](Store::Sqlite)
-//! keeps the log on disk; [`MemoryLog`] keeps it in memory and fails on request, for tests and the simulator.
+//! [`DataDir`] opens the log of a data directory. A store is what implements [`Log`], [`LogReader`] and [`Snapshots`]: one
+//! contract, and one conformance suite that runs against every store. SQLite keeps the log on disk; [`MemoryLog`] keeps it in
+//! memory and fails on request, for tests and the simulator; with the feature `cluster`, a stream of NATS JetStream keeps it.
 //!
 //! [`Index`] is the read model. It follows the log outside the acknowledging transaction and may be deleted at any
-//! time. [`Store::verify`] proves that nothing in the log was altered or removed, and the [`witness`] recounts what
-//! the facts amount to.
+//! time. [`DataDir::verify`] proves that nothing in the log was altered or removed.
 
 mod backup;
 mod data_dir;
 mod log;
+mod opening;
 mod pool;
 mod read_model;
 #[cfg(feature = "cluster")]
 mod registry;
 mod rows;
-mod store;
 
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]
@@ -28,6 +27,7 @@ pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, Verify
 pub use crate::log::{
     AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
 };
+pub use crate::opening::{ChainReader, DataDir, DataDirLock};
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::history_page::{HistoryPage, PageCut, PagePlace, PageUnit};
 pub use crate::read_model::index::{Index, IndexError};
@@ -36,7 +36,6 @@ pub use crate::read_model::spend_index::{SpentIn, SpentOnModels, SpentTurn};
 #[cfg(feature = "cluster")]
 pub use crate::registry::{Record, Registry, RegistryError, Watch};
 pub use crate::rows::RowsError;
-pub use crate::store::{ChainReader, Store, StoreLock};
 
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.
 pub mod format {

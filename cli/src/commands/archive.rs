@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lastword_broker::archive::archives_of;
 use lastword_client::wire::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
-use lastword_store::{Index, Store};
+use lastword_store::{DataDir, Index};
 use serde_json::json;
 
 use super::{Context, reindex, restore};
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
         None if cx.settings.url.is_some() => cx.out.show(&cx.client(Authority::Read)?.archives().await?, words),
         None => {
-            let store = Store::sqlite(&cx.settings.data);
+            let store = DataDir::at(&cx.settings.data);
             let (archive, log) = (store.archive()?, store.open_reader()?);
             let view = archives_of((archive.as_ref(), log.as_ref()), cx.settings.archive, restore::now())?;
             cx.out.show(&view, words)
@@ -101,7 +101,7 @@ fn rows(segments: &[SegmentView], out: &Out) -> String {
 }
 
 fn put_back(most: usize, cx: &Context) -> Result<(), Failure> {
-    let (dir, store) = (&cx.settings.data, Store::sqlite(&cx.settings.data));
+    let (dir, store) = (&cx.settings.data, DataDir::at(&cx.settings.data));
     let archive = store.archive()?;
     let lock = store.lock()?;
     // It would never index what comes back before its end.
@@ -121,7 +121,7 @@ fn put_back(most: usize, cx: &Context) -> Result<(), Failure> {
 }
 
 fn compact(cx: &Context) -> Result<(), Failure> {
-    let (dir, store) = (&cx.settings.data, Store::sqlite(&cx.settings.data));
+    let (dir, store) = (&cx.settings.data, DataDir::at(&cx.settings.data));
     let _lock = store.lock()?;
     let before = size(cx);
     store.compact()?;

@@ -214,7 +214,7 @@ mod with_clusters {
             }
             Command::MoveIn { workspace } => {
                 // Before anything is made in the cluster.
-                lastword_store::Store::sqlite(&cx.settings.data).open_reader()?;
+                lastword_store::DataDir::at(&cx.settings.data).open_reader()?;
                 nats.create_stream(&workspace, replicas).await.map_err(NodeError::from)?;
                 let bar = verify::bar(&cx.out);
                 let mut show = |at: Seq, of: Seq| {

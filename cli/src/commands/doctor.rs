@@ -9,7 +9,7 @@ use lastword_client::wire::{AgentView, ClockView, DiskSpace, Scrub};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_facts::fact::Kind;
 use lastword_server::FILE_CERTIFICATE;
-use lastword_store::{OpenError, Store};
+use lastword_store::{DataDir, OpenError};
 use serde::Serialize;
 use serde_json::json;
 
@@ -157,7 +157,7 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
 }
 
 fn log(dir: &Path) -> Check {
-    match Store::sqlite(dir).open_reader().map(|reader| reader.last()) {
+    match DataDir::at(dir).open_reader().map(|reader| reader.last()) {
         Ok(Ok(last)) => check(
             "log",
             Grade::Ok,
@@ -182,7 +182,7 @@ fn checkpoint_key(dir: &Path) -> Option<Check> {
 }
 
 fn lock(dir: &Path) -> Check {
-    match Store::sqlite(dir).lock() {
+    match DataDir::at(dir).lock() {
         Ok(_) => check("lock", Grade::Ok, "no server is running here".to_owned()),
         Err(OpenError::Locked { holder, .. }) => check("lock", Grade::Ok, format!("held by process {holder}")),
         Err(error) => check("lock", Grade::Failed, error.to_string()),

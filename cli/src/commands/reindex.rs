@@ -1,6 +1,6 @@
 //! `lastword reindex`: rebuilds the read model from the log. No server may be running.
 
-use lastword_store::{Index, LogReader, Store};
+use lastword_store::{DataDir, Index, LogReader};
 use serde_json::json;
 
 use super::{Context, verify};
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
-    let store = Store::sqlite(&cx.settings.data);
+    let store = DataDir::at(&cx.settings.data);
     // The reader first: opening it doesn't create a log in a directory that has none.
     let log = store.open_reader()?;
     let _lock = store.lock()?;

@@ -10,7 +10,7 @@ use lastword_broker::checkpoint::{FILE_CHECKPOINTS, kept, read_signed};
 use lastword_core::Core;
 use lastword_facts::fact::hex;
 use lastword_facts::{Entry, Seq};
-use lastword_store::{Anchor, Expected, Store};
+use lastword_store::{Anchor, DataDir, Expected};
 use lastword_witness::Witness;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let expected = Expected { anchors, kept, restored: args.restored.iter().copied().map(Seq).collect() };
     let mut recount = Recount::default();
     let bar = bar(&cx.out);
-    let store = Store::sqlite(&cx.settings.data);
+    let store = DataDir::at(&cx.settings.data);
     let verified = store.verify(expected, &mut |_, entry| recount.see(&entry), &mut |at, of| {
         bar.set_length(of.0);
         bar.set_position(at.0);

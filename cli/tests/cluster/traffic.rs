@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, ClientError, SendTerms, Sent};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use lastword_wire::{Finish, Problem};
 use rand::RngExt as _;
 use tokio::task::JoinSet;
@@ -183,8 +183,8 @@ impl Worker {
 /// Checks that each node's mirror has all that was acknowledged, once, and that all of them have the same log.
 pub(crate) fn check(world: &mut World, known: &Known) {
     world.nodes.iter_mut().for_each(|node| assert_eq!(node.terminate(), 0, "{}", node.said()));
-    let stores: Vec<Store> = world.nodes.iter().map(|node| Store::sqlite(&node.data("main"))).collect();
-    let last = |store: &Store| store.open_reader().unwrap().last().unwrap();
+    let stores: Vec<DataDir> = world.nodes.iter().map(|node| DataDir::at(&node.data("main"))).collect();
+    let last = |store: &DataDir| store.open_reader().unwrap().last().unwrap();
     // A node that ended first hasn't read what the last one wrote.
     let whole = stores.iter().max_by_key(|store| last(store)).unwrap();
     // What left the log is there as well.

@@ -271,7 +271,7 @@ fn what_leaves_the_log_leaves_the_stream_and_every_node_and_a_new_node_begins_wi
     let traffic = Traffic::start(&world, &agents);
     let operator = world.nodes[0].data("main").join("operator.token");
     let first = |world: &World, node: usize| {
-        let store = lastword_store::Store::sqlite(&world.nodes[node].data("main"));
+        let store = lastword_store::DataDir::at(&world.nodes[node].data("main"));
         store.open_reader().map_or(0, |log| log.first().unwrap().0)
     };
     let nats = world.nats.connect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lastword_facts::{Entry, Fact, Seq};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use tempfile::TempDir;
 
 use crate::program::{Ended, Server, lastword, run};
@@ -51,7 +51,7 @@ fn assert_refused(ended: &Ended, words: &str) {
 /// someone can do who can write the data directory.
 fn rewrite(dir: &Path, alter: impl FnOnce(&mut Vec<Vec<Entry>>)) {
     let data = dir.join(DATA);
-    let reader = Store::sqlite(&data).open_reader().unwrap();
+    let reader = DataDir::at(&data).open_reader().unwrap();
     let ends: Vec<u64> = {
         let db = rusqlite::Connection::open(data.join("lastword.db")).unwrap();
         let mut rows = db.prepare("SELECT first_seq + count - 1 FROM log ORDER BY first_seq").unwrap();
@@ -71,7 +71,7 @@ fn rewrite(dir: &Path, alter: impl FnOnce(&mut Vec<Vec<Entry>>)) {
     for name in ["index.db-wal", "index.db-shm"] {
         let _missing = fs::remove_file(data.join(name));
     }
-    let mut log = Store::sqlite(&data).open().unwrap();
+    let mut log = DataDir::at(&data).open().unwrap();
     let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
     for row in rows {
         let row: Vec<Arc<Entry>> = row.into_iter().map(Arc::new).collect();

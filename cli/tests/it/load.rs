@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use lastword_core::{Core, State};
 use lastword_facts::envelope::AnswerStatus;
 use lastword_facts::fact::{Fact, Part, SYSTEM};
-use lastword_store::{LogReader, Store};
+use lastword_store::{DataDir, LogReader};
 use lastword_wire::Envelope;
 use serde_json::{Value, json};
 
@@ -48,10 +48,10 @@ pub(crate) fn answer(request: &str) -> String {
 /// Recounts the log: each key once, each request's answer once and its own, and the same state from a snapshot as from
 /// the start. Returns how many requests have no answer.
 pub(crate) fn check_log(data: &Path, known: &Known) -> usize {
-    let reader = Store::sqlite(data).open_reader().unwrap();
+    let reader = DataDir::at(data).open_reader().unwrap();
     let (folded, unanswered) = check_entries(reader.as_ref(), known);
     drop(reader);
-    let log = Store::sqlite(data).open().unwrap();
+    let log = DataDir::at(data).open().unwrap();
     let (at, bytes) = log.snapshots().load().unwrap().expect("a snapshot is saved at the end");
     let snapshot: State = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(at, snapshot.seq);

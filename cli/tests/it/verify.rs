@@ -7,7 +7,7 @@ use lastword_core::{Core, Input, Out, Principal};
 use lastword_facts::fact::{EDITION, Kind, Part, Profile};
 use lastword_facts::names::{AgentName, Ref};
 use lastword_facts::{Address, Draft, Entry, Fact, Limits, Message, MessageType, Seq, Time};
-use lastword_store::Store;
+use lastword_store::DataDir;
 
 use crate::program::{Ended, run};
 
@@ -81,7 +81,7 @@ fn message(entry: &Entry) -> Option<&Message> {
 /// Writes a log like a server, so that its hash chain is valid, and has the program verify it.
 fn verified(entries: Vec<Entry>) -> Ended {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(&dir.path().join(DATA)).open().unwrap();
+    let mut log = DataDir::at(&dir.path().join(DATA)).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     let entries: Vec<Arc<Entry>> = entries.into_iter().map(Arc::new).collect();
     log.append(epoch, Seq(0), &entries).unwrap();

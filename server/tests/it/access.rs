@@ -2,7 +2,7 @@
 
 use lastword_facts::{Entry, Fact};
 use lastword_server::{Config, Server};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use reqwest::Method;
 use serde_json::json;
 
@@ -116,7 +116,7 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
     // A log from an edition in which the last human could still be removed.
     let World { dir, server, .. } = world;
     server.shutdown().await;
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let (epoch, last) = (log.begin_epoch().unwrap(), log.reader().last().unwrap());
     let removed = Entry { at: now, grant: None, fact: Fact::Removed { agent: second } };
     log.append(epoch, last, &[removed.into()]).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use lastword_facts::{Limits, Time};
 use lastword_server::backup::restore;
 use lastword_server::{Config, Server};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use serde_json::{Value, json};
 
 use crate::machine::Machine;
@@ -166,7 +166,7 @@ async fn a_backup_without_a_usable_base_is_restored_beside_its_segments() {
     let mut backup = Vec::new();
     // As a later version sees a base that it can't read.
     fs::remove_file(dir.join("base")).unwrap();
-    Store::sqlite(dir).back_up(&[], &mut backup, &mut |_, _| {}).unwrap();
+    DataDir::at(dir).back_up(&[], &mut backup, &mut |_, _| {}).unwrap();
     let restored = restore(dir, &mut backup.as_slice(), Time(1_800_000_000_000), &mut |_| {}).unwrap();
     assert!(restored.first > restored.backed_up.end.at);
     assert!(dir.join("archive").is_dir() && fs::symlink_metadata(dir.join("archive")).unwrap().is_dir());

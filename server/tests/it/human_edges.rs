@@ -5,7 +5,7 @@ use lastword_client::{Client, Endpoint, SendTerms, Target, Token};
 use lastword_facts::fact::Decision;
 use lastword_facts::{Fact, Seq};
 use lastword_server::edges::EDGES;
-use lastword_store::Store;
+use lastword_store::DataDir;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ async fn played(edge: &str) -> Vec<String> {
     human.control("kilo", "W-1").await;
     drop(human);
     world.server.shutdown().await;
-    let log = Store::sqlite(world.dir.path()).open_reader().unwrap().read(Seq(1), usize::MAX).unwrap();
+    let log = DataDir::at(world.dir.path()).open_reader().unwrap().read(Seq(1), usize::MAX).unwrap();
     let facts = log.into_iter().map(|(_, entry)| entry);
     // That a human signed in, or holds a session, is the edge's own.
     let facts = facts.filter(|entry| !matches!(entry.fact, Fact::HumanActed { .. } | Fact::Registered { .. }));

@@ -11,7 +11,7 @@ use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::{Config, Server};
 use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use lastword_witness::Witness;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -75,7 +75,7 @@ impl Stage {
     /// Ends the server. Returns its log.
     async fn end(self) -> Vec<(Seq, Entry)> {
         self.server.shutdown().await;
-        let log = Store::sqlite(self.dir.path()).open_reader().unwrap();
+        let log = DataDir::at(self.dir.path()).open_reader().unwrap();
         log.read(Seq(1), usize::MAX).unwrap()
     }
 }

@@ -535,7 +535,7 @@ mod tests {
         assert_eq!(log.append(epoch, Seq(3), &entries(1)), Ok(Seq(4)), "a small one still fits");
         log.db.query_row("PRAGMA max_page_count = 100000", [], |_| Ok(())).unwrap();
         assert_eq!(log.append(epoch, Seq(4), &entries(1000)), Ok(Seq(1004)));
-        let walked = crate::Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
+        let walked = crate::DataDir::at(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
         assert_eq!(walked.unwrap().entries, 1004);
     }
 

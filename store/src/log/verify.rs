@@ -156,7 +156,7 @@ pub enum VerifyError {
     Broken(#[from] Broken),
 }
 
-/// See [`Store::verify`](crate::Store::verify).
+/// See [`DataDir::verify`](crate::DataDir::verify).
 pub(crate) fn verify(
     dir: &Path,
     expected: Expected,

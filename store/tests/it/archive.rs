@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_facts::{Entry, Seq};
 use lastword_store::format::{FILE_HEAD, FOLDER_ARCHIVE};
-use lastword_store::{Anchor, ArchiveError, Expected, Log, Problem, Segment, Store, Verified, VerifyError};
+use lastword_store::{Anchor, ArchiveError, DataDir, Expected, Log, Problem, Segment, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -14,7 +14,7 @@ use crate::sample::{note, notes};
 /// Opens a log of nine entries in the rows 1–3, 4, 5–7, 8–9.
 fn written() -> (TempDir, Box<dyn Log>) {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     for range in [1..=3, 4..=4, 5..=7, 8..=9] {
         log.append(epoch, Seq(range.start() - 1), &notes(range)).unwrap();
@@ -32,7 +32,7 @@ fn walk(dir: &Path) -> (Result<Verified, VerifyError>, Vec<(Seq, Entry)>) {
         seen.push((seq, entry));
         Ok(())
     };
-    (Store::sqlite(dir).verify(None, &mut check, &mut |_, _| {}), seen)
+    (DataDir::at(dir).verify(None, &mut check, &mut |_, _| {}), seen)
 }
 
 fn broken(dir: &Path) -> (u64, Problem) {
@@ -145,7 +145,7 @@ fn what_a_crash_left_of_a_file_that_no_segment_has_is_removed() {
 #[test]
 fn a_head_that_a_power_cut_took_back_into_a_missing_segment_breaks_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
     let early = fs::read(dir.path().join(FILE_HEAD)).unwrap();
@@ -177,10 +177,10 @@ fn a_backup_of_a_log_with_an_archive_begins_where_the_log_does() {
     let (dir, log) = written();
     let segment = seal(log.as_ref(), 4).unwrap();
     let mut backup = Vec::new();
-    let store = Store::sqlite(dir.path());
+    let store = DataDir::at(dir.path());
     let copied = store.back_up(&[], &mut backup, &mut |_, _| {}).unwrap();
     let other = tempfile::tempdir().unwrap();
-    let restored = Store::sqlite(other.path());
+    let restored = DataDir::at(other.path());
     let (held, files) = restored.restore(&mut backup.as_slice(), &mut |_| {}).unwrap();
     assert_eq!((held, files.len()), (copied, 1), "the base is in it");
     let reopened = restored.open().unwrap();
@@ -195,7 +195,7 @@ fn a_backup_of_a_log_with_an_archive_begins_where_the_log_does() {
 /// Opens a log of `rows` rows with one entry each.
 fn of_rows(rows: u64) -> (TempDir, Box<dyn Log>) {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     for n in 1..=rows {
         log.append(epoch, Seq(n - 1), &notes(n..=n)).unwrap();
@@ -208,9 +208,9 @@ fn a_copy_or_a_walk_whose_rows_leave_for_the_archive_meanwhile_says_so() {
     // More than are read at once.
     let (dir, log) = of_rows(200);
     let moved = |upto| log.archive().seal(Seq(upto), u64::MAX, (Seq(200), b"state")).unwrap();
-    let backed_up = Store::sqlite(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| drop(moved(100)));
+    let backed_up = DataDir::at(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| drop(moved(100)));
     assert!(backed_up.unwrap_err().to_string().contains("try again"));
-    let walked = Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |at, _| {
+    let walked = DataDir::at(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |at, _| {
         // The archive is walked first.
         if at > Seq(100) {
             drop(moved(190));
@@ -218,13 +218,13 @@ fn a_copy_or_a_walk_whose_rows_leave_for_the_archive_meanwhile_says_so() {
     });
     assert!(walked.unwrap_err().to_string().contains("verify again"));
     // What was copied before it left stays right.
-    Store::sqlite(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| drop(moved(195))).unwrap();
+    DataDir::at(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| drop(moved(195))).unwrap();
 }
 
 #[test]
 fn room_is_given_back() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     for n in 0..200 {
         log.append(epoch, Seq(n * 100), &notes(n * 100 + 1..=n * 100 + 100)).unwrap();
@@ -237,7 +237,7 @@ fn room_is_given_back() {
     drop(log);
     let path = dir.path().join("lastword.db");
     let before = fs::metadata(&path).unwrap().len();
-    Store::sqlite(dir.path()).compact().unwrap();
+    DataDir::at(dir.path()).compact().unwrap();
     let after = fs::metadata(&path).unwrap().len();
     assert!(after < before / 2, "{before} bytes before, {after} after");
     assert_eq!(walk(dir.path()).0.unwrap().entries, 20_000);
@@ -253,7 +253,7 @@ fn a_noted_position_in_a_missing_segment_fails_unless_it_was_only_kept_beside_th
     // Both in one segment again.
     while log.archive().put_back().unwrap().is_some() {}
     let segment = seal(log.as_ref(), 4).unwrap();
-    let verify = |expected| Store::sqlite(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
+    let verify = |expected| DataDir::at(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
     let named = Expected { anchors: notes.clone(), ..Expected::default() };
     assert_eq!(verify(named.clone()).unwrap().uncompared, 0);
     fs::remove_file(file(dir.path(), &segment)).unwrap();
@@ -274,7 +274,7 @@ fn a_base_of_entries_that_are_lost_is_dropped_with_them() {
     let db = Connection::open(dir.path().join("lastword.db")).unwrap();
     db.execute_batch("DELETE FROM log WHERE first_seq = 8").unwrap();
     drop(db);
-    let log = Store::sqlite(dir.path()).open_as_it_is().unwrap();
+    let log = DataDir::at(dir.path()).open_as_it_is().unwrap();
     assert!(!dir.path().join("base").exists(), "positions after the loss would be taken for its own");
     assert_eq!(log.reader().first().unwrap(), Seq(5));
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use lastword_facts::{Entry, Seq};
-use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots, Store};
+use lastword_store::{AppendError, Archive, DataDir, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots};
 use tempfile::TempDir;
 
 use crate::nats_server::One;
@@ -102,7 +102,7 @@ impl Log for Leader {
 
 impl Conforms for TempDir {
     fn open(&self) -> Box<dyn Log> {
-        Store::sqlite(self.path()).open().unwrap()
+        DataDir::at(self.path()).open().unwrap()
     }
 }
 

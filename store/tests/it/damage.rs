@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
-use lastword_store::{Anchor, Expected, OpenError, Problem, Store, Verified, VerifyError};
+use lastword_store::{Anchor, DataDir, Expected, OpenError, Problem, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ use crate::sample::{at, note, notes};
 /// Returns a closed log of nine entries in the rows 1–3, 4, 5–7, 8–9.
 fn written() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     for range in [1..=3, 4..=4, 5..=7, 8..=9] {
         let expect = Seq(range.start() - 1);
@@ -30,7 +30,7 @@ fn sql(dir: &Path, statement: &str) {
 }
 
 fn walk(dir: &Path) -> Result<Verified, VerifyError> {
-    Store::sqlite(dir).verify(None, &mut |_, _| Ok(()), &mut |_, _| {})
+    DataDir::at(dir).verify(None, &mut |_, _| Ok(()), &mut |_, _| {})
 }
 
 fn broken(dir: &Path) -> (u64, Problem) {
@@ -43,19 +43,19 @@ fn broken(dir: &Path) -> (u64, Problem) {
 #[test]
 fn a_second_server_on_the_same_directory_is_refused_and_told_who_has_it() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Store::sqlite(dir.path()).open().unwrap();
-    let Err(error) = Store::sqlite(dir.path()).open() else { panic!("two servers") };
+    let first = DataDir::at(dir.path()).open().unwrap();
+    let Err(error) = DataDir::at(dir.path()).open() else { panic!("two servers") };
     assert!(matches!(&error, OpenError::Locked { holder, .. } if *holder == std::process::id().to_string()));
     assert!(error.to_string().contains("--data"), "{error}");
     drop(first);
-    assert!(Store::sqlite(dir.path()).open().is_ok(), "the lock goes with its holder");
+    assert!(DataDir::at(dir.path()).open().is_ok(), "the lock goes with its holder");
 }
 
 #[test]
 fn a_log_of_a_newer_version_is_refused() {
     let dir = written();
     sql(dir.path(), "PRAGMA user_version = 99");
-    for error in [Store::sqlite(dir.path()).open().err(), Store::sqlite(dir.path()).open_reader().err()] {
+    for error in [DataDir::at(dir.path()).open().err(), DataDir::at(dir.path()).open_reader().err()] {
         let error = error.unwrap();
         assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
     }
@@ -67,19 +67,19 @@ fn a_file_that_is_no_log_is_refused_and_left_alone() {
     let path = dir.path().join(FILE_DATABASE);
     let garbage = "this is not a database ".repeat(500);
     fs::write(&path, &garbage).unwrap();
-    assert!(matches!(Store::sqlite(dir.path()).open(), Err(OpenError::NotALog { .. })));
-    assert!(matches!(Store::sqlite(dir.path()).open_reader(), Err(OpenError::NotALog { .. })));
+    assert!(matches!(DataDir::at(dir.path()).open(), Err(OpenError::NotALog { .. })));
+    assert!(matches!(DataDir::at(dir.path()).open_reader(), Err(OpenError::NotALog { .. })));
     assert_eq!(fs::read_to_string(&path).unwrap(), garbage);
 
     fs::remove_file(&path).unwrap();
     sql(dir.path(), "CREATE TABLE photos (id INTEGER)");
-    assert!(matches!(Store::sqlite(dir.path()).open(), Err(OpenError::NotALog { .. })), "another program's database");
+    assert!(matches!(DataDir::at(dir.path()).open(), Err(OpenError::NotALog { .. })), "another program's database");
 }
 
 #[test]
 fn reading_a_directory_without_a_log_makes_none() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(Store::sqlite(dir.path()).open_reader(), Err(OpenError::Missing { .. })));
+    assert!(matches!(DataDir::at(dir.path()).open_reader(), Err(OpenError::Missing { .. })));
     assert!(matches!(walk(dir.path()), Err(VerifyError::Open(OpenError::Missing { .. }))));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -88,7 +88,7 @@ fn reading_a_directory_without_a_log_makes_none() {
 fn the_directory_and_its_files_are_private() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("made/here");
-    let mut log = Store::sqlite(&dir).open().unwrap();
+    let mut log = DataDir::at(&dir).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
     log.snapshots().save(Seq(1), b"state").unwrap();
@@ -105,7 +105,7 @@ fn a_sound_log_verifies_and_every_entry_is_shown_once_in_order() {
     let dir = written();
     let mut seen = Vec::new();
     let mut reached = Vec::new();
-    let verified = Store::sqlite(dir.path()).verify(
+    let verified = DataDir::at(dir.path()).verify(
         None,
         &mut |seq, entry| {
             seen.push((seq, entry));
@@ -122,7 +122,7 @@ fn a_sound_log_verifies_and_every_entry_is_shown_once_in_order() {
 #[test]
 fn a_log_is_verified_beside_the_server_that_writes_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     assert_eq!(walk(dir.path()).unwrap().entries, 0);
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=5)).unwrap();
@@ -133,7 +133,7 @@ fn a_log_is_verified_beside_the_server_that_writes_it() {
 fn the_objection_of_the_caller_breaks_the_verification_where_it_was_made() {
     let dir = written();
     let mut check = |seq: Seq, _| if seq == Seq(6) { Err("phi grew".to_owned()) } else { Ok(()) };
-    let result = Store::sqlite(dir.path()).verify(None, &mut check, &mut |_, _| {});
+    let result = DataDir::at(dir.path()).verify(None, &mut check, &mut |_, _| {});
     let Err(VerifyError::Broken(broken)) = result else { panic!("{result:?}") };
     assert_eq!((broken.at, broken.problem), (Seq(6), Problem::Check("phi grew".to_owned())));
 }
@@ -194,15 +194,15 @@ fn a_truncated_log_is_noticed_and_no_server_starts_on_it() {
     let dir = written();
     sql(dir.path(), "DELETE FROM log WHERE first_seq = 8");
     assert_eq!(broken(dir.path()), (8, Problem::Truncated { acknowledged: Seq(9) }));
-    let error = Store::sqlite(dir.path()).open().err().unwrap();
+    let error = DataDir::at(dir.path()).open().err().unwrap();
     assert!(matches!(error, OpenError::Lost { ends: Seq(7), acknowledged: Seq(9), .. }), "{error}");
     fs::remove_file(dir.path().join(FILE_HEAD)).unwrap();
-    let error = Store::sqlite(dir.path()).open().err().unwrap();
+    let error = DataDir::at(dir.path()).open().err().unwrap();
     assert!(matches!(error, OpenError::NoHead { problem: "missing", .. }), "{error}");
-    let accepted = Store::sqlite(dir.path()).open_as_it_is().unwrap();
+    let accepted = DataDir::at(dir.path()).open_as_it_is().unwrap();
     assert_eq!(accepted.reader().last().unwrap(), Seq(7));
     drop(accepted);
-    assert_eq!(Store::sqlite(dir.path()).open().unwrap().reader().last().unwrap(), Seq(7), "the loss was accepted");
+    assert_eq!(DataDir::at(dir.path()).open().unwrap().reader().last().unwrap(), Seq(7), "the loss was accepted");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn no_server_starts_on_a_log_whose_end_is_damaged() {
     ] {
         let dir = written();
         sql(dir.path(), damage);
-        let refused = Store::sqlite(dir.path()).open().err().map(|error| error.to_string()).unwrap_or_default();
+        let refused = DataDir::at(dir.path()).open().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains("is damaged at its end") && refused.contains(at), "{damage}: {refused}");
     }
 }
@@ -224,11 +224,11 @@ fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
     let dir = written();
     let honest = walk(dir.path()).unwrap().end;
     let forged = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(forged.path()).open().unwrap();
+    let mut log = DataDir::at(forged.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(11..=19)).unwrap();
     drop(log);
-    let against = |anchor| Store::sqlite(forged.path()).verify(Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
+    let against = |anchor| DataDir::at(forged.path()).verify(Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
     assert!(
         matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor { noted: Seq(9) })
     );
@@ -258,14 +258,14 @@ fn no_alteration_with_good_hashes_passes_a_noted_position() {
         let mut rows = honest.clone();
         alter(&mut rows);
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Store::sqlite(dir.path()).open().unwrap();
+        let mut log = DataDir::at(dir.path()).open().unwrap();
         let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
         for row in rows {
             last = log.append(epoch, last, &row).unwrap();
         }
         drop(log);
         walk(dir.path()).unwrap_or_else(|error| panic!("{what}: its own hashes are good: {error}"));
-        let against = Store::sqlite(dir.path()).verify(Some(noted), &mut |_, _| Ok(()), &mut |_, _| {});
+        let against = DataDir::at(dir.path()).verify(Some(noted), &mut |_, _| Ok(()), &mut |_, _| {});
         assert_eq!(against.is_ok(), passes, "{what}: {against:?}");
     }
 }
@@ -273,7 +273,7 @@ fn no_alteration_with_good_hashes_passes_a_noted_position() {
 /// Returns a log that was cut off behind its sixth entry and goes on at 1000, in another epoch, as after a restore.
 fn gone_back() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=6)).unwrap();
     let began = Arc::new(at(7, Fact::EpochBegan { first: Seq(1000) }));
@@ -286,7 +286,7 @@ fn a_noted_position_that_a_restore_replaced_does_not_pass_unless_the_restore_is_
     let noted = walk(written().path()).unwrap().end;
     assert_eq!(noted.at, Seq(9));
     let dir = gone_back();
-    let against = |expected: Expected| Store::sqlite(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
+    let against = |expected: Expected| DataDir::at(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
     let unknown = Expected { anchors: vec![noted], restored: vec![Seq(999)], ..Expected::default() };
     let Err(VerifyError::Broken(broken)) = against(unknown) else { panic!("a part that is missing goes unnoticed") };
     assert_eq!((broken.at, broken.problem), (Seq(7), Problem::Replaced { noted: Seq(9), first: Seq(1000) }));
@@ -319,7 +319,7 @@ fn every_flipped_bit_in_a_row_is_noticed() {
 #[test]
 fn a_damaged_snapshot_is_none() {
     let dir = written();
-    let log = Store::sqlite(dir.path()).open().unwrap();
+    let log = DataDir::at(dir.path()).open().unwrap();
     log.snapshots().save(Seq(9), b"state").unwrap();
     let path = dir.path().join(FILE_SNAPSHOT);
     let mut bytes = fs::read(&path).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::Config;
 use lastword_facts::{Entry, Seq};
 use lastword_store::{
-    AppendError, Lease, Log, Mirror, MirrorError, MoveError, Nats, NatsError, OpenError, Store, move_in, move_out,
+    AppendError, DataDir, Lease, Log, Mirror, MirrorError, MoveError, Nats, NatsError, OpenError, move_in, move_out,
 };
 
 use crate::nats_server::{One, create_stream, program, runtime};
@@ -83,7 +83,7 @@ fn a_follower_has_what_the_leader_appended_and_takes_over() {
         follow_to(&mut mirror, 8);
         assert_eq!(mirror.reader().read(Seq(1), 100).unwrap(), numbered(1..=8));
         drop(mirror);
-        let walked = Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
+        let walked = DataDir::at(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
         assert_eq!((walked.entries, walked.end.at), (8, Seq(8)), "it is an ordinary log");
     }
 }
@@ -199,7 +199,7 @@ fn a_directory_with_a_log_of_its_own_is_no_mirror() {
     let nats = one.connect();
     create_stream(&nats, "ws", 1);
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
     drop(log);
@@ -213,7 +213,7 @@ fn a_directory_with_a_log_of_its_own_is_no_mirror() {
     log.append(1, Seq(0), &notes(1..=3)).unwrap();
     assert!(refused(mirror.path()).contains("in use by process"));
     drop(log);
-    assert!(matches!(Store::sqlite(mirror.path()).open().map(|_| ()), Err(OpenError::NoHead { .. })));
+    assert!(matches!(DataDir::at(mirror.path()).open().map(|_| ()), Err(OpenError::NoHead { .. })));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_log_moves_into_a_stream_and_out_again_with_its_chain() {
     let nats = one.connect();
     create_stream(&nats, "ws", 1);
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     for n in 0..20 {
         let epoch = log.begin_epoch().unwrap();
         log.append(epoch, Seq(n * 5), &notes(n * 5 + 1..=n * 5 + 5)).unwrap();
@@ -307,7 +307,7 @@ fn a_log_moves_into_a_stream_and_out_again_with_its_chain() {
     let large: Vec<_> = (101..=103).map(long).map(Arc::new).collect();
     log.append(20, Seq(100), &large).unwrap();
     drop(log);
-    let end = |dir: &Path| Store::sqlite(dir).open_chain().unwrap().end().unwrap().unwrap();
+    let end = |dir: &Path| DataDir::at(dir).open_chain().unwrap().end().unwrap().unwrap();
     let mut reached = Vec::new();
     let moved = runtime().block_on(move_in(&nats, "ws", dir.path(), &mut |at, last| reached.push((at, last)))).unwrap();
     assert_eq!((moved.end, moved.rows), (end(dir.path()), 23));
@@ -325,9 +325,9 @@ fn a_log_moves_into_a_stream_and_out_again_with_its_chain() {
     let out = tempfile::tempdir().unwrap();
     let moved = runtime().block_on(move_out(&nats, "ws", out.path(), &mut |_| {})).unwrap();
     assert_eq!(moved.end, end(node.path()));
-    let walked = Store::sqlite(out.path()).verify(Some(end(dir.path())), &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
+    let walked = DataDir::at(out.path()).verify(Some(end(dir.path())), &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
     assert_eq!((walked.entries, walked.end), (104, moved.end));
-    let mut log = Store::sqlite(out.path()).open().unwrap();
+    let mut log = DataDir::at(out.path()).open().unwrap();
     assert!(log.begin_epoch().unwrap() > epoch);
     drop(log);
     let again = runtime().block_on(move_out(&nats, "ws", out.path(), &mut |_| {}));
@@ -341,7 +341,7 @@ fn nobody_leads_a_log_that_was_half_moved_and_the_move_goes_on() {
     let nats = one.connect();
     create_stream(&nats, "ws", 1);
     let dir = tempfile::tempdir().unwrap();
-    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let mut log = DataDir::at(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     // Many commits of the stream, so that what was sent when the future is dropped isn't the last one.
     for n in 0..120 {

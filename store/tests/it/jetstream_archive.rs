@@ -7,7 +7,7 @@ use async_nats::jetstream::object_store::ObjectStore;
 use futures_util::TryStreamExt as _;
 use lastword_facts::{Entry, Seq};
 use lastword_store::format::FOLDER_ARCHIVE;
-use lastword_store::{Log, Mirror, MirrorError, Nats, Store, move_out};
+use lastword_store::{DataDir, Log, Mirror, MirrorError, Nats, move_out};
 use tempfile::TempDir;
 
 use crate::jetstream::{follow, lead, open};
@@ -105,7 +105,7 @@ fn verified(dir: &Path) -> (u64, u64) {
         walked += 1;
         Ok(())
     };
-    let verified = Store::sqlite(dir).verify(None, &mut check, &mut |_, _| {}).unwrap();
+    let verified = DataDir::at(dir).verify(None, &mut check, &mut |_, _| {}).unwrap();
     (verified.end.at.0, walked)
 }
 
@@ -273,7 +273,7 @@ fn a_log_with_an_archive_moves_out_whole() {
     let moved = runtime().block_on(move_out(&team.nats, "ws", dir.path(), &mut |_| {})).unwrap();
     assert_eq!((moved.end.at, moved.rows), (Seq(500), 100));
     assert_eq!(verified(dir.path()), (500, 500));
-    let log = Store::sqlite(dir.path()).open().unwrap();
+    let log = DataDir::at(dir.path()).open().unwrap();
     assert_eq!(log.reader().first().unwrap(), Seq(401));
     assert_eq!(log.archive().base().unwrap(), Some((Seq(450), b"the state at 450".to_vec())));
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use lastword_facts::{Entry, Seq};
-use lastword_store::Store;
+use lastword_store::DataDir;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -48,7 +48,7 @@ fn end_of(append: u64) -> u64 {
 #[ignore = "is the writer that the test below starts and records"]
 fn the_recorded_writer() {
     let dir = std::env::var_os(DIR).expect("it is started by the test of power cuts");
-    let mut log = Store::sqlite(Path::new(&dir)).open().unwrap();
+    let mut log = DataDir::at(Path::new(&dir)).open().unwrap();
     let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
     for append in 1..=APPENDS {
         let entries: Vec<_> = (last.0 + 1..=end_of(append)).map(entry).map(Arc::new).collect();
@@ -244,14 +244,14 @@ fn campaign(events: &[Event], cuts: usize, syncs: bool) -> usize {
 
 /// Opens and reads a log; returns its end, after checking that it holds whole appends as they were written.
 fn reopened(dir: &Path) -> Result<u64, String> {
-    let mut log = Store::sqlite(dir).open().map_err(|error| error.to_string())?;
+    let mut log = DataDir::at(dir).open().map_err(|error| error.to_string())?;
     let end = log.reader().last().map_err(|error| error.to_string())?;
     if !(0..=APPENDS).any(|append| end_of(append) == end.0) {
         return Err(format!("{} is within an append", end.0));
     }
     let mut check = |seq: Seq, read: Entry| (read == entry(seq.0)).then_some(()).ok_or_else(|| "altered".to_owned());
     if end > Seq(0) {
-        Store::sqlite(dir).verify(None, &mut check, &mut |_, _| {}).map_err(|error| error.to_string())?;
+        DataDir::at(dir).verify(None, &mut check, &mut |_, _| {}).map_err(|error| error.to_string())?;
     }
     let epoch = log.begin_epoch().map_err(|error| error.to_string())?;
     log.append(epoch, end, &[Arc::new(entry(end.0 + 1))]).map(|_| end.0).map_err(|error| error.to_string())

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword_facts::Seq;
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD};
-use lastword_store::{ReadError, Store};
+use lastword_store::{DataDir, ReadError};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::Connection;
@@ -37,13 +37,13 @@ impl Files {
     /// Writes a log with rows of different lengths; the last ones are in the WAL, or all are in the database.
     fn written(in_wal: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Store::sqlite(dir.path()).open().unwrap();
+        let mut log = DataDir::at(dir.path()).open().unwrap();
         let (mut epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
         for n in 0..24 {
             if n == 12 {
                 // The next append to a reopened log copies its WAL into the database.
                 drop(log);
-                log = Store::sqlite(dir.path()).open().unwrap();
+                log = DataDir::at(dir.path()).open().unwrap();
                 epoch = log.begin_epoch().unwrap();
             }
             let long = |part: u64| message(n + part, 1, 2, 0, &"long ".repeat(part as usize * 400)).into();
@@ -81,7 +81,7 @@ impl Files {
     /// Returns whether the walk reports a fault; if not, checks that everything is as it was written.
     fn noticed(&self, file: usize, bit: usize) -> bool {
         let dir = self.put(file, bit);
-        let walked = Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
+        let walked = DataDir::at(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
         if walked.is_ok() {
             let name = &self.files[file].0;
             let read = rows(dir.path()).unwrap_or_else(|error| panic!("bit {bit} of {name} went unnoticed: {error}"));
@@ -149,14 +149,14 @@ fn a_row_that_changed_on_the_disk_is_neither_read_nor_backed_up() {
         let db = Connection::open(dir.path().join(FILE_DATABASE)).unwrap();
         db.execute("UPDATE log SET blob = ?1 WHERE first_seq = ?2", rusqlite::params![blob, first]).unwrap();
         drop(db);
-        let reader = Store::sqlite(dir.path()).open_reader().unwrap();
+        let reader = DataDir::at(dir.path()).open_reader().unwrap();
         let (first, last) = (first.cast_unsigned(), (first + count - 1).cast_unsigned());
         for seq in 1..=reader.last().unwrap().0 {
             let read = reader.entry(Seq(seq));
             assert_eq!(read.is_err(), (first..=last).contains(&seq), "row {row}, bit {bit}: entry {seq}: {read:?}");
         }
         assert!(matches!(reader.read(Seq(1), 10_000), Err(ReadError::Damaged { at, .. }) if at == Seq(first)));
-        let made = Store::sqlite(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| {});
+        let made = DataDir::at(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| {});
         assert!(made.is_err(), "row {row}, bit {bit} is in the backup");
     }
 }

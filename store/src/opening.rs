@@ -1,4 +1,4 @@
-//! The stores there are, and how to open each.
+//! A data directory of this machine: opening its log, backing it up, verifying it.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,19 +13,13 @@ use crate::log::sqlite_reader::SqliteReader;
 use crate::log::verify::{self, Anchor, Expected, Verified, VerifyError};
 use crate::log::{Archive, Log, LogReader, OpenError, ReadError};
 
-/// A store, by what it takes to open it.
+/// A data directory with a log in one SQLite file. One process at a time has it open for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// One SQLite file in a data directory of this machine. One process at a time has it open for writing.
-    Sqlite {
-        /// The data directory, made (mode 0700) where it is missing.
-        dir: PathBuf,
-    },
-}
+pub struct DataDir(PathBuf);
 
-/// The right to write to a store, without opening it. Dropping it gives the right back.
+/// The right to write to a data directory, without opening its log. Dropping it gives the right back.
 #[derive(Debug)]
-pub struct StoreLock {
+pub struct DataDirLock {
     _lock: DirLock,
 }
 
@@ -37,7 +31,7 @@ impl ChainReader {
     /// Returns the end of the log and its hash; `None` for an empty log.
     ///
     /// # Errors
-    /// The store can't be read.
+    /// The log can't be read.
     pub fn end(&self) -> Result<Option<Anchor>, ReadError> {
         self.0.anchor(None)
     }
@@ -45,17 +39,17 @@ impl ChainReader {
     /// Returns the hash at `seq`; `None` if no row ends there, so that the chain has no hash for it.
     ///
     /// # Errors
-    /// The store can't be read.
+    /// The log can't be read.
     pub fn at(&self, seq: Seq) -> Result<Option<Anchor>, ReadError> {
         self.0.anchor(Some(seq))
     }
 }
 
-impl Store {
-    /// The SQLite store in `dir`.
+impl DataDir {
+    /// The data directory at `dir`, made (mode 0700) where it is missing.
     #[must_use]
-    pub fn sqlite(dir: &Path) -> Self {
-        Self::Sqlite { dir: dir.to_owned() }
+    pub fn at(dir: &Path) -> Self {
+        Self(dir.to_owned())
     }
 
     /// Opens the log for writing; makes an empty one where there is none.
@@ -63,19 +57,15 @@ impl Store {
     /// # Errors
     /// See [`OpenError`]; each variant says what to do.
     pub fn open(&self) -> Result<Box<dyn Log>, OpenError> {
-        match self {
-            Self::Sqlite { dir } => Ok(Box::new(SqliteLog::open(dir)?)),
-        }
+        Ok(Box::new(SqliteLog::open(&self.0)?))
     }
 
     /// Opens a log that may have lost its end, as it is. What followed its end is lost for good; begin an epoch (L8).
     ///
     /// # Errors
-    /// As for [`Store::open`], but for a lost end.
+    /// As for [`DataDir::open`], but for a lost end.
     pub fn open_as_it_is(&self) -> Result<Box<dyn Log>, OpenError> {
-        match self {
-            Self::Sqlite { dir } => Ok(Box::new(SqliteLog::open_as_it_is(dir)?)),
-        }
+        Ok(Box::new(SqliteLog::open_as_it_is(&self.0)?))
     }
 
     /// Opens the log for reading. A server may be running on it.
@@ -83,9 +73,7 @@ impl Store {
     /// # Errors
     /// There is no log, or this version can't read it.
     pub fn open_reader(&self) -> Result<Arc<dyn LogReader>, OpenError> {
-        match self {
-            Self::Sqlite { dir } => Ok(Arc::new(SqliteReader::open(dir)?)),
-        }
+        Ok(Arc::new(SqliteReader::open(&self.0)?))
     }
 
     /// Opens the hash chain for reading. A server may be running on it.
@@ -93,19 +81,15 @@ impl Store {
     /// # Errors
     /// There is no log, or this version can't read it.
     pub fn open_chain(&self) -> Result<ChainReader, OpenError> {
-        match self {
-            Self::Sqlite { dir } => Ok(ChainReader(SqliteReader::open(dir)?)),
-        }
+        Ok(ChainReader(SqliteReader::open(&self.0)?))
     }
 
     /// Takes the right to write, for maintenance while no server runs.
     ///
     /// # Errors
     /// [`OpenError::Locked`] while a server runs, and [`OpenError::Io`].
-    pub fn lock(&self) -> Result<StoreLock, OpenError> {
-        match self {
-            Self::Sqlite { dir } => Ok(StoreLock { _lock: DirLock::take(dir)? }),
-        }
+    pub fn lock(&self) -> Result<DataDirLock, OpenError> {
+        Ok(DataDirLock { _lock: DirLock::take(&self.0)? })
     }
 
     /// Writes a backup: the log up to its present end, and those of the small `files` of the data directory that exist.
@@ -119,24 +103,20 @@ impl Store {
         to: &mut dyn Write,
         progress: &mut dyn FnMut(Seq, Seq),
     ) -> Result<BackedUp, BackupError> {
-        match self {
-            Self::Sqlite { dir } => backup::back_up(dir, files, to, progress),
-        }
+        backup::back_up(&self.0, files, to, progress)
     }
 
-    /// Makes this store from a backup, and returns what it held. There must be no log yet. `progress` receives the
+    /// Makes the log from a backup, and returns what the backup held. There must be no log yet. `progress` receives the
     /// position reached. The log ends where the backup does; begin an epoch before anything else is appended (L8).
     ///
     /// # Errors
-    /// The backup is damaged, or the store can't be written; what was made is of no use then.
+    /// The backup is damaged, or the directory can't be written; what was made is of no use then.
     pub fn restore(
         &self,
         from: &mut dyn Read,
         progress: &mut dyn FnMut(Seq),
     ) -> Result<(BackedUp, Vec<KeptFile>), BackupError> {
-        match self {
-            Self::Sqlite { dir } => backup::restore(from, dir, progress),
-        }
+        backup::restore(from, &self.0, progress)
     }
 
     /// Returns the archive of the log. A server may be running on it, as long as only one of them seals.
@@ -144,11 +124,7 @@ impl Store {
     /// # Errors
     /// There is no log, or this version can't read it.
     pub fn archive(&self) -> Result<Arc<dyn Archive>, OpenError> {
-        match self {
-            Self::Sqlite { dir } => {
-                SqliteReader::open(dir).map(|reader| Arc::new(reader.archive(dir)) as Arc<dyn Archive>)
-            }
-        }
+        Ok(Arc::new(SqliteReader::open(&self.0)?.archive(&self.0)))
     }
 
     /// Gives the room of entries that left the log back to the disk. No server may be running, and the disk needs room for
@@ -157,9 +133,7 @@ impl Store {
     /// # Errors
     /// The log can't be opened or written.
     pub fn compact(&self) -> Result<(), OpenError> {
-        match self {
-            Self::Sqlite { dir } => sqlite::compact(dir),
-        }
+        sqlite::compact(&self.0)
     }
 
     /// Walks the log's hash chain from its start (L5), with the segments of the archive whose files are there. A server may
@@ -176,8 +150,6 @@ impl Store {
         check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
         progress: &mut dyn FnMut(Seq, Seq),
     ) -> Result<Verified, VerifyError> {
-        match self {
-            Self::Sqlite { dir } => verify::verify(dir, expect.into(), check, progress),
-        }
+        verify::verify(&self.0, expect.into(), check, progress)
     }
 }
