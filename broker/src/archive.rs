@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::boot::replay;
 use crate::handle::Handle;
+use crate::keeper::Stored;
 use crate::sync::thread::{self, JoinHandle};
 
 /// A day, in ms.
@@ -43,7 +44,8 @@ pub struct ArchivePolicy {
 /// # Errors
 /// The log can't be read.
 pub fn archives_of(
-    (archive, log): (&dyn Archive, &dyn LogReader),
+    archive: &dyn Archive,
+    log: &dyn LogReader,
     policy: ArchivePolicy,
     now: Time,
 ) -> Result<ArchivesView, ReadError> {
@@ -152,11 +154,8 @@ struct Mover {
 ///
 /// # Errors
 /// The system can't start the thread.
-pub fn start(
-    (archive, log, snapshots): (Arc<dyn Archive>, Arc<dyn LogReader>, Arc<dyn Snapshots>),
-    handle: Handle,
-    policy: ArchivePolicy,
-) -> io::Result<(Archives, JoinHandle<()>)> {
+pub fn start(stored: Stored, handle: Handle, policy: ArchivePolicy) -> io::Result<(Archives, JoinHandle<()>)> {
+    let Stored { log, snapshots, archive } = stored;
     let (requests, mut asked) = mpsc::channel::<Request>(REQUESTS_MAX);
     let (first, watched) = watch::channel(log.first().unwrap_or(Seq(1)));
     let archives = Archives { archive: Arc::clone(&archive), log: Arc::clone(&log), policy, first: watched, requests };

@@ -80,7 +80,7 @@ pub fn boot_by(
     // An empty log has no last fact; its clock starts at the wall clock's time.
     let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
     let clock = Clock::starting_after(clocks, last_fact, quiet);
-    begin(&mut core, (log.as_mut(), &disk), epoch, &clock, limits)?;
+    begin(&mut core, log.as_mut(), &disk, epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);
     let shared = Arc::new(BrokerShared {
@@ -101,7 +101,7 @@ pub fn boot_by(
         milestones: due,
         failed: watch::Sender::new(None),
     });
-    let writing = Writing::start(log, epoch, Arc::clone(&shared), (committed, milestones))?;
+    let writing = Writing::start(log, epoch, Arc::clone(&shared), committed, milestones)?;
     let batch = Batch::after(core.state().seq);
     let dropped_batches = shared.disk.lost();
     let broker = Broker {
@@ -129,7 +129,8 @@ pub(crate) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     let (reader, archive) = (log.reader(), log.archive());
     let core = replay(loaded, reader.as_ref(), archive.as_ref())?;
     let first = reader.first()?;
-    if first > Seq(1) && archive.base().unwrap_or_default().and_then(|base| usable(base, first)).is_none() {
+    if first > Seq(1) && archive.base().unwrap_or_default().and_then(|(at, bytes)| usable(at, &bytes, first)).is_none()
+    {
         // The segments may be carried elsewhere: the next start must not need them.
         let saved = postcard::to_allocvec(core.state()).map_err(|error| error.to_string());
         let saved = saved.and_then(|bytes| archive.save_base(core.state().seq, &bytes).map_err(|e| e.to_string()));
@@ -147,8 +148,8 @@ fn follow_up(core: Core, log: &dyn Log) -> Result<(Core, Seq), ReadError> {
 }
 
 /// Returns the core of a stored state if this version of the program wrote it and the log goes on behind it.
-fn usable((at, bytes): (Seq, Vec<u8>), first: Seq) -> Option<Core> {
-    let state = postcard::from_bytes::<State>(&bytes).ok();
+fn usable(at: Seq, bytes: &[u8], first: Seq) -> Option<Core> {
+    let state = postcard::from_bytes::<State>(bytes).ok();
     // Bytes of another version may decode by accident; the position in them would hardly match then.
     state.filter(|state| state.seq == at && at.0 + 1 >= first.0).map(Core::from_state)
 }
@@ -159,7 +160,7 @@ fn usable((at, bytes): (Seq, Vec<u8>), first: Seq) -> Option<Core> {
 /// The log or its archive can't be read, or what a snapshot covered is gone from both.
 pub fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader, archive: &dyn Archive) -> Result<Core, ReadError> {
     let first = log.first()?;
-    let usable = |stored| usable(stored, first);
+    let usable = |(at, bytes): (Seq, Vec<u8>)| usable(at, &bytes, first);
     let core = match snapshot.and_then(usable) {
         Some(core) => core,
         None if first == Seq(1) => Core::default(),
@@ -174,7 +175,7 @@ pub fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader, archive: &d
 /// Folds what the log has behind the core.
 fn fold_rest(mut core: Core, log: &dyn LogReader, archive: &dyn Archive) -> Result<Core, ReadError> {
     let first = log.first()?;
-    let usable = |stored| usable(stored, first);
+    let usable = |(at, bytes): (Seq, Vec<u8>)| usable(at, &bytes, first);
     loop {
         let entries = log.read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
         let Some((at, next)) = entries.first() else { return Ok(core) };
@@ -221,7 +222,8 @@ pub fn fold(core: &mut Core, entry: &Entry) {
 /// Gives the core its first inputs: how long the broker was down, and the limits of the configuration.
 fn begin(
     core: &mut Core,
-    (log, disk): (&mut dyn Log, &Disk),
+    log: &mut dyn Log,
+    disk: &Disk,
     epoch: u64,
     clock: &Clock,
     limits: Limits,
@@ -229,17 +231,17 @@ fn begin(
     let expect = core.state().seq;
     let mut out = Out::default();
     if let Some(ms) = clock.downtime() {
-        idled(core, clock, (None, ms), &mut out);
+        idled(core, clock, None, ms, &mut out);
     }
     // A new log always records its limits, defaults included, so that a replay needs no configuration.
     if core.state().limits != limits || expect == Seq(0) {
         core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
     }
     upgrade(core, clock, expect, &mut out);
-    append((log, disk), (epoch, expect), out)
+    append(log, disk, epoch, expect, out)
 }
 
-fn append((log, disk): (&mut dyn Log, &Disk), (epoch, expect): (u64, Seq), out: Out) -> Result<(), AppendError> {
+fn append(log: &mut dyn Log, disk: &Disk, epoch: u64, expect: Seq, out: Out) -> Result<(), AppendError> {
     if out.entries.is_empty() {
         return Ok(());
     }
@@ -266,7 +268,7 @@ pub fn begin_epoch(log: &mut dyn Log, now: Time) -> Result<Seq, BootError> {
     let first = Seq(by_clock.max(by_log) + 1);
     let (epoch, mut out) = (log.begin_epoch()?, Out::default());
     core.handle(core.state().at, Input::BeginEpoch(first), &mut out);
-    append((log, &Disk::default()), (epoch, expect), out)?;
+    append(log, &Disk::default(), epoch, expect, out)?;
     Ok(first)
 }
 
@@ -290,7 +292,7 @@ fn upgrade(core: &mut Core, clock: &Clock, end: Seq, out: &mut Out) {
 
 /// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6); returns the length of the jump
 /// in ms. The core first, then the clock: no input handled in between can mistake the stretch for time that passed.
-pub(crate) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>, u64), out: &mut Out) -> u64 {
+pub(crate) fn idled(core: &mut Core, clock: &Clock, by: Option<Principal>, ms: u64, out: &mut Out) -> u64 {
     let then = clock.now().plus(ms);
     core.handle(then, Input::Idled(by, ms), out);
     // The core refuses a jump that the caller may not make; then the clock must not move either.

@@ -82,14 +82,15 @@ impl Holders {
     pub(crate) fn hold(
         &self,
         state: &State,
-        (agent, turn): (AgentId, TurnId),
+        agent: AgentId,
+        turn: TurnId,
         client: Option<ClientId>,
         now: Time,
     ) -> bool {
         let mut table = self.lock();
         // Few turns of an agent are open, so what has ended is dropped here.
         table.turns.retain(|id, held| held.agent != agent || state.turns.get(id).is_some_and(|turn| turn.open));
-        if !matches!(table.access(agent, turn, client, (now, self.holder_ms)), Access::Own) {
+        if !matches!(table.access(agent, turn, client, now, self.holder_ms), Access::Own) {
             return false;
         }
         table.turns.insert(turn, Holder { agent, client, seen: now, closed: false });
@@ -115,7 +116,7 @@ impl Holders {
         let Some(own) = state.agent(agent) else { return found };
         found.full = own.turns.len() as u64 >= own.turns_max(&state.limits);
         for turn in own.turns.iter().copied() {
-            match table.access(agent, turn, client, (now, self.holder_ms)) {
+            match table.access(agent, turn, client, now, self.holder_ms) {
                 Access::Own => found.own.push(turn),
                 Access::Later(at, joins) => {
                     found.shared.extend((joins && waits(state, turn)).then_some(turn));
@@ -135,7 +136,7 @@ impl Holders {
     /// Returns whether a client may continue this turn.
     #[must_use]
     pub fn may_continue(&self, agent: AgentId, turn: TurnId, client: Option<ClientId>, now: Time) -> bool {
-        matches!(self.lock().access(agent, turn, client, (now, self.holder_ms)), Access::Own)
+        matches!(self.lock().access(agent, turn, client, now, self.holder_ms), Access::Own)
     }
 
     /// Returns the holders of the agent's turns: the clients with an id, and the number of turns without.
@@ -193,13 +194,7 @@ impl Table {
         self.turns.values_mut().filter(move |held| held.agent == agent && held.client == Some(client))
     }
 
-    fn access(
-        &mut self,
-        agent: AgentId,
-        turn: TurnId,
-        client: Option<ClientId>,
-        (now, holder_ms): (Time, u64),
-    ) -> Access {
+    fn access(&mut self, agent: AgentId, turn: TurnId, client: Option<ClientId>, now: Time, holder_ms: u64) -> Access {
         let Some(held) = self.turns.get(&turn) else { return Access::Own };
         let free_at = held.seen.plus(holder_ms);
         let live = held.client.is_some_and(|client| self.sessions.contains_key(&(agent, client)));
@@ -223,7 +218,7 @@ mod tests {
 
     /// Returns whether the turn is the client's at this time, and whether answers join it before.
     fn access(table: &mut Table, client: Option<&str>, now: u64) -> (bool, bool) {
-        match table.access(KILO, TURN, client.map(ClientId::of), (Time(now), 100)) {
+        match table.access(KILO, TURN, client.map(ClientId::of), Time(now), 100) {
             Access::Own => (true, true),
             Access::Later(at, joins) => {
                 assert_eq!(at, Time(150));

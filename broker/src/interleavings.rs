@@ -222,7 +222,7 @@ fn a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer() {
     // As in `calls::messages::send`: registered in the step of the send.
     let then = move |reply, _live: &Live<'_>| {
         let request = sent(Ok(reply));
-        (request, Wait::new(&waits, (by, request), |reply, _live| reply))
+        (request, Wait::new(&waits, by, request, |reply, _live| reply))
     };
     let (request, mut wait) = block_on(world.handle.submit_then(world.request(1), then)).unwrap();
     let answered = |log: &MemoryLog| {

@@ -199,7 +199,7 @@ impl Broker {
             // A human accepts the difference as it is at this moment: another human may have accepted it a moment ago,
             // and the clock must not jump twice.
             let ms = by.map_or(ms, |_| ms.min(clock.ahead()));
-            self.batch.jumped_ms += idled(&mut self.core, clock, (by, ms), &mut self.out);
+            self.batch.jumped_ms += idled(&mut self.core, clock, by, ms, &mut self.out);
         } else {
             self.core.handle(clock.now(), input, &mut self.out);
         }

@@ -40,7 +40,7 @@ impl<'a> Live<'a> {
 
     /// Makes a client the holder of a turn; `false` if another one holds it (F1).
     pub fn hold(&self, agent: AgentId, turn: TurnId, client: Option<ClientId>) -> bool {
-        self.shared.holders.hold(self.state, (agent, turn), client, self.now())
+        self.shared.holders.hold(self.state, agent, turn, client, self.now())
     }
 
     /// Returns what a client that names no turn may do with the open turns of its agent (F1).

@@ -80,6 +80,21 @@ impl Default for Metrics {
     }
 }
 
+/// What is counted elsewhere, as of now.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauges {
+    /// The commands that wait for the broker.
+    pub queue_depth: usize,
+    /// The agents and humans that can prove who they are.
+    pub agents: usize,
+    /// Whether there is room on the disk of the data directory.
+    pub disk_space: DiskSpace,
+    /// The free bytes of that disk.
+    pub disk_free: Option<u64>,
+    /// The wall clock's time minus the broker's, in ms.
+    pub clock_ms: i64,
+}
+
 impl Metrics {
     /// Starts at zero, with what the state knows of humans and of exchanges that are held.
     pub(crate) fn of(state: &State) -> Self {
@@ -142,10 +157,10 @@ impl Metrics {
         }
     }
 
-    /// Formats all counters and gauges. `queue_depth` counts the commands that wait for the broker; `disk` has
-    /// the free bytes of the data directory; `clock_ms` is the wall clock's time minus the broker's.
+    /// Formats all counters and gauges.
     #[must_use]
-    pub fn text(&self, (queue_depth, agents, disk): (usize, usize, (DiskSpace, Option<u64>)), clock_ms: i64) -> String {
+    pub fn text(&self, gauges: Gauges) -> String {
+        let Gauges { queue_depth, agents, disk_space, disk_free, clock_ms } = gauges;
         let mut out = String::new();
         let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
             // Writing to a string can't fail.
@@ -158,8 +173,8 @@ impl Metrics {
         simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
         simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
         let shortage = "Room on the disk: 0 enough, 1 low (no new work is taken), 2 full (only controls are taken).";
-        simple("lastword_disk_shortage", "gauge", shortage, disk.0 as u64);
-        if let Some(free) = disk.1 {
+        simple("lastword_disk_shortage", "gauge", shortage, disk_space as u64);
+        if let Some(free) = disk_free {
             simple("lastword_disk_free_bytes", "gauge", "Free room on the disk of the data directory.", free);
         }
         clock(clock_ms, &mut out);
@@ -254,7 +269,13 @@ mod tests {
         metrics.append(Duration::from_micros(300));
         metrics.append(Duration::from_secs(3));
         metrics.refuse(Code::HopCap);
-        let text = metrics.text((0, 0, (DiskSpace::Low, Some(9))), -61_000);
+        let text = metrics.text(Gauges {
+            queue_depth: 0,
+            agents: 0,
+            disk_space: DiskSpace::Low,
+            disk_free: Some(9),
+            clock_ms: -61_000,
+        });
         assert!(text.contains("lastword_disk_shortage 1\n"), "{text}");
         assert!(text.contains("lastword_disk_free_bytes 9\n"), "{text}");
         assert!(text.contains("lastword_clock_difference_seconds -61\n"), "{text}");

@@ -178,7 +178,7 @@ impl Wakes {
         }
     }
 
-    fn leave(&self, agent: AgentId, (attached, client): (bool, Option<Option<ClientId>>), tell: impl FnOnce()) {
+    fn leave(&self, agent: AgentId, attached: bool, client: Option<Option<ClientId>>, tell: impl FnOnce()) {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(&agent) else { return };
         slot.waiting -= 1;
@@ -264,7 +264,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let tell = || self.handle.cast(Input::Attach(self.agent, false));
-        self.handle.wakes().leave(self.agent, (self.attached, self.client), tell);
+        self.handle.wakes().leave(self.agent, self.attached, self.client, tell);
     }
 }
 
@@ -282,7 +282,8 @@ impl<T: Send + 'static> Wait<T> {
     #[must_use]
     pub fn new(
         handle: &Handle,
-        (by, request): (Principal, Seq),
+        by: Principal,
+        request: Seq,
         then: impl FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
     ) -> Self {
         let (send, collected) = oneshot::channel();
@@ -359,7 +360,7 @@ mod tests {
             let waits = handle.clone();
             let then = move |reply, _live: &Live<'_>| {
                 let Reply::Sent(seqs) = reply else { panic!("{reply:?}") };
-                (seqs[0], Wait::new(&waits, (human, seqs[0]), |reply, _live| reply))
+                (seqs[0], Wait::new(&waits, human, seqs[0], |reply, _live| reply))
             };
             let (request, wait) = handle.submit_then(Input::Send(human, Box::new(draft)), then).await.unwrap();
             let taken = handle.submit(Input::Take(agent, None)).await.unwrap();
@@ -521,7 +522,7 @@ mod tests {
         world.log.fail_next(InjectedFault::Full);
         assert_eq!(world.finish().await.unwrap_err().refusal().code, Code::DiskLow);
         assert!(world.wait.answer().await.is_none());
-        let mut again = Wait::new(&world.handle, (world.human, world.request), |reply, _live| reply);
+        let mut again = Wait::new(&world.handle, world.human, world.request, |reply, _live| reply);
         while world.finish().await.is_err() {
             // The broker looks for room again every second.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;

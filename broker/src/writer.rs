@@ -128,7 +128,8 @@ impl Writing {
         log: Box<dyn Log>,
         epoch: u64,
         shared: Arc<BrokerShared>,
-        (committed, milestones): (watch::Sender<Seq>, watch::Sender<Seq>),
+        committed: watch::Sender<Seq>,
+        milestones: watch::Sender<Seq>,
     ) -> io::Result<Self> {
         // One slot is enough: the judge hands over only when the writer is idle.
         let (batches, next) = sync_channel(1);

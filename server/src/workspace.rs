@@ -17,7 +17,7 @@ use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, Tu
 use lastword_broker::priority;
 use lastword_broker::scrub;
 use lastword_broker::sync::thread;
-use lastword_broker::{Boot, BootError, Handle, Unserved, boot_by, keep_snapshots};
+use lastword_broker::{Boot, BootError, Handle, Stored, Unserved, boot_by, keep_snapshots};
 use lastword_core::input::Registration;
 use lastword_core::{Core, Input, Principal, Reply, State};
 use lastword_facts::fact::{Kind, Profile};
@@ -191,9 +191,10 @@ impl Workspace {
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub async fn open(settings: Settings, opening: Opening) -> Result<Self, StartError> {
+    pub async fn open(mut settings: Settings, opening: Opening) -> Result<Self, StartError> {
         let Opening { log, core, quiet, index, files, transport, url, nodes } = opening;
-        let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
+        let stored = Stored::of(log.as_ref());
+        let reader = Arc::clone(&stored.log);
         let disk = Arc::new(Disk::of(files.dir()));
         let signers = Signers::open(&files, &disk)?;
         let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, quiet };
@@ -202,13 +203,7 @@ impl Workspace {
         let booted = tokio::task::spawn_blocking(move || boot_by(boot, log, signers.turns, limits));
         let (handle, broker) = booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??;
         let mut threads = vec![broker];
-        let opened = async {
-            let operator_token_file = bootstrap(&handle, &files, settings.renew_operator_token).await?;
-            configure(&handle, settings.policy).await?;
-            schedules::configure(&handle, settings.schedules).await?;
-            Ok(operator_token_file)
-        };
-        let operator_token_file = match opened.await {
+        let operator_token_file = match set_up(&handle, &files, &mut settings).await {
             Ok(file) => file,
             Err(error) => {
                 handle.close();
@@ -217,12 +212,16 @@ impl Workspace {
             }
         };
         let (stop, stopping) = watch::channel(false);
-        let signing = (Arc::clone(&signers.log), settings.checkpoint_every_facts);
-        let checkpoints = checkpoint::keep(signing, handle.committed(), stopping.clone());
+        let checkpoints = checkpoint::keep(
+            Arc::clone(&signers.log),
+            settings.checkpoint_every_facts,
+            handle.committed(),
+            stopping.clone(),
+        );
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
-        let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
-        let (archives, mover) = archive::start(log, handle.clone(), settings.archive).map_err(StartError::Thread)?;
+        let (archives, mover) =
+            archive::start(stored.clone(), handle.clone(), settings.archive).map_err(StartError::Thread)?;
         let scrubbing = scrub::start(Arc::clone(&reader), handle.clone(), files.dir(), stopping.clone());
         let (scrub, scrubber) = scrubbing.map_err(StartError::Thread)?;
         let mut resources = Resources {
@@ -253,10 +252,10 @@ impl Workspace {
         let console = console_url(&resources, &url);
         resources.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
         let ctx = Context::new(resources);
-        let keeper =
-            keep_snapshots((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
-        let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
-            .map_err(StartError::Thread)?;
+        let keeper = keep_snapshots(stored, handle.clone()).map_err(StartError::Thread)?;
+        let first = ctx.archives.first.clone();
+        let follower = IndexFollower { index, reader, first, committed: handle.committed(), position, hurry, disk };
+        let follower = follow(follower).map_err(StartError::Thread)?;
         threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
         let tasks = tasks(&ctx, settings.notify, files, &console);
         Ok(Self { ctx, stop, tasks, threads, operator_token_file })
@@ -310,6 +309,14 @@ impl Drop for Workspace {
             tracing::error!("a thread panicked");
         }
     }
+}
+
+/// Gives the broker its first human, and what of the configuration is a fact. Returns the path of that human's token.
+async fn set_up(handle: &Handle, files: &Files, settings: &mut Settings) -> Result<PathBuf, StartError> {
+    let operator_token_file = bootstrap(handle, files, settings.renew_operator_token).await?;
+    configure(handle, std::mem::take(&mut settings.policy)).await?;
+    schedules::configure(handle, std::mem::take(&mut settings.schedules)).await?;
+    Ok(operator_token_file)
 }
 
 /// Starts what runs on the runtime: the schedules' ticks, and notifications where there is a channel.
@@ -451,15 +458,22 @@ fn operator(state: &State) -> Option<(Principal, AgentId)> {
     state.prove(held.0).filter(|p| p.is_human()).map(|principal| (principal, human))
 }
 
-/// Starts the thread that keeps the read model up with the log. It ends when the broker does.
-fn follow(
-    (mut index, reader, first): (Index, Arc<dyn LogReader>, watch::Receiver<Seq>),
-    handle: Handle,
+/// The read model, and what it follows.
+struct IndexFollower {
+    index: Index,
+    reader: Arc<dyn LogReader>,
+    /// The first position that is still in the log.
+    first: watch::Receiver<Seq>,
+    committed: watch::Receiver<Seq>,
+    /// How far it has come.
     position: watch::Sender<Seq>,
-    (hurry, disk): (Arc<Notify>, Arc<Disk>),
-) -> io::Result<thread::JoinHandle<()>> {
-    let mut committed = handle.committed();
-    drop(handle);
+    hurry: Arc<Notify>,
+    disk: Arc<Disk>,
+}
+
+/// Starts the thread that keeps the read model up with the log. It ends when the broker does.
+fn follow(follower: IndexFollower) -> io::Result<thread::JoinHandle<()>> {
+    let IndexFollower { mut index, reader, first, mut committed, position, hurry, disk } = follower;
     let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     thread::Builder::new().name("index".into()).spawn(move || {
         priority::lower(priority::AFTER_OTHERS);

@@ -21,7 +21,8 @@ const PACE: Duration = Duration::from_secs(1);
 /// # Errors
 /// The system can't start the thread.
 pub fn keep(
-    (signer, every): (Arc<LogSigner>, u64),
+    signer: Arc<LogSigner>,
+    every: u64,
     mut committed: watch::Receiver<Seq>,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {

@@ -14,7 +14,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller) -> Result<ArchivesView, 
     caller.human()?;
     let (archives, now) = (ctx.archives.clone(), ctx.handle.now());
     let looked =
-        off_thread(move || archives_of((archives.archive.as_ref(), archives.log.as_ref()), archives.policy, now));
+        off_thread(move || archives_of(archives.archive.as_ref(), archives.log.as_ref(), archives.policy, now));
     Ok(looked.await?)
 }
 

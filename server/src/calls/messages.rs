@@ -162,7 +162,7 @@ fn collected(reply: Reply, live: &Live<'_>) -> Collected {
 
 /// Starts to wait for the answer to the caller's request at `request`.
 fn awaited(handle: &Handle, caller: Caller, request: Seq) -> Wait<Collected> {
-    Wait::new(handle, (caller.principal, request), collected)
+    Wait::new(handle, caller.principal, request, collected)
 }
 
 /// Waits for the answer to a request that was just sent; `None` if it didn't arrive in time, or can't be collected, such

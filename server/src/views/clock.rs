@@ -1,7 +1,7 @@
 //! The broker's clock as humans see it (L6).
 
 use lastword_broker::clock::ClockStatus;
-use lastword_wire::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, rfc3339};
+use lastword_wire::{ClockState, ClockView, rfc3339};
 
 /// Returns the broker's time, the wall clock's time and their difference.
 pub(crate) fn clock(standing: ClockStatus) -> ClockView {
@@ -13,16 +13,6 @@ pub(crate) fn clock(standing: ClockStatus) -> ClockView {
         state,
         note: note(standing),
     }
-}
-
-/// Returns the readiness report: whether the server accepts calls, its clock, its disk, its read model and its log.
-pub(crate) fn ready(
-    ready: bool,
-    standing: ClockStatus,
-    disk: DiskSpace,
-    (read_model_behind, scrub): (u64, Option<Scrub>),
-) -> ReadyView {
-    ReadyView { ready, clock: clock(standing), disk, read_model_behind, scrub }
 }
 
 /// Explains a difference of more than a minute, and what to do about it; `None` for a smaller one.

@@ -8,6 +8,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use lastword_broker::Unserved;
+use lastword_broker::metrics::Gauges;
+use lastword_wire::ReadyView;
 
 use crate::base_path::url;
 use crate::calls::Context;
@@ -26,7 +28,9 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
         Ok(_) if ctx.handle.disk().is_gone() => ApiError::from(Unserved::LogGone).into_response(),
         Ok(_) if !*ctx.stopping.borrow() => {
             let (clock, space) = (ctx.handle.clock(), ctx.handle.disk().space());
-            Out(views::ready(true, clock, space, (behind(&ctx), ctx.scrub.found()))).into_response()
+            let (read_model_behind, scrub) = (behind(&ctx), ctx.scrub.found());
+            Out(ReadyView { ready: true, clock: views::clock(clock), disk: space, read_model_behind, scrub })
+                .into_response()
         }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => ApiError::from(unserved).into_response(),
@@ -34,10 +38,14 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
 }
 
 pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
-    let difference_ms = ctx.handle.clock().difference_ms;
     let disk = ctx.handle.disk();
-    let gauges = (ctx.handle.queue_depth(), ctx.handle.known(), (disk.space(), disk.free()));
-    let text = ctx.handle.metrics().text(gauges, difference_ms);
+    let text = ctx.handle.metrics().text(Gauges {
+        queue_depth: ctx.handle.queue_depth(),
+        agents: ctx.handle.known(),
+        disk_space: disk.space(),
+        disk_free: disk.free(),
+        clock_ms: ctx.handle.clock().difference_ms,
+    });
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
