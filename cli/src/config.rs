@@ -11,7 +11,7 @@ use lastword_client::{Pin, Trust};
 use lastword_facts::Limits;
 use lastword_facts::limits::{Approvers, LIMITS, Profile};
 use lastword_facts::policy::Policy;
-use lastword_runner::{Price, Prices};
+use lastword_programs::{Price, Prices};
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use lastword_wire::NewSchedule;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use toml::Spanned;
 
 use lastword_client::wire::nearest;
 
-use crate::agent_variables::AGENT_VARIABLES;
+use crate::agent_variables::agent_variables;
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
@@ -74,7 +74,7 @@ pub(crate) struct Environment {
     pub(crate) token: Option<String>,
     /// The value of `LASTWORD_TOKEN_FILE`, if set and not empty.
     pub(crate) token_file: Option<PathBuf>,
-    /// The first variable of `AGENT_VARIABLES` that is set.
+    /// The first of `agent_variables` that is set.
     pub(crate) agent: Option<&'static str>,
     /// The agent that `LASTWORD_AGENT` names: in a run of `lastword run`, that run's.
     pub(crate) agent_name: Option<String>,
@@ -96,7 +96,7 @@ impl Environment {
             // Keeps an empty value: an empty token is a mistake, and must not fall back to the operator's.
             token: std::env::var_os("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
             token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
-            agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
+            agent: agent_variables().find(|name| set(name).is_some()),
             agent_name: variable("LASTWORD_AGENT"),
             in_run: set("LASTWORD_RUN").is_some() || set("LASTWORD_TURN").is_some(),
             config_home: set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use lastword_broker::checkpoint::CheckpointError;
 use lastword_client::ClientError;
 use lastword_facts::Code;
+use lastword_programs::LaunchError;
 use lastword_server::backup::RestoreError;
 use lastword_store::{
     AppendError, ArchiveError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
@@ -257,6 +258,16 @@ impl From<RestoreError> for Failure {
             RestoreError::Boot(_) | RestoreError::Checkpoints(_) | RestoreError::File { .. } => {
                 Self::unavailable(error)
             }
+        }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::Refused { problem, hint } => Self { hint: hint.map(str::to_owned), ..Self::refused(problem) },
+            LaunchError::Unreadable(problem) => Self::usage(problem),
+            LaunchError::File(error) => error.into(),
         }
     }
 }

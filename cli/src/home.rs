@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use lastword_runner::main_worktree;
+use lastword_programs::main_worktree;
 use rustix::process::geteuid;
 
 use crate::config::{CONFIG_FILE, DATA_DIR};

@@ -13,7 +13,7 @@ use lastword_client::{Client, ClientError, Endpoint, Token};
 use lastword_facts::Code;
 use lastword_facts::fact::Kind;
 use lastword_facts::names::AgentName;
-use lastword_runner::{
+use lastword_programs::{
     Driver, Event, EventSink, Input, Prices, Restart, Runner, RunnerError, Settings, Stopping, UsageSource,
 };
 use serde::{Deserialize, Deserializer, Serialize};

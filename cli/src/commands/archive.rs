@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         None => {
             let store = DataDir::at(&cx.settings.data);
             let (archive, log) = (store.archive()?, store.open_reader()?);
-            let view = archives_of((archive.as_ref(), log.as_ref()), cx.settings.archive, restore::now())?;
+            let view = archives_of(archive.as_ref(), log.as_ref(), cx.settings.archive, restore::now())?;
             cx.out.show(&view, words)
         }
         Some(Verb::Now { after, above, yes }) => move_now(after, above, yes, cx).await,

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use lastword_client::wire::quote;
 use lastword_client::{Client, is_transient};
-use lastword_runner::{HookError, Occasion, Requests, follow_ends, hook, hook_wait};
+use lastword_programs::{
+    Asked, Attendant, Happened, HookError, Occasion, Order, Requests, follow_ends, hook, hook_wait,
+};
 use serde_json::Value;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::channel;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
 
 use super::launch::{Calls, Place};
-use crate::failure::Failure;
 
 /// Time between two renewals of the lease; far below the shortest useful lease.
 const RENEW: Duration = Duration::from_secs(20);
@@ -28,69 +29,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for charging a program's usage before the program is ended.
 const CHARGE: Duration = Duration::from_secs(2);
-/// Most events and orders that wait between the session and its attendant.
-const QUEUE_MAX: usize = 64;
 /// The name of the session's state file. The launcher has a private folder, so one name serves each session.
 const SESSION: &str = "session";
-
-/// What happens in a program's session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Happened {
-    /// A session that can take a text began.
-    Began,
-    /// A turn began that the attendant did not start. Holds its prompt, which is empty if the program started the turn.
-    Prompted(String),
-    /// A dialog opened.
-    Asked(Asked),
-    /// The dialog about this call closed.
-    Settled(String),
-    /// A model request ended that used this, as the program's machine output reports it.
-    Used(Value),
-    /// The model ended its turn with this text.
-    Answered(String),
-    /// The turn ended without an answer, for this reason.
-    BrokeOff(String),
-}
-
-/// A call for which a dialog of the program is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// The program's own id of the dialog.
-    pub(super) id: String,
-    pub(super) tool: String,
-    /// All that the program shows of the call; `None` for a dialog that only its user can answer.
-    pub(super) arguments: Option<Value>,
-}
-
-/// What a session does for the attendant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Gives a text to the model.
-    Say(String),
-    /// Interrupts the model's turn.
-    Interrupt,
-    /// Answers the dialog with this id: allows the call, or refuses it with a reason for the model.
-    Decide(String, Result<(), String>),
-}
-
-/// A program's end of the connection: it reports events and takes orders.
-pub(super) struct Session {
-    pub(super) happened: Sender<Happened>,
-    pub(super) orders: Receiver<Order>,
-}
-
-/// The attendant's end of the connection.
-pub(super) struct Attendant {
-    happened: Receiver<Happened>,
-    orders: Sender<Order>,
-}
-
-/// Returns the two ends of a new connection.
-pub(super) fn connection() -> (Session, Attendant) {
-    let (happened, events) = channel(QUEUE_MAX);
-    let (sender, orders) = channel(QUEUE_MAX);
-    (Session { happened, orders }, Attendant { happened: events, orders: sender })
-}
 
 /// Delivers the agent's messages until the session is gone. `folder` holds the session's state, `used` counts its requests.
 pub(super) async fn attend(
@@ -100,7 +40,7 @@ pub(super) async fn attend(
     place: &Place,
     used: Requests,
     calls: Calls,
-) -> Failure {
+) -> String {
     let waited_for = occasion("");
     // The process ends with the session, so the wait never has to look for it.
     let gone = || false;
@@ -127,7 +67,7 @@ pub(super) async fn attend(
     loop {
         let order = tokio::select! {
             happened = end.happened.recv() => {
-                let Some(happened) = happened else { return Failure::unavailable("the session's server is gone") };
+                let Some(happened) = happened else { return "the session's server is gone".to_owned() };
                 if matches!(happened, Happened::Answered(_) | Happened::BrokeOff(_)) {
                     patience.set(None);
                 }
@@ -140,7 +80,7 @@ pub(super) async fn attend(
                 Some(Order::Say(text))
             }
             Some(()) = stops.recv() => (at.works && patience.is_none()).then_some(Order::Interrupt),
-            () = &mut follow => return Failure::unavailable("stops are no longer followed"),
+            () = &mut follow => return "stops are no longer followed".to_owned(),
             () = over(patience.as_mut()) => {
                 patience.set(None);
                 at.end_program("the program did not stop when it was interrupted".to_owned()).await
@@ -153,7 +93,7 @@ pub(super) async fn attend(
             patience.set(Some(sleep(PATIENCE)));
         }
         if end.orders.send(order).await.is_err() {
-            return Failure::unavailable("the session's server is gone");
+            return "the session's server is gone".to_owned();
         }
     }
 }

@@ -8,14 +8,15 @@ use lastword_broker::checkpoint::{FILE_CHECKPOINT_KEY, LogSigner};
 use lastword_client::wire::{AgentView, ClockView, DiskSpace, Scrub};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_facts::fact::Kind;
+use lastword_programs::{ALL, AgentProgram};
 use lastword_server::FILE_CERTIFICATE;
 use lastword_store::{DataDir, OpenError};
 use serde::Serialize;
 use serde_json::json;
 
-use super::init_clients::Program;
+use super::init_clients;
 use super::restore::now;
-use super::{Context, bound, channels, cluster, versions};
+use super::{Context, bound, cluster, versions};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line, shell_word};
@@ -75,7 +76,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     checks.extend(server(cx).await);
     checks.extend(discord(cx).await);
     checks.extend(agents(cx).await);
-    for program in Program::ALL {
+    for program in ALL {
         checks.push(client(program, cx).await);
         checks.extend(side_channels(program));
     }
@@ -305,10 +306,10 @@ fn scrubbed(scrub: Option<Scrub>) -> Check {
 }
 
 /// Checks an agent program: whether it is installed, is configured for Lastword here, and has a valid token.
-async fn client(program: Program, cx: &Context) -> Check {
-    let (name, command, flag) = program.names();
+async fn client(program: &AgentProgram, cx: &Context) -> Check {
+    let (name, command, flag) = (program.name, program.command.names[0], program.option());
     let set_up = format!("`lastword agent add NAME > NAME.token`, then `lastword --token-file NAME.token init {flag}`");
-    let call = match program.configured() {
+    let call = match init_clients::configured(program) {
         Ok(Some(call)) => call,
         Ok(None) if on_path(command) => {
             let finding = format!("installed; `lastword {command}` joins it for one run. For this folder: {set_up}");
@@ -380,12 +381,12 @@ fn on_path(command: &str) -> bool {
 }
 
 /// Names the channels past the broker that a program has here, if Lastword is set up for it.
-fn side_channels(program: Program) -> Option<Check> {
-    let (name, _, flag) = program.names();
-    if !matches!(program.configured(), Ok(Some(_))) {
+fn side_channels(program: &AgentProgram) -> Option<Check> {
+    let (name, flag) = (program.name, program.option());
+    if !matches!(init_clients::configured(program), Ok(Some(_))) {
         return None;
     }
-    let open = channels::open(program);
+    let open = (program.open_channels)();
     (!open.is_empty()).then(|| {
         let open = open.join(", ");
         check(
@@ -398,5 +399,5 @@ fn side_channels(program: Program) -> Option<Check> {
 
 fn version(installed: &versions::Installed) -> Check {
     let grade = if installed.is_newer() { Grade::Warning } else { Grade::Ok };
-    check(installed.program, grade, installed.words())
+    check(installed.program.names[0], grade, installed.words())
 }

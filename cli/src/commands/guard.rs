@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.groups {
-        return Ok(lastword_runner::guard_groups(stdin().lock())?);
+        return Ok(lastword_programs::guard_groups(stdin().lock())?);
     }
     let Some(launcher) = getppid() else { return Ok(()) };
     let terminal = Modes::of(stderr(), launcher);

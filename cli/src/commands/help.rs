@@ -470,6 +470,15 @@ mod tests {
     }
 
     #[test]
+    fn each_program_has_a_launcher() {
+        let root = command();
+        for program in lastword_programs::ALL {
+            let name = program.command.names[0];
+            assert!(root.find_subcommand(name).is_some(), "no `lastword {name}` starts {}", program.name);
+        }
+    }
+
+    #[test]
     fn every_command_is_in_exactly_one_group_and_begins_with_a_verb_in_one_line() {
         let root = command();
         let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, commands)| commands.iter().copied()).collect();

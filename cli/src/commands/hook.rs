@@ -9,7 +9,7 @@ use std::time::Duration;
 use lastword_client::wire::text::mended;
 use lastword_client::{Client, is_transient};
 use lastword_facts::names::OWN_NAME;
-use lastword_runner::{Occasion, hook, hook_wait, hook_woke};
+use lastword_programs::{Occasion, hook, hook_wait, hook_woke};
 use rustix::process::getppid;
 use serde_json::{Value, json};
 

@@ -2,37 +2,28 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 
 use lastword_facts::limits;
+use lastword_programs::{ALL, AgentProgram, Call, Identity, Step};
 use lastword_server::edges::mcp::Selection;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
 use super::init_check::check;
-use super::init_clients::{Call, Identity, Program};
-use super::init_files::{Change, Step, hooks, plan};
-use super::init_write::{Edit, put, write};
+use super::init_clients::{Programs, call, calls, configured, configured_here, identity, owner_name};
+use super::init_write::{Change, Edit, plan, put, write};
 use super::limits::Profile;
 use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Configure Claude Code in this folder: .mcp.json, and hooks and permissions in .claude/settings.local.json.
-    #[arg(long)]
-    claude: bool,
-    /// Configure Codex in this folder: .codex/config.toml, which Codex reads once the folder is trusted.
-    #[arg(long)]
-    codex: bool,
-    /// Configure opencode in this folder: opencode.json.
-    #[arg(long)]
-    opencode: bool,
-    /// Configure Gemini CLI in this folder: .gemini/settings.json.
-    #[arg(long)]
-    gemini: bool,
+    #[command(flatten)]
+    programs: Programs,
     /// Profile of the limits in lastword.toml: strict, or long for teams that work through many rounds.
-    #[arg(long, value_enum, default_value = "strict", conflicts_with_all = ["claude", "codex", "opencode", "gemini"])]
+    #[arg(long, value_enum, default_value = "strict")]
     profile: Profile,
     /// Print the changes without writing them.
     #[arg(long)]
@@ -80,16 +71,11 @@ impl Report {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let programs = [
-        (args.claude, Program::Claude),
-        (args.codex, Program::Codex),
-        (args.opencode, Program::Opencode),
-        (args.gemini, Program::Gemini),
-    ];
-    let programs: Vec<Program> = programs.into_iter().filter(|(wanted, _)| *wanted).map(|(_, p)| p).collect();
+    let programs = args.programs.0.as_slice();
     if programs.is_empty() {
         return if args.from_env || args.as_human || args.replace || args.remove || args.check || args.dry_run {
-            Err(Failure::usage("no agent program is named").hint("add --claude, --codex, --opencode or --gemini"))
+            let [options @ .., last] = ALL.map(|program| program.option());
+            Err(Failure::usage("no agent program is named").hint(format!("add {} or {last}", options.join(", "))))
         } else {
             configuration(args.profile, cx)
         };
@@ -102,8 +88,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let mut reports = Vec::new();
     if args.remove {
-        reports = removed(&programs, args.dry_run)?;
-    } else if args.check && only_check(&args, &programs, cx)? {
+        reports = removed(programs, args.dry_run)?;
+    } else if args.check && only_check(&args, programs, cx)? {
         for program in programs {
             reports.push(Report { checks: check(program, cx).await?, ..empty(program) });
         }
@@ -115,41 +101,41 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 
 /// Returns whether `--check` only tests what is there: if no token is named, or only by the environment of a session
 /// whose configuration exists.
-fn only_check(args: &Args, programs: &[Program], cx: &Context) -> Result<bool, Failure> {
+fn only_check(args: &Args, programs: &[&AgentProgram], cx: &Context) -> Result<bool, Failure> {
     let TokenSource::File(file) = &cx.settings.token else { return Ok(!args.from_env) };
     if args.from_env || args.replace || cx.environment.token_file.as_ref() != Some(file) {
         return Ok(false);
     }
     for program in programs {
-        if program.configured_here().map_err(Failure::refused)?.is_none() {
+        if configured_here(program).map_err(Failure::refused)?.is_none() {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-const fn empty(program: Program) -> Report {
-    Report { program: program.names().0, agent: None, changes: Vec::new(), next: String::new(), checks: Vec::new() }
+fn empty(program: &AgentProgram) -> Report {
+    Report { program: program.name, agent: None, changes: Vec::new(), next: String::new(), checks: Vec::new() }
 }
 
-async fn added(args: &Args, programs: Vec<Program>, cx: &Context) -> Result<Vec<Report>, Failure> {
-    let (call, agent) = if args.from_env {
-        (Call::with(Identity::Session, cx)?, None)
+async fn added(args: &Args, programs: &[&'static AgentProgram], cx: &Context) -> Result<Vec<Report>, Failure> {
+    let (identity, agent) = if args.from_env {
+        (Identity::Session, None)
     } else {
-        let (call, name) = Call::of(args.as_human, cx).await?;
-        (call, Some(name))
+        let (identity, name) = identity(args.as_human, cx).await?;
+        (identity, Some(name))
     };
-    let call = Call { tools: args.tools.clone(), ..call };
+    let call = call(identity, args.tools.as_ref(), cx)?;
     let owner = agent.clone().unwrap_or_else(|| "the token of each session".to_owned());
     // Nothing is written before all programs have passed.
     if !args.replace {
-        for program in &programs {
-            free(*program, &call, &owner, cx).await?;
+        for program in programs {
+            free(program, &call, &owner, cx).await?;
         }
     }
     let step = if args.replace { Step::Replace(&call) } else { Step::Add(&call) };
     let mut reports = Vec::new();
-    for (program, changes) in changed(&programs, step, args.dry_run)? {
+    for (program, changes) in changed(programs, step, args.dry_run)? {
         let checks = if args.check && !args.dry_run { check(program, cx).await? } else { Vec::new() };
         let next =
             if args.dry_run { "nothing was written (--dry-run)".to_owned() } else { next(program, &call, &owner) };
@@ -159,43 +145,40 @@ async fn added(args: &Args, programs: Vec<Program>, cx: &Context) -> Result<Vec<
 }
 
 /// Words what was set up, and the next step.
-fn next(program: Program, call: &Call, owner: &str) -> String {
-    let (name, command, flag) = program.names();
+fn next(program: &AgentProgram, call: &Call, owner: &str) -> String {
+    let AgentProgram { name, next, token, command, .. } = program;
+    let (command, flag) = (command.names[0], program.option());
     match &call.identity {
-        Identity::Agent(_) => format!(
-            "{name} in this folder now works as {owner}\nnext: {}; `lastword init {flag} --check` tests it",
-            program.next()
-        ),
+        Identity::Agent(_) => {
+            format!("{name} in this folder now works as {owner}\nnext: {next}; `lastword init {flag} --check` tests it")
+        }
         Identity::Human(_) => format!(
             "{name} in this folder now reads and decides as {owner}, a human: each of its decisions is recorded as \
-             {owner}'s\nnext: {}; let it ask you before each decision",
-            program.next()
+             {owner}'s\nnext: {next}; let it ask you before each decision"
         ),
         Identity::Session => format!(
-            "{name} in this folder now works as the agent whose token its session has\nnext: {}; then start each \
-             session with its token: {} {command}",
-            program.next(),
-            program.token()
+            "{name} in this folder now works as the agent whose token its session has\nnext: {next}; then start each \
+             session with its token: {token} {command}"
         ),
     }
 }
 
 /// Refuses a configuration with another token.
-async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Result<(), Failure> {
-    let (name, _, flag) = program.names();
+async fn free(program: &AgentProgram, call: &Call, owner: &str, cx: &Context) -> Result<(), Failure> {
+    let (name, flag) = (program.name, program.option());
     let failed = |problem: String| Failure::refused(problem).hint("fix the file, or edit Lastword's part by hand");
-    let mut calls: Vec<Vec<String>> = program.configured().map_err(failed)?.into_iter().collect();
-    if program == Program::Claude {
-        calls.extend(hooks().map_err(failed)?);
+    let mut known: Vec<Vec<String>> = configured(program).map_err(failed)?.into_iter().collect();
+    for file in &program.files[1..] {
+        known.extend(calls(Path::new(file.path), file).map_err(failed)?);
     }
-    for words in calls {
+    for words in known {
         let known = Identity::of(&words);
         if words.is_empty() {
             return Err(Failure::refused(format!("{name} already has a server `lastword` with settings of your own"))
                 .hint(format!("`lastword init {flag} --replace` puts {owner} in their place")));
         }
         if known != call.identity {
-            let other = known.name(&cx.endpoint()?).await;
+            let other = owner_name(&known, &cx.endpoint()?).await;
             return Err(Failure::refused(format!("{name} is already set up here as {other}, not as {owner}")).hint(
                 format!(
                     "`lastword init {flag} --replace` puts {owner} in place of {other}; for several agents in one \
@@ -207,10 +190,13 @@ async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Resul
     Ok(())
 }
 
+/// A program, and what became of its files.
+type Changed = (&'static AgentProgram, Vec<Change>);
+
 /// Changes the files of all programs, or none; with `dry`, only reports the changes.
-fn changed(programs: &[Program], step: Step<'_>, dry: bool) -> Result<Vec<(Program, Vec<Change>)>, Failure> {
-    let plans = programs.iter().map(|program| Ok((*program, plan(*program, step)?)));
-    let plans = plans.collect::<Result<Vec<(Program, Vec<Edit>)>, Failure>>()?;
+fn changed(programs: &[&'static AgentProgram], step: Step<'_>, dry: bool) -> Result<Vec<Changed>, Failure> {
+    let plans = programs.iter().map(|program| Ok((*program, plan(program, step)?)));
+    let plans = plans.collect::<Result<Vec<(_, Vec<Edit>)>, Failure>>()?;
     if !dry {
         write(&plans.iter().flat_map(|(_, edits)| edits).collect::<Vec<_>>(), put)?;
     }
@@ -218,17 +204,17 @@ fn changed(programs: &[Program], step: Step<'_>, dry: bool) -> Result<Vec<(Progr
     Ok(plans.into_iter().map(|(program, edits)| (program, changes(edits))).collect())
 }
 
-fn removed(programs: &[Program], dry: bool) -> Result<Vec<Report>, Failure> {
+fn removed(programs: &[&'static AgentProgram], dry: bool) -> Result<Vec<Report>, Failure> {
     for program in programs {
-        let known = program.configured_here().map_err(Failure::refused)?;
+        let known = configured_here(program).map_err(Failure::refused)?;
         if known.is_some_and(|words| !words.iter().any(|word| word == "mcp")) {
-            let file = program.file().display();
+            let file = program.files[0].path;
             return Err(Failure::refused(format!("the server `lastword` in {file} isn't what init wrote"))
                 .hint("remove it by hand"));
         }
     }
-    let report = |(program, changes): (Program, Vec<Change>)| {
-        let (name, ..) = program.names();
+    let report = |(program, changes): Changed| {
+        let name = program.name;
         let next = if changes.iter().all(|change| change.diff.is_empty()) {
             format!("{name} isn't set up for Lastword in this folder")
         } else if dry {

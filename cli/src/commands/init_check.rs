@@ -5,13 +5,14 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use lastword_facts::names::OWN_NAME;
+use lastword_programs::{AgentProgram, Identity};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::init_clients::{Identity, Program};
-use super::{Context, channels};
+use super::Context;
+use super::init_clients::{configured, owner_name};
 use crate::failure::Failure;
 use crate::session::Authority;
 
@@ -23,9 +24,9 @@ const LIST: Duration = Duration::from_secs(60);
 const ANSWER_BYTES_MAX: u64 = 256 * 1024;
 
 /// Tests the configuration of this folder; returns what was found.
-pub(super) async fn check(program: Program, cx: &Context) -> Result<Vec<String>, Failure> {
-    let (name, command, flag) = program.names();
-    let words = program.configured().map_err(Failure::refused)?;
+pub(super) async fn check(program: &AgentProgram, cx: &Context) -> Result<Vec<String>, Failure> {
+    let (name, command, flag) = (program.name, program.command.names[0], program.option());
+    let words = configured(program).map_err(Failure::refused)?;
     let words = words.filter(|words| !words.is_empty()).ok_or_else(|| {
         Failure::refused(format!("{name} has no command that starts Lastword here"))
             .hint(format!("`lastword --token-file NAME.token init {flag}` adds one"))
@@ -41,10 +42,10 @@ pub(super) async fn check(program: Program, cx: &Context) -> Result<Vec<String>,
         Identity::Session => {
             format!("{}, by the token of this environment", cx.client(Authority::Act)?.agent(OWN_NAME).await?.name)
         }
-        named @ (Identity::Agent(_) | Identity::Human(_)) => named.name(&cx.endpoint()?).await,
+        named @ (Identity::Agent(_) | Identity::Human(_)) => owner_name(&named, &cx.endpoint()?).await,
     };
     let mut found = vec![format!("{name} starts Lastword as {owner}: {} tools", tools.len())];
-    let open = channels::open(program);
+    let open = (program.open_channels)();
     found.push(if open.is_empty() {
         "its channels past the broker are off".to_owned()
     } else {

@@ -1,11 +1,29 @@
-//! Writes the files that one `lastword init` changes: all of them, or none.
+//! Plans what one `lastword init` changes, and writes all of it, or nothing.
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::init_files::Change;
+use lastword_programs::{AgentProgram, Step};
+use serde::Serialize;
+use similar::TextDiff;
+
 use crate::failure::Failure;
+use crate::text_file;
+
+/// The change of one file.
+#[derive(Debug, Serialize)]
+pub(super) struct Change {
+    pub(super) file: PathBuf,
+    /// The changed lines as a diff; empty if there is nothing to change.
+    pub(super) diff: String,
+}
+
+impl Change {
+    pub(super) fn words(&self) -> String {
+        if self.diff.is_empty() { format!("{}: nothing to add\n", self.file.display()) } else { self.diff.clone() }
+    }
+}
 
 /// A planned change of one file.
 #[derive(Debug)]
@@ -15,6 +33,27 @@ pub(super) struct Edit {
     pub(super) old: Option<Vec<u8>>,
     /// What it is to hold; empty if it is to be removed.
     pub(super) new: Vec<u8>,
+}
+
+/// Plans the changes of a program's files.
+pub(super) fn plan(program: &AgentProgram, step: Step<'_>) -> Result<Vec<Edit>, Failure> {
+    let files = program.files.iter();
+    files.map(|file| edit(Path::new(file.path), |text| (file.change)(text, step))).collect()
+}
+
+/// Applies `change` to the text of a file. One that is left without content is to be removed.
+fn edit(file: &Path, change: impl FnOnce(&str) -> Result<String, String>) -> Result<Edit, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::refused(format!("{}: {error}", file.display()));
+    let bytes = match fs::read(file) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(&error)),
+    };
+    let old = text_file::decoded(bytes.clone().unwrap_or_default()).map_err(|problem| failed(&problem))?;
+    let new = change(&old).map_err(|problem| failed(&problem).hint("fix the file, or edit Lastword's part by hand"))?;
+    let name = file.display().to_string();
+    let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(2).header(&name, &name).to_string();
+    Ok(Edit { change: Change { file: file.to_owned(), diff }, old: bytes, new: new.into_bytes() })
 }
 
 /// Writes the changed files with `put`, which removes a file that gets no content. If one can't be written, what was

@@ -7,22 +7,14 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use lastword_programs::{AgentProgram, Keep};
+
 use super::launch::is_taken;
 use crate::failure::Failure;
 
 /// The folder in the data directory with a folder for each program, in which each agent has a file.
 const FOLDER: &str = "last-sessions";
 const SUFFIX: &str = ".json";
-
-/// The options of a program that resume a session.
-pub(super) struct Options {
-    /// The program's name for its user.
-    pub(super) program: &'static str,
-    /// The options that resume the folder's last session, each a word or two.
-    pub(super) last: &'static [&'static [&'static str]],
-    /// The options before a session's id; the first one takes the place of a word that resumes the last.
-    pub(super) id: &'static [&'static str],
-}
 
 /// The place at which an agent's last session in a folder is kept.
 #[derive(Clone, Debug)]
@@ -34,8 +26,9 @@ pub(super) struct LastSession {
 
 impl LastSession {
     /// Returns the place for an agent of a program in the current folder.
-    pub(super) fn of(data: &Path, program: &str, agent: &str) -> Result<Self, Failure> {
-        let file = std::path::absolute(data)?.join(FOLDER).join(program).join(format!("{agent}{SUFFIX}"));
+    pub(super) fn of(data: &Path, program: &AgentProgram, agent: &str) -> Result<Self, Failure> {
+        let file =
+            std::path::absolute(data)?.join(FOLDER).join(program.command.names[0]).join(format!("{agent}{SUFFIX}"));
         Ok(Self { file, folder: std::env::current_dir()?.to_string_lossy().into_owned() })
     }
 
@@ -59,30 +52,39 @@ impl LastSession {
         fs::rename(draft, &self.file)
     }
 
+    /// Returns what keeps the id. Without it `--continue` takes the session before.
+    pub(super) fn keeper(&self) -> Keep {
+        let last = self.clone();
+        Box::new(move |id| drop(last.keep(id)))
+    }
+
     /// Returns the arguments with the agent's own last session in place of the folder's, and the id of the session that
     /// they resume. A session that is open as another agent is refused: its messages reach one agent only.
     pub(super) fn resumed(
         &self,
         data: &Path,
         args: &[String],
-        options: &Options,
+        program: &AgentProgram,
     ) -> Result<(Vec<String>, Option<String>), Failure> {
         let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
         let (own, rest) = args.split_at(end);
         let mut own = own.to_vec();
-        let last =
-            options.last.iter().find_map(|words| Some((own.windows(words.len()).position(|at| at == *words)?, words)));
+        let last = program
+            .resume
+            .last
+            .iter()
+            .find_map(|words| Some((own.windows(words.len()).position(|at| at == *words)?, words)));
         let agent = self.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if let Some((at, words)) = last {
             let known = Self::read(&self.file);
             let Some(id) = known.get(&self.folder) else {
                 return Err(Failure::refused(format!(
                     "{agent} has no session of {} in {} to continue",
-                    options.program, self.folder
+                    program.name, self.folder
                 ))
                 .hint("start one without --continue, or name one by its id, as the program itself does"));
             };
-            let option = if words.len() > 1 { words[0] } else { options.id[0] };
+            let option = if words.len() > 1 { words[0] } else { program.resume.id[0] };
             own.splice(at..at + words.len(), [option.to_owned(), id.clone()]);
         }
         let after = |word: &&str| {
@@ -91,7 +93,7 @@ impl LastSession {
         };
         let joined =
             |word: &&str| own.iter().find_map(|arg| arg.strip_prefix(word)?.strip_prefix('=').map(str::to_owned));
-        let id = options.id.iter().find_map(|word| after(word).or_else(|| joined(word)));
+        let id = program.resume.id.iter().find_map(|word| after(word).or_else(|| joined(word)));
         if let Some(id) = &id
             && let Some(other) = self.others(id).find(|other| *other != agent && is_taken(data, other))
         {
@@ -113,7 +115,11 @@ impl LastSession {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{claude, codex, gemini, opencode};
+    use lastword_programs::claude::CLAUDE;
+    use lastword_programs::codex::CODEX;
+    use lastword_programs::gemini::GEMINI;
+    use lastword_programs::opencode::OPENCODE;
+
     use super::*;
 
     #[test]
@@ -123,29 +129,29 @@ mod tests {
         place.keep("s-0").unwrap();
         LastSession { folder: "/other".to_owned(), ..place.clone() }.keep("s-9").unwrap();
         place.keep("s-1").unwrap();
-        for (options, args, resumed, id) in [
-            (&claude::OPTIONS, "--model x --continue", "--model x --resume s-1", Some("s-1")),
-            (&claude::OPTIONS, "-c hello", "--resume s-1 hello", Some("s-1")),
-            (&claude::OPTIONS, "--resume s-7", "--resume s-7", Some("s-7")),
-            (&claude::OPTIONS, "--resume=s-7", "--resume=s-7", Some("s-7")),
-            (&claude::OPTIONS, "--resume --model x", "--resume --model x", None),
-            (&claude::OPTIONS, "-- --continue", "-- --continue", None),
-            (&opencode::OPTIONS, "-c --fork", "--session s-1 --fork", Some("s-1")),
-            (&opencode::OPTIONS, "-s s-7", "-s s-7", Some("s-7")),
-            (&codex::OPTIONS, "--continue", "resume s-1", Some("s-1")),
-            (&codex::OPTIONS, "resume --last go on", "resume s-1 go on", Some("s-1")),
-            (&codex::OPTIONS, "fork --last", "fork s-1", Some("s-1")),
-            (&codex::OPTIONS, "-c a=b resume s-7", "-c a=b resume s-7", Some("s-7")),
-            (&gemini::OPTIONS, "--resume latest", "--resume s-1", Some("s-1")),
-            (&gemini::OPTIONS, "--resume=latest", "--resume s-1", Some("s-1")),
-            (&gemini::OPTIONS, "-r 3", "-r 3", Some("3")),
+        for (program, args, resumed, id) in [
+            (&CLAUDE, "--model x --continue", "--model x --resume s-1", Some("s-1")),
+            (&CLAUDE, "-c hello", "--resume s-1 hello", Some("s-1")),
+            (&CLAUDE, "--resume s-7", "--resume s-7", Some("s-7")),
+            (&CLAUDE, "--resume=s-7", "--resume=s-7", Some("s-7")),
+            (&CLAUDE, "--resume --model x", "--resume --model x", None),
+            (&CLAUDE, "-- --continue", "-- --continue", None),
+            (&OPENCODE, "-c --fork", "--session s-1 --fork", Some("s-1")),
+            (&OPENCODE, "-s s-7", "-s s-7", Some("s-7")),
+            (&CODEX, "--continue", "resume s-1", Some("s-1")),
+            (&CODEX, "resume --last go on", "resume s-1 go on", Some("s-1")),
+            (&CODEX, "fork --last", "fork s-1", Some("s-1")),
+            (&CODEX, "-c a=b resume s-7", "-c a=b resume s-7", Some("s-7")),
+            (&GEMINI, "--resume latest", "--resume s-1", Some("s-1")),
+            (&GEMINI, "--resume=latest", "--resume s-1", Some("s-1")),
+            (&GEMINI, "-r 3", "-r 3", Some("3")),
         ] {
             let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-            let found = place.resumed(dir.path(), &words(args), options).unwrap();
+            let found = place.resumed(dir.path(), &words(args), program).unwrap();
             assert_eq!(found, (words(resumed), id.map(str::to_owned)), "{args}");
         }
         let elsewhere = LastSession { folder: "/new".to_owned(), ..place };
-        let refused = elsewhere.resumed(dir.path(), &["-c".to_owned()], &claude::OPTIONS).unwrap_err();
+        let refused = elsewhere.resumed(dir.path(), &["-c".to_owned()], &CLAUDE).unwrap_err();
         assert_eq!(refused.message, "planner has no session of Claude Code in /new to continue");
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
 use lastword_facts::status::Running;
-use lastword_runner::{end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
+use lastword_programs::{AgentProgram, CLIENT, Launch, end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
+use lastword_server::edges::mcp::PRIMER;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,10 +21,12 @@ use tokio::sync::mpsc::channel;
 use super::Context;
 use super::attend::PATIENCE;
 use super::guard::{Guard, Modes, end_tree};
-use super::last_session::{LastSession, Options};
+use super::init_clients::text;
+use super::last_session::LastSession;
 use super::own_terminal::{OwnTerminal, Vouch};
 use super::versions::{newer, on_path};
 use crate::failure::Failure;
+use crate::out::quoted;
 use crate::render;
 use crate::session::{Authority, loopback, running};
 use crate::team::{Member, kept_token};
@@ -53,12 +56,10 @@ pub(super) struct Calls {
     pub(super) unheld: bool,
 }
 
-/// The id under which everything of a session calls the broker. One session at a time sits in an agent's place.
-pub(super) const CLIENT: &str = "session";
-
 /// An agent's place in the workspace for one session of its program.
 pub(super) struct Place {
-    pub(super) endpoint: Endpoint,
+    program: &'static AgentProgram,
+    endpoint: Endpoint,
     pub(super) name: String,
     token: String,
     data: PathBuf,
@@ -78,18 +79,20 @@ impl Place {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
     /// number. Refuses options of Lastword among the program's arguments `args` before it makes anything.
     pub(super) async fn take(
-        program: &str,
-        (named, args, options): (Option<&str>, &[String], &Options),
+        program: &'static AgentProgram,
+        named: Option<&str>,
+        args: &[String],
         cx: &Context,
     ) -> Result<Self, Failure> {
+        let command = program.command.names[0];
         let mut before_end = args.iter().take_while(|arg| *arg != "--");
         let is_ours = |arg: &&String| OWN.contains(&arg.split('=').next().unwrap_or_default());
         if let Some(ours) = before_end.find(is_ours) {
-            return Err(Failure::usage(format!("{ours} stands among the arguments for {}", options.program))
+            return Err(Failure::usage(format!("{ours} stands among the arguments for {}", program.name))
                 .hint("options of Lastword stand before those of the program"));
         }
-        if on_path(program).is_none() {
-            return Err(Failure::unavailable(format!("{program} is not in PATH")).hint(format!("install {program}")));
+        if on_path(command).is_none() {
+            return Err(Failure::unavailable(format!("{command} is not in PATH")).hint(format!("install {command}")));
         }
         check_writable(&cx.settings.data.join(FOLDER_SESSIONS))?;
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
@@ -103,9 +106,9 @@ impl Place {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let (name, lock) = match named {
             Some(name) => (name.to_owned(), lock(&folder, name)?),
-            None => free_name(&folder, program)?,
+            None => free_name(&folder, command)?,
         };
-        if let Some(warning) = newer(Path::new(program)).await {
+        if let Some(warning) = newer(Path::new(command)).await {
             eprintln!("{warning}");
         }
         let Some(lock) = lock else {
@@ -123,12 +126,12 @@ impl Place {
         let vouches = cx.settings.limits.typed_grants_per_hour_max > 0;
         let vouch = Vouch::at_terminal(&name, Some(human).filter(|_| vouches));
         let (interrupt, end) = (Notify::new(), Notify::new());
-        Ok(Self { endpoint, name, token, data, last, vouch, interrupt, end, _name: lock })
+        Ok(Self { program, endpoint, name, token, data, last, vouch, interrupt, end, _name: lock })
     }
 
     /// Returns the program's arguments with the agent's own last session where they continue one, and its id.
-    pub(super) fn resumed(&self, args: &[String], options: &Options) -> Result<(Vec<String>, Option<String>), Failure> {
-        let resumed = self.last.resumed(&self.data, args, options)?;
+    pub(super) fn resumed(&self, args: &[String]) -> Result<(Vec<String>, Option<String>), Failure> {
+        let resumed = self.last.resumed(&self.data, args, self.program)?;
         // What a session goes on with by itself is no prompt.
         if let (Some(vouch), (_, None)) = (&self.vouch, &resumed) {
             vouch.given(args);
@@ -158,9 +161,29 @@ impl Place {
         &self.token
     }
 
+    /// Returns what the program is given.
+    pub(super) fn launch(&self, calls: Calls) -> Result<Launch, Failure> {
+        Ok(Launch {
+            lastword: this_program()?,
+            endpoint: self.endpoint.flags(),
+            mcp_url: self.mcp_url(),
+            token: self.token.clone(),
+            primer: PRIMER,
+            held: calls.held,
+            unheld: calls.unheld,
+        })
+    }
+
+    /// Returns the call of the hook for a shell, with options of its own. `state` is the folder of the session's state.
+    pub(super) fn hook(&self, options: &[String], state: &Path) -> Result<String, Failure> {
+        let program = [this_program()?].into_iter().chain(options.iter().cloned()).map(|word| quoted(&word));
+        let kept = [text(state)?.as_str(), "--keep", &text(&self.last.file)?, &self.last.folder].map(quoted);
+        Ok(format!("{} hook --state {}", program.collect::<Vec<_>>().join(" "), kept.join(" ")))
+    }
+
     /// Returns the broker's MCP endpoint, if the program's own client verifies the broker's certificate: it knows the
     /// system's authorities alone. Otherwise the program runs `lastword mcp`, with the environment of [`Self::equip`].
-    pub(super) fn mcp_url(&self) -> Option<String> {
+    fn mcp_url(&self) -> Option<String> {
         (*self.endpoint.trust() == Trust::System).then(|| format!("{}/mcp", self.endpoint.url()))
     }
 
@@ -191,10 +214,10 @@ impl Place {
     /// Renews the leases of what its sessions work at, for a program whose hooks keep their state in `folder`. What is
     /// stopped is interrupted, or ended where the program takes no more messages after an interrupt. Ends only if that is
     /// impossible.
-    pub(super) async fn look_after(&self, folder: &Path, interrupts: bool) -> Failure {
+    pub(super) async fn look_after(&self, folder: &Path, interrupts: bool) -> String {
         let client = match self.client() {
             Ok(client) => client,
-            Err(failure) => return failure,
+            Err(failure) => return failure.message,
         };
         let (stopped, mut stops) = channel(1);
         let heed = async {
@@ -214,7 +237,7 @@ impl Place {
             () = follow_ends(&client, &self.name, folder, &stopped) => {}
             () = heed => {}
         }
-        Failure::unavailable("stops are no longer followed")
+        "stops are no longer followed".to_owned()
     }
 
     /// Interrupts the program if its model works, and ends it if that doesn't stop it.
@@ -247,7 +270,7 @@ impl Place {
     pub(super) async fn beside(
         &self,
         mut command: Command,
-        deliver: impl Future<Output = Failure>,
+        deliver: impl Future<Output = String>,
     ) -> Result<ExitStatus, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.equip(&mut command);
@@ -276,7 +299,7 @@ impl Place {
             tokio::select! {
                 status = child.wait() => break status?,
                 () = serve(own.as_mut()) => {}
-                failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
+                why = &mut deliver, if problem.is_none() => problem = Some(why),
                 () = self.interrupt.notified() => if let Some(own) = &mut own {
                     own.interrupt();
                 },

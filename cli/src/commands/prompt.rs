@@ -15,7 +15,7 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use lastword_runner::CONDUCT;
+    use lastword_programs::CONDUCT;
     use lastword_server::edges::mcp::{INSTRUCTIONS, PRIMER};
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lastword_client::{Client, Token};
 use lastword_facts::names::OWN_NAME;
-use lastword_runner::{Driver, Input, Runner, RunnerError, Stopping, UsageSource};
+use lastword_programs::{Driver, Input, Runner, RunnerError, Stopping, UsageSource};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, versions};

@@ -8,25 +8,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lastword_runner::{Event, EventSink, scrub};
+use lastword_programs::{ALL, Command, Event, EventSink, scrub};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::process;
 use tokio::time::timeout;
 
 use super::hook::state_folder;
 use crate::out::{self, Out};
 
-/// The programs with the versions that were tried, the same as those of the tests with real programs, and how `lastword run`
-/// holds their calls.
-pub(super) const TRIED: [(&str, &str, &str); 6] = [
-    ("claude", "2.1.332", "with `--permission-prompt-tool`"),
-    ("claude-agent-acp", "0.101.0", "yes"),
-    ("codex", "0.171.0", "no: its own sandbox"),
-    ("codex-acp", "0.16.0", "yes"),
-    ("opencode", "1.18.33", "over ACP"),
-    ("gemini", "0.61.0", "over ACP"),
-];
 /// The file in the user's state directory with the versions that were told of.
 const FILE_TOLD: &str = "versions.json";
 /// Time for a program to print its version. Some start a runtime first.
@@ -36,8 +26,7 @@ const FOLDERS_MAX: usize = 3;
 
 /// What is known of an installed program.
 pub(super) struct Installed {
-    pub(super) program: &'static str,
-    pub(super) tried: &'static str,
+    pub(super) program: &'static Command,
     /// `None` if the program doesn't say.
     pub(super) version: Option<String>,
 }
@@ -45,11 +34,11 @@ pub(super) struct Installed {
 impl Installed {
     /// Returns whether the version is higher than the one that was tried.
     pub(super) fn is_newer(&self) -> bool {
-        self.version.as_deref().is_some_and(|version| numbers(version) > numbers(self.tried))
+        self.version.as_deref().is_some_and(|version| numbers(version) > numbers(self.program.tried))
     }
 
     pub(super) fn words(&self) -> String {
-        let Self { tried, .. } = self;
+        let tried = self.program.tried;
         match &self.version {
             None => format!("installed, but it doesn't state its version; {tried} was tried with Lastword"),
             Some(version) if version == tried => format!("{version}, the version that was tried with Lastword"),
@@ -61,20 +50,24 @@ impl Installed {
     }
 }
 
+/// Returns the commands of the known programs.
+fn commands() -> impl Iterator<Item = &'static Command> {
+    ALL.into_iter().flat_map(|program| program.commands())
+}
+
 /// Returns the known programs on PATH, each with its version.
 pub(super) async fn installed() -> Vec<Installed> {
-    let found = TRIED.into_iter().filter_map(|(program, tried, _)| on_path(program).map(|path| (program, tried, path)));
-    join_all(found.map(async |(program, tried, path)| Installed { program, tried, version: version(&path).await }))
-        .await
+    let found = commands().filter_map(|program| Some((program, on_path(program.names[0])?)));
+    join_all(found.map(async |(program, path)| Installed { program, version: version(&path).await })).await
 }
 
 /// Prints which versions of the known programs are installed and which were tried, and whether their calls are held.
 pub(super) fn table(installed: &[Installed], out: &Out) -> String {
-    let rows = TRIED.into_iter().map(|(program, tried, held)| {
-        let found = installed.iter().find(|installed| installed.program == program);
+    let rows = commands().map(|program| {
+        let found = installed.iter().find(|installed| std::ptr::eq(installed.program, program));
         let version = found.map_or("-", |found| found.version.as_deref().unwrap_or("unknown"));
         let newer = if found.is_some_and(Installed::is_newer) { " (newer)" } else { "" };
-        vec![program.to_owned(), format!("{version}{newer}"), tried.to_owned(), held.to_owned()]
+        [program.names[0], &format!("{version}{newer}"), program.tried, program.held].map(str::to_owned).to_vec()
     });
     out::table(&["program", "found", "tried", "calls held"], &rows.collect::<Vec<_>>(), out)
 }
@@ -91,25 +84,25 @@ struct Known {
 /// Returns a warning if a command starts a program that is newer than the one tried; for each version once.
 pub(super) async fn newer(command: &Path) -> Option<String> {
     let name = command.file_name()?.to_str()?;
-    let (program, tried, _) = TRIED.into_iter().find(|(program, ..)| *program == name)?;
-    let path = if command.parent() == Some(Path::new("")) { on_path(program)? } else { command.to_owned() };
+    let program = commands().find(|program| program.names[0] == name)?;
+    let path = if command.parent() == Some(Path::new("")) { on_path(name)? } else { command.to_owned() };
     let found = path.canonicalize().ok()?;
     let changed = fs::metadata(&found).ok()?;
     let told = state_folder()?.with_file_name(FILE_TOLD);
     let read = fs::read(&told).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let mut all: BTreeMap<String, Known> = read.unwrap_or_default();
-    let known = all.entry(program.to_owned()).or_default();
+    let known = all.entry(name.to_owned()).or_default();
     let file = format!("{} {}.{}", found.display(), changed.ctime(), changed.ctime_nsec());
     if known.file == file {
         return None;
     }
-    let installed = Installed { program, tried, version: version(&path).await };
+    let installed = Installed { program, version: version(&path).await };
     let version = installed.version.clone().filter(|_| installed.is_newer());
     known.file = file;
     let news = version.is_some_and(|version| known.told.insert(version));
     // What can't be kept is told again.
     let _kept = kept(&told, &all);
-    news.then(|| format!("{program} is {}; `lastword doctor` lists the versions", installed.words()))
+    news.then(|| format!("{name} is {}; `lastword doctor` lists the versions", installed.words()))
 }
 
 /// Reports [`newer`] as a runner's warning.
@@ -133,7 +126,7 @@ pub(super) fn on_path(command: &str) -> Option<PathBuf> {
 }
 
 async fn version(program: &Path) -> Option<String> {
-    let mut command = Command::new(program);
+    let mut command = process::Command::new(program);
     // It may be a program of the folder, and needs no token to say who it is.
     scrub(command.as_std_mut());
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -166,27 +159,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_versions_are_those_that_the_tests_with_real_programs_install() {
-        let package: Value = serde_json::from_str(include_str!("../../../.ci/agents/package.json")).unwrap();
-        let names = [
-            "@anthropic-ai/claude-code",
-            "@agentclientprotocol/claude-agent-acp",
-            "@openai/codex",
-            "@zed-industries/codex-acp",
-            "opencode-ai",
-            "@google/gemini-cli",
-        ];
-        let page = include_str!("../../../docs/agents/README.md");
-        for ((program, tried, held), name) in TRIED.into_iter().zip(names) {
-            assert_eq!(package["dependencies"][name], tried, "{program}");
-            let told = page.lines().any(|line| line.contains(&format!("| {tried} | {held} |")));
-            assert!(told, "{program}: docs/agents says something else");
-        }
-    }
-
-    #[test]
     fn a_version_is_compared_by_its_numbers() {
-        let of = |version: &str| Installed { program: "x", tried: "2.1.332", version: Some(version.to_owned()) };
+        const PROGRAM: Command = Command { names: &["x"], package: "x", tried: "2.1.332", held: "yes" };
+        let of = |version: &str| Installed { program: &PROGRAM, version: Some(version.to_owned()) };
         assert!(of("2.10.0").is_newer() && !of("2.1.99").is_newer() && !of("2.1.332").is_newer());
         assert!(of("2.1.99").words().contains("older") && of("2.1.332").words().contains("was tried"));
     }

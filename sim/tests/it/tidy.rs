@@ -267,28 +267,28 @@ fn crates_depend_only_along_the_arrows() {
         ("server", &["facts", "core", "wire", "store", "broker", "client"]),
         ("console", &["facts", "core", "wire", "store", "broker", "server"]),
         ("client", &["facts", "wire"]),
-        ("runner", &["facts", "wire", "client"]),
+        ("programs", &["facts", "wire", "client"]),
         ("discord", &["facts", "wire", "client"]),
         // A node is a client of the others.
         ("cluster", &["facts", "core", "wire", "store", "broker", "server", "client"]),
         (
             "cli",
             &[
-                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "runner",
+                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
                 "discord", "cluster",
             ],
         ),
         (
             "bench",
             &[
-                "facts", "core", "wire", "store", "broker", "server", "console", "client", "runner", "discord",
+                "facts", "core", "wire", "store", "broker", "server", "console", "client", "programs", "discord",
                 "cluster",
             ],
         ),
         (
             "sim",
             &[
-                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "runner",
+                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
                 "discord", "cluster",
             ],
         ),
@@ -393,6 +393,24 @@ fn modules_import_from_lower_layers_only() {
     let upwards = |(_, source): &&(PathBuf, String)| source.contains("crate::") || source.contains("super::super");
     let wrong: Vec<&PathBuf> = reads.iter().filter(upwards).map(|(path, _)| path).collect();
     assert!(wrong.is_empty(), "the console's pages -> reads, and never back: {wrong:#?}");
+}
+
+#[test]
+fn no_module_but_the_list_names_an_agent_program() {
+    let (list, launchers) = (root().join("programs/src"), root().join("cli/src/commands"));
+    let mut seen = 0;
+    for (path, source) in ["programs/src", "cli/src"].into_iter().flat_map(files) {
+        let shipped = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for name in ["claude", "codex", "gemini", "opencode"] {
+            let own =
+                [list.join(name), launchers.join(name)].iter().any(|own| path.with_extension("").starts_with(own));
+            let names =
+                ["crate", "lastword_programs"].iter().any(|root| shipped.contains(&format!("{root}::{name}::")));
+            assert!(!names || own || path == list.join("program.rs"), "{} names {name}", path.display());
+            seen += usize::from(names);
+        }
+    }
+    assert!(seen >= 8, "the list and the launchers name them: {seen}");
 }
 
 #[test]
