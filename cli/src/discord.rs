@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use lastword_client::Endpoint;
-use lastword_discord::{
-    BROKER, Bot, BotPolicy, ByChannel, ChannelSettings, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings,
-    Speaker,
-};
+use lastword_discord::bridge::ids::{ChannelId, RoleId, UserId};
+use lastword_discord::bridge::settings::{self as bridge, Bot, BotPolicy, HeaderStyle, Identity, Secret, Speaker};
+use lastword_discord::bridge::{BridgeError, ByChannel, ChannelSettings};
+use lastword_discord::{BROKER, Settings};
 use lastword_facts::fact::Role;
 use lastword_facts::names::AgentName;
 use serde::{Deserialize, Deserializer};
@@ -28,15 +29,15 @@ struct Table {
     api: Option<String>,
     gateway: Option<String>,
     #[serde(default)]
-    channels: Vec<Snowflake>,
-    home: Option<Snowflake>,
+    channels: Vec<Snowflake<ChannelId>>,
+    home: Option<Snowflake<ChannelId>>,
     broker: Token,
     #[serde(default)]
     bot: Vec<BotTable>,
     #[serde(default)]
     bots: BotPolicy,
     #[serde(default)]
-    trusted: Vec<Snowflake>,
+    trusted: Vec<Snowflake<UserId>>,
     #[serde(default)]
     humans: Vec<Human>,
     #[serde(default)]
@@ -54,9 +55,9 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct ChannelTable {
     bots: Option<BotPolicy>,
-    trusted: Option<Vec<Snowflake>>,
-    humans: Option<Vec<Snowflake>>,
-    roles: Option<Vec<Snowflake>>,
+    trusted: Option<Vec<Snowflake<UserId>>>,
+    humans: Option<Vec<Snowflake<UserId>>>,
+    roles: Option<Vec<Snowflake<RoleId>>>,
     agents: Option<BTreeSet<String>>,
     header: Option<HeaderStyle>,
 }
@@ -74,7 +75,7 @@ struct Token {
 #[serde(deny_unknown_fields)]
 struct BotTable {
     agent: String,
-    user: Option<Snowflake>,
+    user: Option<Snowflake<UserId>>,
     token_env: Option<String>,
     token_file: Option<PathBuf>,
     lastword_token_file: Option<PathBuf>,
@@ -84,24 +85,24 @@ struct BotTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Human {
-    User(Snowflake),
-    Named { user: Snowflake, lastword_token_file: PathBuf },
-    Enrolled { user: Snowflake, role: Role },
+    User(Snowflake<UserId>),
+    Named { user: Snowflake<UserId>, lastword_token_file: PathBuf },
+    Enrolled { user: Snowflake<UserId>, role: Role },
 }
 
 /// The members of `[[discord.role]]`: a role of the Discord server, and the role in the workspace that it gives.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RoleTable {
-    id: Snowflake,
+    id: Snowflake<RoleId>,
     role: Role,
 }
 
 /// A Discord id, as a number or, as Discord itself writes it, as text.
 #[derive(Clone, Copy, Debug)]
-struct Snowflake(u64);
+struct Snowflake<Id>(Id);
 
-impl<'de> Deserialize<'de> for Snowflake {
+impl<'de, Id: FromStr> Deserialize<'de> for Snowflake<Id> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -112,12 +113,18 @@ impl<'de> Deserialize<'de> for Snowflake {
         let wrong = |text: &dyn std::fmt::Display| {
             serde::de::Error::custom(format!("{text} isn't a Discord id such as 175928847299117063"))
         };
-        match Form::deserialize(from)? {
-            Form::Number(0) => Err(wrong(&0)),
-            Form::Number(id) => Ok(Self(id)),
-            Form::Text(text) => text.parse().map(Self).map_err(|_| wrong(&format!("{text:?}"))),
-        }
+        let text = match Form::deserialize(from)? {
+            Form::Number(0) => return Err(wrong(&0)),
+            Form::Number(id) => id.to_string(),
+            Form::Text(text) => text,
+        };
+        text.parse().map(Self).map_err(|_| wrong(&format!("{text:?}")))
     }
+}
+
+/// Returns the ids of a list.
+fn ids<Id: Copy + Ord>(list: &[Snowflake<Id>]) -> BTreeSet<Id> {
+    list.iter().map(|id| id.0).collect()
 }
 
 /// Returns the bridge's settings with all tokens; `at` is the server's address and a human's token.
@@ -129,23 +136,20 @@ pub(crate) fn settings(
 ) -> Result<Settings, Failure> {
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
     let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
-    let ids = |list: &[Snowflake]| list.iter().map(|id| id.0).collect::<BTreeSet<u64>>();
     table.broker.check().map_err(|what| failed(format!("broker: {what}")))?;
     let mut unread = Vec::new();
     let broker = table.broker.secret(base).map_err(|what| unread.push((BROKER.to_owned(), what))).ok();
+    let mut tokens = BTreeMap::new();
     let bots: Result<Vec<Bot>, Failure> =
-        table.bot.iter().map(|bot| bot.bot(base, &mut unread).map_err(failed)).collect();
+        table.bot.iter().map(|bot| bot.bot(base, &mut tokens, &mut unread).map_err(failed)).collect();
     let humans = humans(&table, base, &mut unread);
     let roles = roles(&table.role).map_err(failed)?;
     let by_channel = by_channel(&table.channel).map_err(failed)?;
-    let settings = Settings {
+    let bridge = bridge::Settings {
         broker_at,
         token: Secret::new(&token),
-        api: table.api,
-        gateway: table.gateway,
         channels: ids(&table.channels),
         home: table.home.map(|id| id.0),
-        broker,
         bots: bots?,
         policy: table.bots,
         trusted: ids(&table.trusted),
@@ -156,21 +160,22 @@ pub(crate) fn settings(
         book: data.join(FILE_BOOK),
         unread,
     };
+    let settings = Settings { bridge, api: table.api, gateway: table.gateway, broker, tokens };
     settings.check().map_err(failed)?;
     Ok(settings)
 }
 
 /// Turns the bridge's error into a failure with a hint.
-pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
+pub(crate) fn failure(failed: BridgeError) -> Failure {
     match failed {
-        DiscordBridgeError::Settings(what) => Failure::usage(what),
-        DiscordBridgeError::Broker(error) => error.into(),
-        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("see docs/discord.md"),
+        BridgeError::Settings(what) => Failure::usage(what),
+        BridgeError::Broker(error) => error.into(),
+        BridgeError::Platform(what) => Failure::unavailable(what).hint("see docs/discord.md"),
     }
 }
 
 /// Reads the roles of the Discord server.
-fn roles(tables: &[RoleTable]) -> Result<BTreeMap<u64, Role>, String> {
+fn roles(tables: &[RoleTable]) -> Result<BTreeMap<RoleId, Role>, String> {
     let mut roles = BTreeMap::new();
     for table in tables {
         if roles.insert(table.id.0, table.role).is_some() {
@@ -182,14 +187,13 @@ fn roles(tables: &[RoleTable]) -> Result<BTreeMap<u64, Role>, String> {
 
 /// Reads the settings of single channels.
 fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, String> {
-    let ids = |list: &Option<Vec<Snowflake>>| list.as_ref().map(|list| list.iter().map(|id| id.0).collect());
     let one = |(channel, own): (&String, &ChannelTable)| {
         let channel = channel.parse().map_err(|_| format!("channel.{channel} isn't a Discord id"))?;
         let own = ChannelSettings {
             policy: own.bots,
-            trusted: ids(&own.trusted),
-            humans: ids(&own.humans),
-            roles: ids(&own.roles),
+            trusted: own.trusted.as_deref().map(ids),
+            humans: own.humans.as_deref().map(ids),
+            roles: own.roles.as_deref().map(ids),
             agents: own.agents.clone(),
             header: own.header,
         };
@@ -199,7 +203,7 @@ fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, Stri
 }
 
 /// Reads the humans' tokens. A human whose token can't be read is left out: no one else's may stand in for it.
-fn humans(table: &Table, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<u64, Speaker> {
+fn humans(table: &Table, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<UserId, Speaker> {
     let mut humans = BTreeMap::new();
     for human in &table.humans {
         match human {
@@ -249,8 +253,14 @@ impl Token {
 }
 
 impl BotTable {
-    /// Reads the bot's tokens. A token that can't be read takes only this bot out of service, and is noted in `unread`.
-    fn bot(&self, base: &Path, unread: &mut Vec<(String, String)>) -> Result<Bot, String> {
+    /// Reads the bot's tokens; one of Discord's goes to `tokens`. A token that can't be read takes only this bot out of
+    /// service, and is noted in `unread`.
+    fn bot(
+        &self,
+        base: &Path,
+        tokens: &mut BTreeMap<String, Secret>,
+        unread: &mut Vec<(String, String)>,
+    ) -> Result<Bot, String> {
         let agent = self.agent.clone();
         let wrong = |what: String| format!("the bot of {agent}: {what}");
         AgentName::new(&agent).map_err(|error| format!("agent = {agent:?} {error}"))?;
@@ -263,7 +273,8 @@ impl BotTable {
             }
             (true, _) => {
                 token.check().map_err(wrong)?;
-                Identity::Ours { token: read(token.secret(base)) }
+                tokens.extend(read(token.secret(base)).map(|token| (agent.clone(), token)));
+                Identity::Ours
             }
             (false, Some(user)) => {
                 let file = self.lastword_token_file.as_ref();
@@ -309,7 +320,9 @@ mod tests {
         let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("canary"));
-        assert!(matches!(settings.bots[1].identity, Identity::Theirs { user: 9, token: None }));
+        assert_eq!(settings.tokens, [("kilo".to_owned(), Secret::new("canary"))].into());
+        let settings = settings.bridge;
+        assert_eq!(settings.bots[1].identity, Identity::Theirs { user: UserId::new(9), token: None });
         assert_eq!(
             settings.humans.into_values().collect::<Vec<_>>(),
             [
@@ -326,9 +339,9 @@ mod tests {
         let kilo = "[[bot]]\nagent = \"kilo\"\nuser = 9\n";
         let role = |role: &str| format!("[[role]]\nid = \"50\"\nrole = \"{role}\"\n");
         let own = "[channel.1]\nroles = [50]\n";
-        let settings = read(&format!("{GOOD}{kilo}{}{own}", role("approver"))).1.unwrap();
-        assert_eq!(settings.roles, [(50, Role::Approver)].into());
-        assert_eq!(settings.by_channel[&1].roles, Some([50].into()));
+        let settings = read(&format!("{GOOD}{kilo}{}{own}", role("approver"))).1.unwrap().bridge;
+        assert_eq!(settings.roles, [(RoleId::new(50), Role::Approver)].into());
+        assert_eq!(settings.by_channel[&ChannelId::new(1)].roles, Some([RoleId::new(50)].into()));
         for (text, word) in [
             (format!("{}{}", role("viewer"), role("owner")), "two [[discord.role]] have the id 50"),
             (role("boss"), "boss"),
@@ -345,13 +358,13 @@ mod tests {
                     token_env = \"LASTWORD_NOT_SET_ANYWHERE\"\n";
         let humans = "humans = [5, { user = 6, lastword_token_file = \"gone.token\" }]\n";
         let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
-        let settings = settings.unwrap();
+        let Settings { bridge: settings, tokens, .. } = settings.unwrap();
         let unread = format!("{:?}", settings.unread);
         for word in ["no.token", "is not set", "gone.token"] {
             assert!(unread.contains(word), "{word} is not in {unread}");
         }
-        assert!(matches!(settings.bots[0].identity, Identity::Ours { token: None }));
-        assert_eq!(settings.humans.keys().collect::<Vec<_>>(), [&5], "nobody speaks for 6");
+        assert!(settings.bots[0].identity == Identity::Ours && tokens.is_empty());
+        assert_eq!(settings.humans.keys().collect::<Vec<_>>(), [&UserId::new(5)], "nobody speaks for 6");
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod rights;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use lastword_bridge::ids::{ChannelId, UserId};
+use lastword_bridge::settings::{Identity, Secret, Settings as Shared};
 use lastword_client::wire::AgentView;
 use lastword_client::{Client, ClientError, Token};
 use lastword_facts::fact::Kind;
@@ -15,7 +17,7 @@ use serde_json::Value;
 
 use super::invite;
 use super::rest::{Method, Rest, RestError};
-use super::settings::{BROKER, Identity, Secret, Settings};
+use super::settings::{BROKER, Settings};
 pub(crate) use rights::Needs;
 use rights::{held, missing};
 
@@ -115,7 +117,7 @@ fn list(names: &[String]) -> String {
 /// A bot whose Discord user is known.
 struct Bot {
     name: String,
-    user: u64,
+    user: UserId,
     needs: Needs,
     /// The application, whose owner is the reader of the report; `None` for a foreign bot.
     invite: Option<u64>,
@@ -146,14 +148,15 @@ impl Bot {
 }
 
 /// Checks everything that the settings name.
-pub async fn check(settings: &Settings) -> Report {
+pub async fn check(own: &Settings) -> Report {
     let mut report = Report::default();
+    let settings = &own.bridge;
     lastword(settings, &mut report).await;
     for (about, what) in &settings.unread {
         report.bad(about, what.clone(), "write the token into a file that only its owner can read (chmod 600)");
     }
-    let api = settings.api.as_deref();
-    let Some(token) = &settings.broker else { return report };
+    let api = own.api.as_deref();
+    let Some(token) = &own.broker else { return report };
     let broker = match Rest::start(token, api).await {
         Ok(rest) => rest,
         Err(error) => {
@@ -166,15 +169,17 @@ pub async fn check(settings: &Settings) -> Report {
     intents(&broker, &mut report).await;
     for bot in &settings.bots {
         match &bot.identity {
-            Identity::Ours { token: None } => {}
-            Identity::Ours { token: Some(token) } => match Rest::start(token, api).await {
-                Ok(rest) => {
-                    report.good(&bot.agent, format!("the bridge posts for it, as the Discord user {}", rest.user));
-                    let invite = Some(rest.application);
-                    bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours, invite });
+            Identity::Ours => {
+                let Some(token) = own.tokens.get(&bot.agent) else { continue };
+                match Rest::start(token, api).await {
+                    Ok(rest) => {
+                        report.good(&bot.agent, format!("the bridge posts for it, as the Discord user {}", rest.user));
+                        let invite = Some(rest.application);
+                        bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours, invite });
+                    }
+                    Err(error) => report.bad(&bot.agent, error.to_string(), hint(&error)),
                 }
-                Err(error) => report.bad(&bot.agent, error.to_string(), hint(&error)),
-            },
+            }
             Identity::Theirs { user, .. } => {
                 if foreign(&broker, &bot.agent, *user, &mut report).await {
                     bots.push(Bot { name: bot.agent.clone(), user: *user, needs: Needs::Theirs, invite: None });
@@ -207,7 +212,7 @@ pub(crate) fn hint(error: &RestError) -> &'static str {
 }
 
 /// Checks the workspace: the human's token, the agents, and the other tokens.
-async fn lastword(settings: &Settings, report: &mut Report) {
+async fn lastword(settings: &Shared, report: &mut Report) {
     const ABOUT: &str = "lastword";
     let me = match owner_of(settings, &settings.token).await {
         Ok(me) if me.kind == Kind::Human => me,
@@ -223,7 +228,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
     people::makes_humans(settings, &me, report);
     for bot in &settings.bots {
         match &bot.identity {
-            Identity::Ours { .. } => match agent(settings, &bot.agent).await {
+            Identity::Ours => match agent(settings, &bot.agent).await {
                 Ok(known) if !known.connected && known.turns.is_empty() => {
                     let text = format!("no runner serves it now: {} wait for it", known.queued);
                     report.note(&bot.agent, text, &format!("lastword run --as {} -- PROGRAM", bot.agent));
@@ -257,16 +262,16 @@ async fn lastword(settings: &Settings, report: &mut Report) {
 }
 
 /// Returns the name and kind of a token's owner.
-async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), ClientError> {
+async fn named(settings: &Shared, token: &Secret) -> Result<(String, Kind), ClientError> {
     owner_of(settings, token).await.map(|me| (me.name, me.kind))
 }
 
-async fn owner_of(settings: &Settings, token: &Secret) -> Result<AgentView, ClientError> {
+async fn owner_of(settings: &Shared, token: &Secret) -> Result<AgentView, ClientError> {
     let client = Client::new(&settings.broker_at, Some(Token::new(token.reveal())?))?;
     client.agent(OWN_NAME).await
 }
 
-async fn agent(settings: &Settings, name: &str) -> Result<AgentView, ClientError> {
+async fn agent(settings: &Shared, name: &str) -> Result<AgentView, ClientError> {
     let client = Client::new(&settings.broker_at, Some(Token::new(settings.token.reveal())?))?;
     client.agent(name).await
 }
@@ -286,7 +291,7 @@ async fn intents(broker: &Rest, report: &mut Report) {
 }
 
 /// Checks that a foreign bot's user exists and is a bot.
-async fn foreign(broker: &Rest, agent: &str, user: u64, report: &mut Report) -> bool {
+async fn foreign(broker: &Rest, agent: &str, user: UserId, report: &mut Report) -> bool {
     match broker.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) if found["bot"] == true => {
             report.good(agent, format!("it posts itself, as {}", text(&found["username"])));
@@ -317,8 +322,8 @@ fn twins(bots: &[Bot], report: &mut Report) {
 /// Checks a channel's type and each bot's permissions in it.
 async fn place(
     broker: &Rest,
-    settings: &Settings,
-    id: u64,
+    settings: &Shared,
+    id: ChannelId,
     bots: &[Bot],
     guilds: &mut BTreeMap<String, Value>,
     report: &mut Report,

@@ -1,11 +1,11 @@
 //! What a bot's token gives access to, by name, before there are settings.
 
+use lastword_bridge::settings::Secret;
 use serde_json::Value;
 
 use super::check::{Needs, hint};
 use super::invite;
 use super::rest::{Method, Rest, RestError};
-use super::settings::Secret;
 
 /// Most guilds that one call lists, and that are looked through.
 const GUILDS_MAX: usize = 200;
@@ -65,7 +65,7 @@ impl Explorer {
     /// Returns the bot's Discord user.
     #[must_use]
     pub const fn user(&self) -> u64 {
-        self.rest.user
+        self.rest.user.number()
     }
 
     /// Returns the address that invites the bot into a guild, with exactly the permissions that it needs.

@@ -1,18 +1,15 @@
 //! The gateway: receives Discord's events. The library handles heartbeats, RESUME, reconnects and lost sessions.
 
-use std::collections::BTreeSet;
-
 use futures_util::StreamExt as _;
+use lastword_bridge::event::Event;
+use lastword_bridge::platform::Inlet;
+use lastword_bridge::settings::Secret;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::mpsc::Sender;
-use tokio::sync::watch;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::interactions;
-use super::model::{Person, Post};
-use super::settings::Secret;
-use crate::event::{Event, EventSink};
+use super::model::Message as Sent;
 
 #[derive(Deserialize)]
 struct Frame {
@@ -32,37 +29,8 @@ pub(crate) enum Role {
     Present,
 }
 
-/// The queues that received events go to.
-pub(crate) struct GatewayQueues {
-    /// Posts, in order of arrival.
-    pub(crate) posts: Sender<Post>,
-    /// Interactions, apart from posts so that they don't wait behind them.
-    pub(crate) interactions: Sender<Value>,
-    /// Interactions of people who aren't known, whose only answer is that they may not.
-    pub(crate) strangers: Sender<Value>,
-    /// The Discord users who may act as humans.
-    pub(crate) humans: BTreeSet<u64>,
-    /// The roles of the server whose members may.
-    pub(crate) roles: BTreeSet<u64>,
-    /// Incremented when posts may have been missed.
-    pub(crate) missed: watch::Sender<u64>,
-}
-
-impl GatewayQueues {
-    /// Returns whether a person may be one of those who act.
-    fn knows(&self, person: &Person) -> bool {
-        self.humans.contains(&person.user) || !self.roles.is_disjoint(&person.roles)
-    }
-}
-
 /// Stays connected; returns a reason only if Discord refuses for good.
-pub(crate) async fn listen(
-    token: &Secret,
-    url: Option<&str>,
-    role: Role,
-    queues: &GatewayQueues,
-    report: &EventSink,
-) -> String {
+pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, inlet: &Inlet) -> String {
     let intents = match role {
         Role::Reader => Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::MESSAGE_CONTENT,
         Role::Present => Intents::empty(),
@@ -75,55 +43,42 @@ pub(crate) async fn listen(
     let mut last = None;
     while let Some(item) = shard.next().await {
         match item {
-            Ok(Message::Text(text)) => dispatch(&text, role, queues, report),
+            Ok(Message::Text(text)) => dispatch(&text, role, inlet),
             Ok(Message::Close(frame)) => last = frame,
             Err(error) => {
                 let message = format!("the gateway: {error}");
-                report.emit(&Event::Waiting { reason: message });
+                inlet.report.emit(&Event::Waiting { reason: message });
             }
         }
     }
     closed(last.as_ref())
 }
 
-/// Sorts one frame into the queues.
-pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &EventSink) {
+/// Passes on what one frame holds.
+pub(crate) fn dispatch(text: &str, role: Role, inlet: &Inlet) {
+    let warn = |message: String| inlet.report.emit(&Event::Warning { message });
     let Ok(frame) = serde_json::from_str::<Frame>(text) else {
-        return report.emit(&Event::Warning { message: "the gateway sent something that isn't an event".to_owned() });
+        return warn("the gateway sent something that isn't an event".to_owned());
     };
     if frame.op != 0 {
         return;
     }
     match frame.t.as_deref() {
-        // A new session: events from before it are never sent.
         Some("READY" | "MESSAGE_CREATE") if role == Role::Present => {}
-        Some("READY") => queues.missed.send_modify(|count| *count += 1),
-        Some("MESSAGE_CREATE") => match serde_json::from_value::<Post>(frame.d) {
-            // A full queue loses nothing: missed posts are read from their channel.
-            Ok(post) => {
-                if queues.posts.try_send(post).is_err() {
-                    queues.missed.send_modify(|count| *count += 1);
-                }
-            }
+        // A new session: events from before it are never sent.
+        Some("READY") => inlet.miss(),
+        Some("MESSAGE_CREATE") => match serde_json::from_value::<Sent>(frame.d) {
+            Ok(post) => inlet.post(post.into()),
             Err(error) => {
-                report
-                    .emit(&Event::Warning { message: format!("the gateway sent a post that can't be read: {error}") });
-                queues.missed.send_modify(|count| *count += 1);
+                warn(format!("the gateway sent a post that can't be read: {error}"));
+                inlet.miss();
             }
         },
         // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
         // looks like one of ours.
-        Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
-        // Looked up before queueing: whoever isn't known must not fill the queue of a human's stop. A stranger whose
-        // interaction is dropped sees that it failed.
-        Some("INTERACTION_CREATE")
-            if !interactions::person_of(&frame.d).is_some_and(|person| queues.knows(&person)) =>
-        {
-            let _served = queues.strangers.try_send(frame.d).is_ok();
-        }
-        Some("INTERACTION_CREATE") => {
-            if queues.interactions.try_send(frame.d).is_err() {
-                report.emit(&Event::Warning { message: "more clicks than can be served: one was dropped".to_owned() });
+        Some("INTERACTION_CREATE") if role == Role::Reader || interactions::is_harmless(&frame.d) => {
+            if let Some(interaction) = interactions::read(&frame.d) {
+                inlet.interaction(interaction);
             }
         }
         Some(_) | None => {}
@@ -138,33 +93,5 @@ fn closed(frame: Option<&CloseFrame<'static>>) -> String {
             .to_owned(),
         Some((code, reason)) => format!("Discord closed the gateway for good: {reason} ({code})"),
         None => "the gateway ended".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn who_may_act_by_list_or_role_never_queues_behind_strangers() {
-        let (posts, _read) = mpsc::channel(1);
-        let (interactions, mut known) = mpsc::channel(2);
-        let (strangers, mut others) = mpsc::channel(1);
-        let missed = watch::Sender::new(0);
-        let queues = GatewayQueues { posts, interactions, strangers, humans: [7].into(), roles: [50].into(), missed };
-        let quiet = EventSink::new(|_| ());
-        for (user, roles) in [("9", json!([])), ("8", json!(["51"])), ("8", json!(["51", "50"])), ("7", json!([]))] {
-            let member = json!({ "user": { "id": user, "username": user }, "roles": roles });
-            let frame = json!({ "op": 0, "t": "INTERACTION_CREATE", "d": { "member": member } });
-            dispatch(&frame.to_string(), Role::Reader, &queues, &quiet);
-        }
-        let user = |value: Value| value["member"]["user"]["id"].as_str().map(str::to_owned);
-        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("8"), "by its role");
-        assert_eq!(known.try_recv().ok().and_then(user).as_deref(), Some("7"), "by the list");
-        assert_eq!(others.try_recv().ok().and_then(user).as_deref(), Some("9"), "the other one found no place");
-        assert!(others.try_recv().is_err() && known.try_recv().is_err());
     }
 }

@@ -1,60 +1,40 @@
-//! Discord: a client with ordinary tokens that shows conversations in threads and reads the posts there.
-//!
-//! What a post means (`inbound`) and how a message is posted (`outbound`, `text`) is decided without I/O; the
-//! other modules carry it out. Nothing is counted here: each bot's post becomes one call to the broker, which counts
-//! it.
+//! Discord: its gateway, its calls and its objects, and what they are to the bridge.
 
-mod actors;
-mod backfill;
-mod book;
-mod bots;
-mod bridge;
-mod by_channel;
-mod calls;
-mod cards;
-mod channels;
 mod check;
 mod commands;
-#[cfg(test)]
-mod den;
-mod early;
-mod event;
+mod dialect;
 mod explore;
-mod fix;
-mod follow;
-mod foreign_bots;
 mod gateway;
-mod heard;
-mod inbound;
-mod intake;
 mod interactions;
 mod invite;
-mod kept;
 mod model;
-#[cfg(test)]
-mod naive;
-mod names;
-mod outbound;
-mod outbox;
-mod people;
-#[cfg(test)]
-mod ping_pong;
+mod platform;
 #[cfg(feature = "properties")]
 pub mod properties;
 mod rest;
-mod runs;
 mod settings;
-mod signs;
+mod sights;
 mod text;
-mod threads;
-#[cfg(test)]
-mod trail;
-mod unserved;
-mod wording;
 
-pub use crate::bridge::{Bridge, DiscordBridgeError};
-pub use crate::by_channel::{ByChannel, ChannelSettings};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use lastword_bridge::event::EventSink;
+use lastword_bridge::{Bridge, BridgeError};
+
 pub use crate::check::{Finding, Report, Sight, check};
-pub use crate::event::{Event, EventSink};
 pub use crate::explore::{ExploreError, Explorer, Named};
-pub use crate::settings::{BROKER, Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings, Speaker};
+pub use crate::settings::{BROKER, Settings};
+pub use lastword_bridge as bridge;
+
+/// Connects to the broker and to Discord, and registers or checks each bot's agent.
+///
+/// # Errors
+/// The settings are invalid, or the broker or Discord refuses or doesn't answer.
+pub fn start(settings: Settings, report: EventSink) -> BoxFuture<'static, Result<Bridge, BridgeError>> {
+    Box::pin(async move {
+        settings.broker_token().map_err(BridgeError::Settings)?;
+        let discord = platform::Discord::new(&settings, report.clone());
+        Bridge::start(settings.bridge, Arc::new(discord), report).await
+    })
+}

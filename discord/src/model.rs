@@ -1,7 +1,10 @@
-//! The parts of Discord's objects that the bridge reads.
+//! The parts of Discord's objects that the bridge reads, and what they are to it.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
+use lastword_bridge::ids::{ChannelId, PostId, RoleId, UserId};
+use lastword_bridge::post::{Author, Channel, Mention, Post, PostKind, Replied, ThreadState};
 use serde::Deserialize;
 
 /// Bits below a snowflake's timestamp, which is in milliseconds.
@@ -9,41 +12,41 @@ const SNOWFLAKE_TIME_SHIFT: u32 = 22;
 /// The epoch of snowflakes, in Unix milliseconds.
 const EPOCH_MS: u64 = 1_420_070_400_000;
 
-/// A post, as Discord sends it.
+/// A message, as Discord sends it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Post {
+pub(crate) struct Message {
     #[serde(deserialize_with = "snowflake")]
-    pub(crate) id: u64,
+    pub(crate) id: PostId,
     #[serde(rename = "channel_id", deserialize_with = "snowflake")]
-    pub(crate) channel: u64,
-    pub(crate) author: Author,
+    channel: ChannelId,
+    author: Sender,
     #[serde(default)]
-    pub(crate) webhook_id: Option<String>,
+    webhook_id: Option<String>,
     #[serde(rename = "type", default)]
-    pub(crate) kind: u16,
+    kind: u16,
     #[serde(default)]
-    pub(crate) content: String,
+    content: String,
     #[serde(default)]
-    pub(crate) attachments: Vec<Attachment>,
+    attachments: Vec<Attachment>,
     #[serde(default)]
     nonce: Option<Nonce>,
     #[serde(default)]
     referenced_message: Option<Box<Referenced>>,
     /// The author in the server; only the gateway sends it.
     #[serde(default)]
-    pub(crate) member: Option<GuildMember>,
+    member: Option<GuildMember>,
 }
 
-/// A post's author.
+/// A message's author.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Author {
+struct Sender {
     #[serde(deserialize_with = "snowflake")]
-    pub(crate) id: u64,
+    id: UserId,
     #[serde(default)]
-    pub(crate) bot: bool,
+    bot: bool,
     /// The user name, which is unique on Discord.
     #[serde(default)]
-    pub(crate) username: String,
+    username: String,
 }
 
 /// A user as a member of a server.
@@ -55,24 +58,14 @@ pub(crate) struct GuildMember {
 
 impl GuildMember {
     /// Returns the ids of the member's roles, without `@everyone`.
-    pub(crate) fn roles(&self) -> BTreeSet<u64> {
+    pub(crate) fn roles(&self) -> BTreeSet<RoleId> {
         self.roles.iter().filter_map(|role| role.parse().ok()).collect()
     }
 }
 
-/// A person of Discord who acts; never a bot or webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Person {
-    pub(crate) user: u64,
-    /// The user name.
-    pub(crate) name: String,
-    /// The roles in the server.
-    pub(crate) roles: BTreeSet<u64>,
-}
-
 /// An attached file.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Attachment {
+struct Attachment {
     #[serde(default)]
     filename: String,
     #[serde(default)]
@@ -82,8 +75,8 @@ pub(crate) struct Attachment {
 #[derive(Clone, Debug, Deserialize)]
 struct Referenced {
     #[serde(deserialize_with = "snowflake")]
-    id: u64,
-    author: Author,
+    id: PostId,
+    author: Sender,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -93,15 +86,15 @@ enum Nonce {
     Number(i64),
 }
 
-/// A channel or thread.
+/// A channel or thread, as Discord sends it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Channel {
+pub(crate) struct Place {
     #[serde(deserialize_with = "snowflake")]
-    pub(crate) id: u64,
+    id: ChannelId,
     #[serde(default)]
     guild_id: Option<String>,
     #[serde(default)]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
     #[serde(default)]
     parent_id: Option<String>,
     #[serde(rename = "type", default)]
@@ -118,172 +111,158 @@ struct Metadata {
     archive_timestamp: String,
 }
 
-impl Channel {
-    /// Returns the id of the last post, which may be deleted; `None` if Discord doesn't send it.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.last_message_id.as_ref()?.parse().ok()
-    }
-
-    /// Returns when a thread was last archived or reopened, as an RFC 3339 text that sorts by time.
-    pub(crate) fn put_away(&self) -> &str {
-        self.thread_metadata.as_ref().map_or("", |known| &known.archive_timestamp)
-    }
-
-    pub(crate) fn guild(&self) -> Option<u64> {
-        self.guild_id.as_ref()?.parse().ok()
-    }
-
+impl Place {
     /// Returns a thread's channel; `None` for anything but a thread.
-    pub(crate) fn parent(&self) -> Option<u64> {
+    fn parent(&self) -> Option<ChannelId> {
         // 10 to 12: threads. Other channels' parent is their category.
         matches!(self.kind, 10..=12).then(|| self.parent_id.as_ref()?.parse().ok()).flatten()
     }
+
+    /// Returns the state of a thread; `None` for anything but a thread.
+    pub(crate) fn thread(self) -> Option<ThreadState> {
+        let parent = self.parent()?;
+        // A thread has the id of the post that it was started from, or one made later than that.
+        let since = PostId::new(self.id.number());
+        let last = self.last_message_id.and_then(|id| id.parse().ok());
+        let archived = self.thread_metadata.map(|known| known.archive_timestamp).unwrap_or_default();
+        Some(ThreadState { id: self.id, parent, since, last, archived })
+    }
 }
 
-impl Post {
-    /// Returns the author, unless it is a bot or webhook.
-    pub(crate) fn person(&self) -> Option<Person> {
-        let is_person = !self.author.bot && self.webhook_id.is_none();
-        let roles = self.member.as_ref().map(GuildMember::roles).unwrap_or_default();
-        is_person.then(|| Person { user: self.author.id, name: self.author.username.clone(), roles })
+impl From<Place> for Channel {
+    fn from(place: Place) -> Self {
+        let parent = place.parent();
+        Self { name: place.name, parent, server: place.guild_id.and_then(|id| id.parse().ok()) }
     }
+}
 
-    /// Returns whether a human wrote the post; false for Discord's own notes about pins, joins or threads.
-    pub(crate) const fn is_said(&self) -> bool {
-        // 0: an ordinary message; 19: a reply.
-        matches!(self.kind, 0 | 19)
-    }
-
-    /// Returns whether a bot wrote the post; a bot may also respond to a command.
-    pub(crate) const fn is_written(&self) -> bool {
-        // 20 and 23: responses to a slash command and to a context menu command.
-        matches!(self.kind, 0 | 19 | 20 | 23)
-    }
-
-    /// Returns the post's time in milliseconds since Discord's epoch.
-    pub(crate) const fn at_ms(&self) -> u64 {
-        self.id >> SNOWFLAKE_TIME_SHIFT
-    }
-
-    /// Returns the post's time in Unix milliseconds.
-    pub(crate) const fn unix_ms(&self) -> u64 {
-        moment(self.id)
-    }
-
-    /// Returns the text, with each file as its name and URL.
-    pub(crate) fn text(&self) -> String {
-        let mut text = self.content.clone();
-        for file in &self.attachments {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&format!("[file {}] {}", file.filename, file.url));
+impl From<Message> for Post {
+    fn from(sent: Message) -> Self {
+        let Sender { id, bot, username } = sent.author;
+        let files = sent.attachments.into_iter().map(|file| format!("[file {}] {}", file.filename, file.url));
+        Self {
+            id: sent.id,
+            channel: sent.channel,
+            author: Author { id, name: username, mention: format!("<@{id}>"), bot, webhook: sent.webhook_id },
+            kind: match sent.kind {
+                // 0: an ordinary message; 19: a reply.
+                0 | 19 => PostKind::Said,
+                // Responses to a slash command and to a context menu command.
+                20 | 23 => PostKind::Response,
+                _ => PostKind::Note,
+            },
+            at_ms: moment(sent.id),
+            files: files.collect(),
+            nonce: sent.nonce.map(|nonce| match nonce {
+                Nonce::Text(text) => text,
+                Nonce::Number(number) => number.to_string(),
+            }),
+            mentions: mentions(&sent.content),
+            links: links(&sent.content),
+            content: sent.content,
+            replied: sent.referenced_message.map(|other| Replied { post: other.id, author: other.author.id }),
+            roles: sent.member.as_ref().map(GuildMember::roles),
         }
-        text
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.content.trim().is_empty() && self.attachments.is_empty()
-    }
-
-    /// Returns the nonce that the post was sent with, if it came over the gateway.
-    pub(crate) fn nonce(&self) -> Option<String> {
-        Some(match self.nonce.as_ref()? {
-            Nonce::Text(text) => text.clone(),
-            Nonce::Number(number) => number.to_string(),
-        })
-    }
-
-    /// Returns the author of the message that the post replies to.
-    pub(crate) fn replies_to(&self) -> Option<u64> {
-        Some(self.referenced_message.as_ref()?.author.id)
-    }
-
-    /// Returns the id of the post that it replies to.
-    pub(crate) fn replied_post(&self) -> Option<u64> {
-        Some(self.referenced_message.as_ref()?.id)
-    }
-
-    /// Returns whether the text mentions a user with a literal `<@id>`; the ping of a reply doesn't count.
-    pub(crate) fn mentions(&self, user: u64) -> bool {
-        self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
     }
 }
 
-/// Returns an id's time in Unix milliseconds.
-pub(crate) const fn moment(id: u64) -> u64 {
-    (id >> SNOWFLAKE_TIME_SHIFT) + EPOCH_MS
+/// Returns what a text mentions with a literal `<@id>` or `<@!id>`.
+fn mentions(content: &str) -> Vec<Mention> {
+    let found = content.split("<@").skip(1).filter_map(|rest| {
+        let (inner, _) = rest.split_once('>')?;
+        let digits = inner.strip_prefix('!').unwrap_or(inner);
+        let user: UserId = digits.parse().ok()?;
+        // Discord writes an id in one way.
+        (user.to_string() == digits).then(|| Mention { user, written: format!("<@{inner}>") })
+    });
+    found.collect()
+}
+
+/// Returns the channels that a text links to.
+fn links(content: &str) -> Vec<ChannelId> {
+    content.split("<#").skip(1).filter_map(|rest| rest.split_once('>')?.0.parse().ok()).collect()
+}
+
+/// Returns a post's time in Unix milliseconds.
+pub(crate) const fn moment(post: PostId) -> u64 {
+    (post.number() >> SNOWFLAKE_TIME_SHIFT) + EPOCH_MS
 }
 
 /// Returns the first id of a Unix time in milliseconds.
-pub(crate) const fn first_id(unix_ms: u64) -> u64 {
-    unix_ms.saturating_sub(EPOCH_MS) << SNOWFLAKE_TIME_SHIFT
+pub(crate) const fn first_id(unix_ms: u64) -> PostId {
+    PostId::new(unix_ms.saturating_sub(EPOCH_MS) << SNOWFLAKE_TIME_SHIFT)
 }
 
 /// Parses an id; Discord sends ids as text.
-fn snowflake<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+fn snowflake<'de, Id: FromStr, D: serde::Deserializer<'de>>(from: D) -> Result<Id, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} isn't a snowflake")))
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    /// Returns a post made at a time in milliseconds since Discord's epoch.
-    pub(crate) fn post(at_ms: u64, channel: u64, author: u64, bot: bool, content: &str) -> Post {
-        Post {
-            id: (at_ms << SNOWFLAKE_TIME_SHIFT) | author,
-            channel,
-            author: Author { id: author, bot, username: String::new() },
-            webhook_id: None,
-            kind: 0,
-            content: content.into(),
-            attachments: Vec::new(),
-            nonce: None,
-            referenced_message: None,
-            member: None,
-        }
-    }
-
-    pub(crate) fn reply_to(mut post: Post, author: u64) -> Post {
-        post.kind = 19;
-        post.referenced_message =
-            Some(Box::new(Referenced { id: 9, author: Author { id: author, bot: true, username: String::new() } }));
-        post
+    fn read(text: &str) -> Post {
+        serde_json::from_str::<Message>(text).unwrap().into()
     }
 
     #[test]
     fn a_post_is_read_as_discord_writes_it() {
-        let text = r#"{"id":"175928847299117063","channel_id":"2","type":19,"content":"hi <@!5>","nonce":7,
+        let post = read(
+            r#"{"id":"175928847299117063","channel_id":"2","type":19,"content":"hi <@!5> in <#12>, <#x>","nonce":7,
             "author":{"id":"3","username":"x","bot":true},"attachments":[{"id":"1","filename":"a.txt","url":"https://x/a"}],
-            "referenced_message":{"id":"9","author":{"id":"5","username":"y"}},"something":{"else":1}}"#;
-        let post: Post = serde_json::from_str(text).unwrap();
-        assert_eq!((post.id, post.channel, post.author.id, post.author.bot), (175_928_847_299_117_063, 2, 3, true));
-        assert_eq!((post.nonce().as_deref(), post.replies_to()), (Some("7"), Some(5)));
-        assert_eq!(post.replied_post(), Some(9));
-        assert!(post.mentions(5) && !post.mentions(3) && post.is_said());
-        assert_eq!(post.text(), "hi <@!5>\n[file a.txt] https://x/a");
-        assert_eq!(post.at_ms(), 41_944_705_796);
-        assert_eq!(first_id(post.unix_ms()), post.id & !0x3f_ffff);
+            "referenced_message":{"id":"9","author":{"id":"6","username":"y"}},"something":{"else":1}}"#,
+        );
+        let (id, channel, author) = (post.id.number(), post.channel.number(), post.author.id.number());
+        assert_eq!((id, channel, author, post.author.bot), (175_928_847_299_117_063, 2, 3, true));
+        assert_eq!((post.nonce.as_deref(), post.roles.is_none()), (Some("7"), true));
+        assert_eq!(post.replied, Some(Replied { post: PostId::new(9), author: UserId::new(6) }));
+        assert_eq!(
+            post.mentions,
+            [Mention { user: UserId::new(5), written: "<@!5>".into() }],
+            "a reply's ping is none"
+        );
+        assert_eq!(post.links, [ChannelId::new(12)]);
+        assert_eq!(post.files, ["[file a.txt] https://x/a"]);
+        assert_eq!(post.at_ms, 1_462_015_105_796);
+        assert_eq!(first_id(post.at_ms).number(), id & !0x3f_ffff);
     }
 
     #[test]
-    fn only_a_person_has_roles_that_count() {
+    fn a_mention_is_one_that_discord_writes() {
+        let users = |text| mentions(text).iter().map(|one| one.user.number()).collect::<Vec<_>>();
+        assert_eq!(users("<@3> and <@!2> and <@3>"), [3, 2, 3]);
+        assert_eq!(users("<@&8> <@+3> <@03> <@> <@ 3> <@3"), [0; 0]);
+    }
+
+    #[test]
+    fn a_message_or_reply_is_said_and_the_rest_are_responses_and_notes() {
+        let kind =
+            |kind: u16| read(&format!(r#"{{"id":"1","channel_id":"2","type":{kind},"author":{{"id":"3"}}}}"#)).kind;
+        assert_eq!([0, 19, 20, 23].map(kind), [PostKind::Said, PostKind::Said, PostKind::Response, PostKind::Response]);
+        // A pin, a join, "thread created".
+        assert_eq!([6, 7, 18].map(kind), [PostKind::Note; 3]);
+    }
+
+    #[test]
+    fn the_gateway_sends_an_authors_roles() {
         let text = r#"{"id":"1","channel_id":"2","author":{"id":"3","username":"ann"},"member":{"roles":["8","9"],"nick":"x"}}"#;
-        let mut post: Post = serde_json::from_str(text).unwrap();
-        assert_eq!(post.person(), Some(Person { user: 3, name: "ann".into(), roles: [8, 9].into() }));
-        post.webhook_id = Some("4".into());
-        assert_eq!(post.person(), None);
-        (post.webhook_id, post.author.bot) = (None, true);
-        assert_eq!(post.person(), None);
+        assert_eq!(read(text).roles, Some([8, 9].map(RoleId::new).into()));
     }
 
     #[test]
     fn only_a_thread_has_a_parent() {
-        let parent = |kind: u16| {
-            serde_json::from_str::<Channel>(&format!(r#"{{"id":"1","type":{kind},"parent_id":"4"}}"#)).unwrap().parent()
+        let place = |kind: u16| {
+            let text = format!(r#"{{"id":"1","type":{kind},"parent_id":"4","last_message_id":"6","guild_id":"5"}}"#);
+            serde_json::from_str::<Place>(&text).unwrap()
         };
-        assert_eq!((parent(0), parent(11)), (None, Some(4)), "a channel's parent is its category");
+        assert!(place(0).thread().is_none() && Channel::from(place(0)).parent.is_none(), "its parent is its category");
+        let thread = place(11).thread().unwrap();
+        assert_eq!(
+            (thread.parent, thread.since, thread.last),
+            (ChannelId::new(4), PostId::new(1), Some(PostId::new(6)))
+        );
+        assert_eq!(Channel::from(place(11)).server.map(|server| server.number()), Some(5));
     }
 }

@@ -1,40 +1,15 @@
 //! Fits texts into Discord's limits.
 
+use lastword_bridge::text::{FENCE, begins_like_header, headless};
+
 /// Longest message, in UTF-16 units, as Discord counts.
 pub(crate) const MESSAGE_CHARS_MAX: usize = 2_000;
 /// Most messages that one text becomes; Lastword has the rest.
 pub(crate) const PARTS_MAX: usize = 12;
-const FENCE: &str = "```";
-/// What stands before a text that begins like a header and isn't one that the bridge wrote.
-const NO_HEADER: &str = "… ";
+/// Room for what stands before a part that begins like a header.
 const NO_HEADER_UNITS: usize = 2;
 /// Longest fence that is repeated in the next message, in UTF-16 units; a longer one continues without its language.
 const FENCE_CHARS_MAX: usize = 32;
-
-/// Returns whether a reader could take the start of a message for a header: it begins with a bracket, apart from white
-/// space, invisible characters and markup.
-pub(crate) fn begins_like_header(text: &str) -> bool {
-    let dressed = |c: char| {
-        c.is_whitespace()
-            || c.is_control()
-            || hides(c)
-            || matches!(c, '\\' | '*' | '_' | '~' | '|' | '>' | '#' | '-' | '`')
-    };
-    let bare = text.trim_start_matches(dressed);
-    // A code block shows its content apart from the message.
-    !text.trim_start().starts_with(FENCE) && bare.starts_with(['[', '［', '【', '〔', '⟦', '❲', '﹇'])
-}
-
-/// Returns a text as the start of a message that isn't a header.
-pub(crate) fn headless(text: &str) -> String {
-    if begins_like_header(text) { format!("{NO_HEADER}{text}") } else { text.to_owned() }
-}
-
-/// Returns whether a character is invisible or changes the text direction.
-pub(crate) fn hides(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
-}
 
 /// Splits a text into messages, at line ends where possible; a code block continues as one in the next message. Only
 /// the first message may begin like a header.
@@ -168,15 +143,6 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Returns the first non-empty line of a text, cut to `max` characters.
-pub(crate) fn title(text: &str, max: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    if line.chars().count() <= max {
-        return line.to_owned();
-    }
-    line.chars().take(max - 1).chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,15 +211,7 @@ mod tests {
             let text = format!("{}\n{line}", "x".repeat(MESSAGE_CHARS_MAX - 10));
             let parts = split(&text, MESSAGE_CHARS_MAX);
             assert!(parts.len() == 2 && !begins_like_header(&parts[1]) && parts[1].ends_with("delete it"), "{parts:?}");
-            assert!(begins_like_header(&line) && !begins_like_header(&headless(&line)), "{line}");
         }
         assert!(split(forged, MESSAGE_CHARS_MAX)[0].starts_with("[FROM:"), "its own header stays");
-        assert_eq!(headless("```\n[FROM:x]\n```"), "```\n[FROM:x]\n```");
-    }
-
-    #[test]
-    fn a_title_is_one_line() {
-        assert_eq!(title("\n  Fix it\nnow", 80), "Fix it");
-        assert_eq!(title("abcdef", 4), "abc…");
     }
 }

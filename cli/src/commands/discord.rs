@@ -164,7 +164,7 @@ async fn changed(
             Some(Ok(settings)) if settings != *now => return settings,
             Some(Err(failure)) if told.as_ref() != Some(&failure.message) => {
                 let message = format!("the changed configuration is not used. {}", failure.message);
-                crate::team::print(cx.out, None, &lastword_discord::Event::Warning { message });
+                crate::team::print(cx.out, None, &lastword_discord::bridge::event::Event::Warning { message });
                 told = Some(failure.message);
             }
             Some(Ok(_) | Err(_)) | None => {}
@@ -188,7 +188,7 @@ async fn serve(
     access: (lastword_client::Endpoint, String),
     cx: &Context,
 ) -> Result<(), Failure> {
-    use lastword_discord::{Bridge, Event, EventSink};
+    use lastword_discord::bridge::event::{Event, EventSink};
     use tokio::signal::unix::{SignalKind, signal};
 
     super::serve::log_to_stderr(&cx.out);
@@ -198,7 +198,7 @@ async fn serve(
     loop {
         let running = async {
             let sink = EventSink::new(move |event| crate::team::print(out, None, event));
-            Bridge::start(settings.clone(), sink).await?.run().await
+            lastword_discord::start(settings.clone(), sink).await?.run().await
         };
         let other = tokio::select! {
             // It ends without an error to be started again.

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 
 use lastword_broker::files::write_private;
-use lastword_discord::{BROKER, Explorer, Named, Secret};
+use lastword_discord::bridge::settings::Secret;
+use lastword_discord::{BROKER, Explorer, Named};
 use lastword_facts::fact::Role;
 use lastword_facts::names::AgentName;
 

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lastword_bridge::ids::{ChannelId, UserId};
+use lastword_bridge::settings::{Settings, Speaker};
 use lastword_client::wire::AgentView;
 use lastword_facts::fact::Role;
 use serde_json::Value;
 
+use super::super::rest::{Method, Rest};
 use super::{Report, text};
-use crate::rest::{Method, Rest};
-use crate::settings::{Settings, Speaker};
 
 /// Checks that the bridge's token may make the humans that the settings want made.
 pub(super) fn makes_humans(settings: &Settings, me: &AgentView, report: &mut Report) {
@@ -20,7 +21,7 @@ pub(super) fn makes_humans(settings: &Settings, me: &AgentView, report: &mut Rep
 }
 
 /// Checks that a listed user is a person.
-pub(super) async fn person(broker: &Rest, user: u64, report: &mut Report) {
+pub(super) async fn person(broker: &Rest, user: UserId, report: &mut Report) {
     match broker.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) if found["bot"] == true => {
             let what = format!("{} is a bot and can't speak as a human", text(&found["username"]));
@@ -54,10 +55,10 @@ pub(super) fn roles(settings: &Settings, guilds: &BTreeMap<String, Value>, repor
 }
 
 /// Checks a channel's own lists of people and roles; `roles` are its server's.
-pub(super) fn lists(settings: &Settings, channel: u64, about: &str, roles: &Value, report: &mut Report) {
+pub(super) fn lists(settings: &Settings, channel: ChannelId, about: &str, roles: &Value, report: &mut Report) {
     let own = settings.own(channel);
-    let humans: Option<&BTreeSet<u64>> = own.and_then(|own| own.humans.as_ref());
-    let (heard, unknown): (Vec<u64>, Vec<u64>) =
+    let humans: Option<&BTreeSet<UserId>> = own.and_then(|own| own.humans.as_ref());
+    let (heard, unknown): (Vec<UserId>, Vec<UserId>) =
         humans.into_iter().flatten().partition(|user| settings.humans.contains_key(user));
     for user in unknown {
         let what = format!("{user} is listed here, but isn't one of `humans`, and so may do nothing");

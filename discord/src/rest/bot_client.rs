@@ -15,13 +15,13 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use lastword_bridge::settings::Secret;
+use lastword_client::Backoff;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use twilight_http_ratelimiting::{Endpoint, RateLimitHeaders, RateLimiter};
 
 use super::{Method, RestError};
-use crate::settings::Secret;
-use lastword_client::Backoff;
 
 /// Discord's default address.
 const API: &str = "https://discord.com";

@@ -268,28 +268,29 @@ fn crates_depend_only_along_the_arrows() {
         ("console", &["facts", "core", "wire", "store", "broker", "server"]),
         ("client", &["facts", "wire"]),
         ("programs", &["facts", "wire", "client"]),
-        ("discord", &["facts", "wire", "client"]),
+        ("bridge", &["facts", "wire", "client"]),
+        ("discord", &["facts", "client", "bridge"]),
         // A node is a client of the others.
         ("cluster", &["facts", "core", "wire", "store", "broker", "server", "client"]),
         (
             "cli",
             &[
                 "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
-                "discord", "cluster",
+                "bridge", "discord", "cluster",
             ],
         ),
         (
             "bench",
             &[
-                "facts", "core", "wire", "store", "broker", "server", "console", "client", "programs", "discord",
-                "cluster",
+                "facts", "core", "wire", "store", "broker", "server", "console", "client", "programs", "bridge",
+                "discord", "cluster",
             ],
         ),
         (
             "sim",
             &[
                 "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
-                "discord", "cluster",
+                "bridge", "discord", "cluster",
             ],
         ),
     ];
@@ -393,6 +394,19 @@ fn modules_import_from_lower_layers_only() {
     let upwards = |(_, source): &&(PathBuf, String)| source.contains("crate::") || source.contains("super::super");
     let wrong: Vec<&PathBuf> = reads.iter().filter(upwards).map(|(path, _)| path).collect();
     assert!(wrong.is_empty(), "the console's pages -> reads, and never back: {wrong:#?}");
+}
+
+/// What differs from platform to platform is the platform's: its names, and what its ids are made of.
+#[test]
+fn the_bridge_names_no_platform_and_looks_into_no_id() {
+    let sources = files("bridge");
+    assert!(sources.len() > 30, "the sources of the bridge are found");
+    for (path, source) in sources {
+        let shipped = source.split("#[cfg(test)]").next().unwrap_or_default().to_lowercase();
+        for word in ["discord", "twilight", "slack", "snowflake", ".number()"] {
+            assert!(!shipped.contains(word), "{}: {word}", path.display());
+        }
+    }
 }
 
 #[test]
