@@ -283,4 +283,46 @@ mod tests {
         assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");
         assert!(text.contains("lastword_refused_total{code=\"hop_cap\"} 1\n"), "{text}");
     }
+
+    /// Lists a text of metrics: name, labels, type and help of each.
+    fn rows(text: &str) -> String {
+        let mut rows = String::new();
+        for family in text.split("# HELP ").skip(1) {
+            let (help, rest) = family.split_once('\n').unwrap();
+            let (name, help) = help.split_once(' ').unwrap();
+            let kind = rest.lines().next().unwrap().rsplit(' ').next().unwrap();
+            let sample = rest.lines().nth(1).unwrap();
+            let labels =
+                sample.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(labels, _)| labels);
+            let labels: Vec<_> = labels
+                .split(',')
+                .filter_map(|label| label.split_once('='))
+                .map(|(key, _)| format!("`{key}`"))
+                .collect();
+            let _ok = writeln!(rows, "| `{name}` | {} | {kind} | {help} |", labels.join(", "));
+        }
+        rows
+    }
+
+    #[test]
+    fn the_metrics_document_lists_every_metric_of_a_broker() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+        let metrics = Metrics::default();
+        metrics.tell_of(vec!["ops".to_owned()]);
+        let text = metrics.text(Gauges {
+            queue_depth: 0,
+            agents: 0,
+            disk_space: DiskSpace::Low,
+            disk_free: Some(9),
+            clock_ms: 0,
+        });
+        let document = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = document.split_once("|---|---|---|---|\n").unwrap();
+        let (_, after) = rest.split_once("\n\n").unwrap();
+        let now = format!("{before}|---|---|---|---|\n{}\n{after}", rows(&text));
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, &now).unwrap();
+        }
+        assert!(std::env::var_os("UPDATE").is_some() || now == document, "run this test with UPDATE=1");
+    }
 }

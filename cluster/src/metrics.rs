@@ -11,6 +11,16 @@ use lastword_broker::identity::credential;
 
 use crate::{Shared, Standing};
 
+/// What a node tells of itself, by name and meaning.
+const FAMILIES: [(&str, &str); 6] = [
+    ("node_renewal_age_seconds", "Seconds since this node last renewed its record."),
+    ("node_alive", "Whether this node has heard of a node in the last 3 seconds."),
+    ("workspace_epoch", "The epoch in which this node leads the workspace; 0 while it follows."),
+    ("workspace_position", "The last position of the log on this node."),
+    ("workspace_lag_messages", "Messages of the stream that this node has not read yet."),
+    ("workspace_fault", "Whether this node fails to follow the workspace."),
+];
+
 /// The values of a family, each with its labels.
 type Lines = Vec<(String, String)>;
 
@@ -34,24 +44,16 @@ fn text(shared: &Shared, names: bool) -> String {
         standings.iter().map(line).collect()
     };
     let epoch = |name: &str, _: &Standing| shared.served(name).map_or(0, |open| open.epoch);
-    let families = [
-        ("node_renewal_age_seconds", "Seconds since this node last renewed its record.", vec![(String::new(), age)]),
-        ("node_alive", "Whether this node has heard of a node in the last 3 seconds.", nodes),
-        ("workspace_epoch", "The epoch in which this node leads the workspace; 0 while it follows.", each(&epoch)),
-        ("workspace_position", "The last position of the log on this node.", each(&|_, standing| standing.last.0)),
-        (
-            "workspace_lag_messages",
-            "Messages of the stream that this node has not read yet.",
-            each(&|_, standing| standing.lag),
-        ),
-        (
-            "workspace_fault",
-            "Whether this node fails to follow the workspace.",
-            each(&|_, standing| u64::from(standing.fault.is_some())),
-        ),
+    let values = [
+        vec![(String::new(), age)],
+        nodes,
+        each(&epoch),
+        each(&|_, standing| standing.last.0),
+        each(&|_, standing| standing.lag),
+        each(&|_, standing| u64::from(standing.fault.is_some())),
     ];
     let mut out = String::new();
-    for (name, help, lines) in families {
+    for ((name, help), lines) in FAMILIES.into_iter().zip(values) {
         let lines: Lines = lines.into_iter().filter(|(labels, _)| names || labels.is_empty()).collect();
         if lines.is_empty() {
             continue;
@@ -63,4 +65,17 @@ fn text(shared: &Shared, names: bool) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FAMILIES;
+
+    #[test]
+    fn the_page_of_the_cluster_lists_every_metric_of_a_node() {
+        let rows =
+            include_str!("../../docs/cluster.md").lines().filter_map(|line| line.trim().strip_prefix("| `lastword_"));
+        let listed: Vec<&str> = rows.filter_map(|row| row.split(['{', '`']).next()).collect();
+        assert_eq!(listed, FAMILIES.map(|(name, _)| name));
+    }
 }
