@@ -145,7 +145,7 @@ struct ReportRow {
 
 /// The measurements of a run.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct Measurements {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     load: Vec<ReportRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -197,7 +197,7 @@ fn bar(args: &Args) -> ProgressBar {
     ProgressBar::with_draw_target(Some(0), target).with_style(style)
 }
 
-async fn measure(args: &Args) -> Result<Report, Failure> {
+async fn measure(args: &Args) -> Result<Measurements, Failure> {
     let dir = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
@@ -205,7 +205,7 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     let dir = dir?;
     let program = Program::find(args.program.clone())?;
     let wanted = |what| args.what == what || args.what == What::All;
-    let mut report = Report::default();
+    let mut report = Measurements::default();
     let peers = if args.peers.any() {
         if !wanted(What::Load) {
             return Err(Failure::usage("--redis and --nats apply to `lastword-bench load` and `all` only"));
@@ -358,7 +358,7 @@ impl Args {
     }
 }
 
-impl Report {
+impl Measurements {
     fn words(&self) -> String {
         let load: Vec<_> = self.load.iter().map(ReportRow::cells).collect();
         let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];

@@ -6,11 +6,9 @@ mod streams;
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lastword_server::Server;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -19,7 +17,7 @@ use self::streams::Streams;
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive, settled};
 use crate::program::Served;
-use crate::sessions;
+use crate::sessions::{self, WaitingWorkers};
 use crate::systems::{PeerRow, Peers, Work};
 
 /// Time beyond the load's own in which the last acknowledgement must arrive.
@@ -88,38 +86,15 @@ impl Connected {
     }
 }
 
-/// The workers that wait for the acknowledgement of their message, by number.
-#[derive(Clone, Debug)]
-struct Waiting(Arc<Mutex<Vec<Option<oneshot::Sender<()>>>>>);
-
-impl Waiting {
-    fn of(load: Load) -> Self {
-        Self(Arc::new(Mutex::new((0..load.in_flight).map(|_| None).collect())))
-    }
-
-    fn place(&self, worker: usize, sender: Option<oneshot::Sender<()>>) -> Option<oneshot::Sender<()>> {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get_mut(worker).and_then(|place| std::mem::replace(place, sender))
-    }
-
-    /// Registers a worker as waiting.
-    fn enter(&self, worker: usize) -> oneshot::Receiver<()> {
-        let (done, wait) = oneshot::channel();
-        self.place(worker, Some(done));
-        wait
-    }
-
-    /// Wakes the worker that published this message.
-    fn acknowledged(&self, payload: &[u8]) -> Result<(), Failure> {
-        let number = payload.first_chunk().map(|number| u64::from_le_bytes(*number));
-        let worker = number.and_then(|number| usize::try_from(number).ok());
-        let waiting = worker.and_then(|worker| self.place(worker, None));
-        // At the end of a run a worker may be gone, but then it sends nothing either.
-        waiting.and_then(|waiting| waiting.send(()).ok()).ok_or_else(|| {
-            Failure::unavailable("a message came that nobody waits for")
-                .hint("another program publishes to this bench's streams, or the server delivered something twice")
-        })
-    }
+/// Wakes the worker that published this message.
+fn wake_publisher(waiting: &WaitingWorkers, payload: &[u8]) -> Result<(), Failure> {
+    let number = payload.first_chunk().map(|number| u64::from_le_bytes(*number));
+    let worker = number.and_then(|number| usize::try_from(number).ok());
+    // At the end of a run a worker may be gone, but then it sends nothing either.
+    worker.and_then(|worker| waiting.wake(worker)).ok_or_else(|| {
+        Failure::unavailable("a message came that nobody waits for")
+            .hint("another program publishes to this bench's streams, or the server delivered something twice")
+    })
 }
 
 /// Builds a message of `bytes` bytes that begins with its worker's number; at least 8 bytes.

@@ -32,7 +32,7 @@ struct Team {
 
 /// Measures an operation over sessions, with at most [`CONNECTIONS`] of them.
 pub(crate) async fn measure(served: &Served, work: Work, load: Load) -> Result<Measured, Failure> {
-    let waiting = Waiting::of(load);
+    let waiting = WaitingWorkers::of(load);
     let team = Team::open(served, work, load, &waiting).await?;
     let body = "x".repeat(load.body);
     let mut sent = 0_u64;
@@ -61,7 +61,7 @@ pub(crate) async fn measure(served: &Served, work: Work, load: Load) -> Result<M
 }
 
 impl Team {
-    async fn open(served: &Served, work: Work, load: Load, waiting: &Waiting) -> Result<Self, Failure> {
+    async fn open(served: &Served, work: Work, load: Load, waiting: &WaitingWorkers) -> Result<Self, Failure> {
         let pairs = load.in_flight.clamp(1, CONNECTIONS / 2);
         let kind = if work == Work::Message { "human" } else { "agent" };
         let (mut asking, mut serving, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
@@ -124,7 +124,7 @@ pub(crate) fn checked(replied: Replied) -> Result<String, Failure> {
 }
 
 /// Reads as a human: takes what is there, acknowledges it as a whole, and tells the senders.
-async fn read_all(session: Session, mut pushes: Pushes, waiting: Waiting) -> Result<(), Failure> {
+async fn read_all(session: Session, mut pushes: Pushes, waiting: WaitingWorkers) -> Result<(), Failure> {
     while let Some(first) = pushes.next().await {
         let mut all = vec![first];
         while let Some(more) = pushes.ready() {
@@ -133,7 +133,11 @@ async fn read_all(session: Session, mut pushes: Pushes, waiting: Waiting) -> Res
         let deliveries: Vec<Box<PushedDelivery>> = all.into_iter().filter_map(delivery).collect();
         let Some(last) = deliveries.last() else { continue };
         session.acknowledge(last.cursor).await?;
-        deliveries.iter().try_for_each(|pushed| waiting.read(&pushed.delivery.message.reference))?;
+        for pushed in &deliveries {
+            let worker = pushed.delivery.message.reference.split('-').next().and_then(|worker| worker.parse().ok());
+            let woken = worker.and_then(|worker| waiting.wake(worker));
+            woken.ok_or_else(|| Failure::bug("a message came that nobody waits for"))?;
+        }
     }
     Ok(())
 }
@@ -166,12 +170,12 @@ async fn answer_all(session: Session, mut pushes: Pushes, body: String) -> Resul
     Ok(())
 }
 
-/// The workers that wait until their message was read and acknowledged.
-#[derive(Clone)]
-struct Waiting(Arc<Mutex<Vec<Option<oneshot::Sender<()>>>>>);
+/// The workers that wait for the acknowledgement of their message, by number.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingWorkers(Arc<Mutex<Vec<Option<oneshot::Sender<()>>>>>);
 
-impl Waiting {
-    fn of(load: Load) -> Self {
+impl WaitingWorkers {
+    pub(crate) fn of(load: Load) -> Self {
         Self(Arc::new(Mutex::new((0..load.in_flight).map(|_| None).collect())))
     }
 
@@ -180,18 +184,15 @@ impl Waiting {
         places.get_mut(worker).and_then(|place| std::mem::replace(place, sender))
     }
 
-    fn enter(&self, worker: usize) -> oneshot::Receiver<()> {
-        let (read, wait) = oneshot::channel();
-        self.place(worker, Some(read));
+    /// Registers a worker as waiting.
+    pub(crate) fn enter(&self, worker: usize) -> oneshot::Receiver<()> {
+        let (done, wait) = oneshot::channel();
+        self.place(worker, Some(done));
         wait
     }
 
-    /// Wakes the worker whose message has this REF.
-    fn read(&self, reference: &str) -> Result<(), Failure> {
-        let worker = reference.split('-').next().and_then(|worker| worker.parse().ok());
-        let waiting = worker.and_then(|worker| self.place(worker, None));
-        waiting
-            .and_then(|waiting| waiting.send(()).ok())
-            .ok_or_else(|| Failure::bug("a message came that nobody waits for"))
+    /// Wakes a worker; `None` if it doesn't wait.
+    pub(crate) fn wake(&self, worker: usize) -> Option<()> {
+        self.place(worker, None)?.send(()).ok()
     }
 }

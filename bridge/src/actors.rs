@@ -25,7 +25,7 @@ const MEMBERS_MAX: usize = 10_000;
 
 /// The members that have acted since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Members(Mutex<Noted>);
+pub(crate) struct ActiveMembers(Mutex<Noted>);
 
 #[derive(Debug, Default)]
 struct Noted {
@@ -93,7 +93,7 @@ impl Actor<'_> {
     }
 }
 
-impl Members {
+impl ActiveMembers {
     fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +128,7 @@ impl Member {
         Ok(Self { name, broker, lost: AtomicBool::new(false) })
     }
 
-    fn is_as(&self, role: Role, members: &Members) -> bool {
+    fn is_as(&self, role: Role, members: &ActiveMembers) -> bool {
         !self.lost.load(Ordering::Relaxed) && members.role_of(&self.name) == Some(role)
     }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Missed {
 
 /// Where a conversation is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ThreadPlace {
     pub(crate) reference: String,
     pub(crate) channel: ChannelId,
     pub(crate) origin: PostId,
@@ -290,7 +290,7 @@ impl BridgeStore {
     }
 
     /// Notes where a conversation is shown; the first note wins.
-    pub(crate) fn place(&self, place: &Place) -> Kept<()> {
+    pub(crate) fn place(&self, place: &ThreadPlace) -> Kept<()> {
         self.change(
             "INSERT OR IGNORE INTO threads VALUES (?1, ?2, ?3, ?4, NULL)",
             params![place.reference, place.channel, place.origin, place.thread],
@@ -317,9 +317,9 @@ impl BridgeStore {
     }
 
     /// Returns where a conversation is shown: in its own place, or in that of the conversation it came from.
-    pub(crate) fn placed(&self, reference: &str) -> Kept<Option<Place>> {
+    pub(crate) fn placed(&self, reference: &str) -> Kept<Option<ThreadPlace>> {
         let place = |row: &Row<'_>| {
-            Ok(Place { reference: row.get(0)?, channel: row.get(1)?, origin: row.get(2)?, thread: row.get(3)? })
+            Ok(ThreadPlace { reference: row.get(0)?, channel: row.get(1)?, origin: row.get(2)?, thread: row.get(3)? })
         };
         self.first(
             "SELECT ref, channel, origin, thread FROM threads
@@ -486,12 +486,13 @@ mod tests {
     #[test]
     fn a_thread_shows_the_conversation_that_began_it() {
         let book = BridgeStore::in_memory().unwrap();
-        let place = Place { reference: "D-1".into(), channel: at(1), origin: id(7), thread: None };
+        let place = ThreadPlace { reference: "D-1".into(), channel: at(1), origin: id(7), thread: None };
         book.place(&place).unwrap();
         assert_eq!(book.placed("D-1").unwrap(), Some(place));
         book.set_thread("D-1", at(7)).unwrap();
         book.involve("D-1", "kilo").unwrap();
-        book.place(&Place { reference: "X-1".into(), channel: at(1), origin: id(9), thread: Some(at(7)) }).unwrap();
+        book.place(&ThreadPlace { reference: "X-1".into(), channel: at(1), origin: id(9), thread: Some(at(7)) })
+            .unwrap();
         let thread = Thread { reference: "D-1".into(), agent: Some("kilo".into()) };
         assert_eq!(book.thread(at(7)).unwrap(), Some(thread.clone()));
         assert_eq!(book.thread(at(8)).unwrap(), None);

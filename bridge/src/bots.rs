@@ -44,14 +44,14 @@ enum Working {
 }
 
 /// Why a bot can't be signed in.
-enum Failure {
+enum SignInFailure {
     /// The others work without it.
     Bot(String),
     /// The settings contradict the workspace, or the broker doesn't answer.
     Fatal(BridgeError),
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for SignInFailure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(problem) => Self::Bot(problem.detail),
@@ -94,10 +94,10 @@ pub(crate) async fn sign_in(needs: &Needs<'_>, book: &BridgeStore, own: UserId) 
             Ok(Working::Theirs(taker)) => {
                 signed.takers.insert(agent.clone(), taker);
             }
-            Err(Failure::Bot(reason)) => {
+            Err(SignInFailure::Bot(reason)) => {
                 signed.out.insert(agent.clone(), reason);
             }
-            Err(Failure::Fatal(error)) => return Err(error),
+            Err(SignInFailure::Fatal(error)) => return Err(error),
         }
         if let Some(user) = user {
             known_once(&signed.roster, user, agent)?;
@@ -107,13 +107,13 @@ pub(crate) async fn sign_in(needs: &Needs<'_>, book: &BridgeStore, own: UserId) 
     Ok(signed)
 }
 
-async fn working(needs: &Needs<'_>, bot: &Bot) -> Result<Working, Failure> {
+async fn working(needs: &Needs<'_>, bot: &Bot) -> Result<Working, SignInFailure> {
     let Needs { settings, platform, broker, report } = *needs;
     match &bot.identity {
-        Identity::Ours if settings.is_unread(&bot.agent) => Err(Failure::Bot(settings.unreadable(&bot.agent))),
+        Identity::Ours if settings.is_unread(&bot.agent) => Err(SignInFailure::Bot(settings.unreadable(&bot.agent))),
         Identity::Ours => {
             let user = platform.sign_in(&Poster::Agent(bot.agent.clone())).await;
-            let user = user.map_err(|error| Failure::Bot(error.to_string()))?;
+            let user = user.map_err(|error| SignInFailure::Bot(error.to_string()))?;
             registered(broker, &bot.agent).await?;
             Ok(Working::Ours(user))
         }
@@ -121,15 +121,15 @@ async fn working(needs: &Needs<'_>, bot: &Bot) -> Result<Working, Failure> {
             let token = match token {
                 Some(token) => token.clone(),
                 None if settings.is_unread(&bot.agent) => {
-                    return Err(Failure::Bot(settings.unreadable(&bot.agent)));
+                    return Err(SignInFailure::Bot(settings.unreadable(&bot.agent)));
                 }
                 None => agent_token(broker, &bot.agent).await?,
             };
-            let taker = client(settings, &token, report).map_err(|error| Failure::Fatal(error.into()))?;
+            let taker = client(settings, &token, report).map_err(|error| SignInFailure::Fatal(error.into()))?;
             let whose = taker.client().agent(OWN_NAME).await?;
             if whose.name != bot.agent || whose.kind == Kind::Human {
                 let what = format!("the lastword_token_file of {} is the token of {}", bot.agent, whose.name);
-                return Err(Failure::Fatal(BridgeError::Settings(what)));
+                return Err(SignInFailure::Fatal(BridgeError::Settings(what)));
             }
             Ok(Working::Theirs(Taker::new(taker)))
         }
@@ -219,11 +219,11 @@ fn known_once(roster: &Roster, user: UserId, agent: &str) -> Result<(), BridgeEr
 }
 
 /// Checks that an agent whose bot is ours is registered: its token belongs to the program that runs it.
-async fn registered(broker: &RetryingClient, name: &str) -> Result<(), Failure> {
+async fn registered(broker: &RetryingClient, name: &str) -> Result<(), SignInFailure> {
     match broker.client().agent(name).await {
         Ok(_) => Ok(()),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
-            Err(Failure::Bot(format!("unknown agent {name}: register it with `lastword agent add {name}`")))
+            Err(SignInFailure::Bot(format!("unknown agent {name}: register it with `lastword agent add {name}`")))
         }
         Err(error) => Err(error.into()),
     }

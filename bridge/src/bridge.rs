@@ -11,7 +11,7 @@ use lastword_facts::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::actors::Members;
+use super::actors::ActiveMembers;
 use super::book::BridgeStore;
 use super::bots::{Needs, agent_token, restored, returned, sign_in};
 use super::cards::CardQueue;
@@ -87,7 +87,7 @@ pub(crate) struct BridgeContext {
     pub(crate) me: String,
     pub(crate) names: BTreeMap<UserId, String>,
     /// The humans of the workspace that stand for members of the server.
-    pub(crate) members: Members,
+    pub(crate) members: ActiveMembers,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// By agent: why its bot could not be signed in.
@@ -276,7 +276,7 @@ impl Bridge {
             humans,
             me: me.name,
             names,
-            members: Members::default(),
+            members: ActiveMembers::default(),
             guest,
             takers: signed.takers,
             desk,
@@ -308,7 +308,7 @@ impl Bridge {
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
         let mut listening = behind.clone();
-        let mut parts: JoinSet<Ended> = JoinSet::new();
+        let mut parts: JoinSet<PartResult> = JoinSet::new();
         restored(&shared, &report);
         parts.spawn({
             let shared = Arc::clone(&shared);
@@ -382,15 +382,15 @@ fn ids<K: Copy + Ord, T>(by_id: &BTreeMap<K, T>) -> BTreeSet<K> {
 }
 
 /// How a part of the bridge ends: with an error, or because the bridge must be started again.
-type Ended = Result<(), BridgeError>;
+type PartResult = Result<(), BridgeError>;
 
-fn over(ended: Result<Ended, tokio::task::JoinError>) -> Ended {
+fn over(ended: Result<PartResult, tokio::task::JoinError>) -> PartResult {
     ended.unwrap_or_else(|error| Err(BridgeError::Platform(format!("a part of the bridge was given up: {error}"))))
 }
 
 /// Keeps an agent's bot connected. If the platform refuses it, the bridge goes on without it until it can be signed
 /// in.
-async fn keep_present(shared: Arc<BridgeContext>, bot: Bot, inlet: Arc<Inlet>, report: EventSink) -> Ended {
+async fn keep_present(shared: Arc<BridgeContext>, bot: Bot, inlet: Arc<Inlet>, report: EventSink) -> PartResult {
     let reason = match (shared.out.get(&bot.agent), &bot.identity) {
         (None, Identity::Ours) => shared.platform.listen(&Poster::Agent(bot.agent.clone()), &inlet).await,
         (known, _) => known.cloned().unwrap_or_default(),
@@ -400,7 +400,7 @@ async fn keep_present(shared: Arc<BridgeContext>, bot: Bot, inlet: Arc<Inlet>, r
 }
 
 /// Takes a foreign bot's deliveries. If the broker refuses its token, the bridge goes on without it.
-async fn serve_taker(shared: Arc<BridgeContext>, agent: String, report: EventSink) -> Ended {
+async fn serve_taker(shared: Arc<BridgeContext>, agent: String, report: EventSink) -> PartResult {
     let found = shared.settings.bots.iter().find(|bot| bot.agent == agent);
     let (Some(taker), Some(bot)) = (shared.takers.get(&agent), found) else { return Ok(()) };
     let error = taker.serve().await;

@@ -12,7 +12,7 @@ use super::wording::for_person;
 
 /// A call to the broker, made under its post's key.
 #[derive(Clone, Debug)]
-pub(crate) enum Call {
+pub(crate) enum BrokerCall {
     /// A post in the room of its channel.
     Post { voice: Voice, said: RoomPost },
     /// A message given as text with its header.
@@ -42,19 +42,19 @@ pub(crate) enum Done {
 }
 
 /// Returns the call that carries out an act; `None` if the broker isn't involved.
-pub(crate) fn call(act: &Act) -> Option<Call> {
+pub(crate) fn call(act: &Act) -> Option<BrokerCall> {
     match act {
         Act::Post { voice, body } => {
             let said = RoomPost { body: body.clone(), mentions: None, reference: None };
-            Some(Call::Post { voice: voice.clone(), said })
+            Some(BrokerCall::Post { voice: voice.clone(), said })
         }
         Act::Say { user, mentions, about, body, .. } => {
             let said = RoomPost { body: body.clone(), mentions: Some(mentions.clone()), reference: about.clone() };
-            Some(Call::Post { voice: Voice::Human(*user), said })
+            Some(BrokerCall::Post { voice: Voice::Human(*user), said })
         }
-        Act::Submit { voice, text } => Some(Call::Send { voice: voice.clone(), text: text.clone() }),
+        Act::Submit { voice, text } => Some(BrokerCall::Send { voice: voice.clone(), text: text.clone() }),
         Act::Finish { agent, turn, answer } => {
-            Some(Call::Finish { agent: agent.clone(), turn: turn.clone(), answer: answer.clone() })
+            Some(BrokerCall::Finish { agent: agent.clone(), turn: turn.clone(), answer: answer.clone() })
         }
         Act::Early { .. } | Act::Hint { .. } | Act::Late => None,
     }
@@ -62,7 +62,7 @@ pub(crate) fn call(act: &Act) -> Option<Call> {
 
 /// Returns what follows a call's refusal; `old` marks a post that means less now than at an earlier try, and `member` is
 /// the role that the author's roles on the server give.
-pub(crate) fn refused(call: &Call, post: &Post, old: bool, member: Option<Role>, problem: &Problem) -> NextStep {
+pub(crate) fn refused(call: &BrokerCall, post: &Post, old: bool, member: Option<Role>, problem: &Problem) -> NextStep {
     // Past the turn limits a room stays silent, because its one warning has been posted.
     if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
         return NextStep::Stop;
@@ -72,11 +72,11 @@ pub(crate) fn refused(call: &Call, post: &Post, old: bool, member: Option<Role>,
         return NextStep::Stop;
     }
     match call {
-        Call::Send { voice, .. } | Call::Post { voice, .. } => {
+        BrokerCall::Send { voice, .. } | BrokerCall::Post { voice, .. } => {
             let why = for_person(problem, member);
             NextStep::Also(vec![explanation(post, voice, &problem.code.to_string(), &why)])
         }
-        Call::Finish { .. } => NextStep::GoOn,
+        BrokerCall::Finish { .. } => NextStep::GoOn,
     }
 }
 

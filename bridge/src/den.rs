@@ -12,7 +12,7 @@ use lastword_facts::names::{AgentName, Ref, RequestId};
 use lastword_wire::Problem;
 
 use super::book::BridgeStore;
-use super::calls::{Call, NextStep, call, refused};
+use super::calls::{BrokerCall, NextStep, call, refused};
 use super::dialect::tests::PLAIN;
 use super::ids::{ChannelId, PostId, UserId};
 use super::inbound::{Act, Known, Thread, Voice, decide, is_inside};
@@ -187,13 +187,13 @@ impl TestChannel {
     fn perform(&mut self, post: &Post, act: &Act) -> bool {
         let Some(call) = call(act) else { return true };
         let reply = match &call {
-            Call::Post { voice, said } => {
+            BrokerCall::Post { voice, said } => {
                 let mentions = said.mentions.as_deref().unwrap_or_default();
                 let about = said.reference.as_deref();
                 self.say(&name_of(voice), post.channel, &said.body, mentions, about, Some(post.id))
             }
-            Call::Send { voice, text } => self.send(&name_of(voice), post, text),
-            Call::Finish { .. } => return true,
+            BrokerCall::Send { voice, text } => self.send(&name_of(voice), post, text),
+            BrokerCall::Finish { .. } => return true,
         };
         let Some(Reply::Refused { refusal, .. }) = reply else { return true };
         match refused(&call, post, self.old, None, &Problem::new(&refusal)) {

@@ -10,7 +10,7 @@ use lastword_facts::fact::{Control, Kind, Role};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::book::{Place, lost};
+use super::book::{ThreadPlace, lost};
 use super::bridge::{BridgeContext, Following};
 use super::early;
 use super::ids::{ChannelId, PostId};
@@ -245,7 +245,7 @@ async fn place(shared: &BridgeContext, message: &StoredMessage) -> Result<Option
 }
 
 /// Opens a conversation that began outside of the platform: a post and a thread in the home channel, if there is one.
-async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
+async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<ThreadPlace>, ClientError> {
     let Some(home) = shared.settings.home else { return Ok(None) };
     let root = lineage(&message.reference).last().unwrap_or(&message.reference).to_owned();
     let line = format!("**{root}** · {} → {}: {}", message.from, message.to, title(&message.body, OPENING_CHARS_MAX));
@@ -253,7 +253,7 @@ async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option
     else {
         return Ok(None);
     };
-    let place = Place { reference: root, channel: home, origin, thread: None };
+    let place = ThreadPlace { reference: root, channel: home, origin, thread: None };
     shared.book.place(&place).map_err(lost)?;
     Ok(Some(place))
 }

@@ -15,7 +15,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// A turn that a foreign bot holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldTurn {
     delivery: Delivery,
     turn: TurnView,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Taker {
     pub(crate) broker: RetryingClient,
-    held: watch::Sender<BTreeMap<String, Held>>,
+    held: watch::Sender<BTreeMap<String, HeldTurn>>,
     /// The number of answers to the bot's own requests; a change triggers a look at its inbox.
     answers: watch::Sender<u64>,
 }
@@ -49,7 +49,7 @@ impl Taker {
         let Some(turn) = delivery.turn.clone() else { return };
         let (id, token) = (turn.id.clone(), turn.token.clone());
         self.held.send_modify(|held| {
-            held.insert(id.clone(), Held { delivery, turn });
+            held.insert(id.clone(), HeldTurn { delivery, turn });
         });
         let within = self.broker.client().in_turn(&token);
         let over = async {

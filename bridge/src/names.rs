@@ -9,7 +9,7 @@ use super::runs::Run;
 
 /// A bot that belongs to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct RosterMember {
     pub(crate) agent: String,
     pub(crate) ours: bool,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Member {
 /// The agents' bots, by user.
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
-    members: BTreeMap<UserId, Member>,
+    members: BTreeMap<UserId, RosterMember>,
     /// The user of the broker's own bot, which isn't an agent's.
     pub(crate) broker: UserId,
     pub(crate) dialect: &'static Dialect,
@@ -29,10 +29,10 @@ impl Roster {
     }
 
     pub(crate) fn add(&mut self, user: UserId, agent: &str, ours: bool) {
-        self.members.insert(user, Member { agent: agent.to_owned(), ours });
+        self.members.insert(user, RosterMember { agent: agent.to_owned(), ours });
     }
 
-    pub(crate) fn get(&self, user: UserId) -> Option<&Member> {
+    pub(crate) fn get(&self, user: UserId) -> Option<&RosterMember> {
         self.members.get(&user)
     }
 

@@ -14,7 +14,7 @@ use super::interactions::{Answer, Interaction};
 use super::post::{Channel, Person, Post, ThreadState};
 
 /// A call to a platform.
-pub type Call<'a, T> = BoxFuture<'a, Result<T, PlatformError>>;
+pub type PlatformCall<'a, T> = BoxFuture<'a, Result<T, PlatformError>>;
 
 /// Why a call to a platform failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Part<'a> {
 
 /// A part of a list.
 #[derive(Clone, Debug)]
-pub struct Page<T> {
+pub struct ListPart<T> {
     /// What it holds.
     pub items: Vec<T>,
     /// Whether there may be more behind it.
@@ -83,7 +83,7 @@ pub trait Platform: fmt::Debug + Send + Sync {
     fn dialect(&self) -> &'static Dialect;
 
     /// Signs a bot in, or tries whether a bot that is signed in could be again; returns its user.
-    fn sign_in<'a>(&'a self, bot: &'a Poster) -> Call<'a, UserId>;
+    fn sign_in<'a>(&'a self, bot: &'a Poster) -> PlatformCall<'a, UserId>;
 
     /// Returns whether the platform still takes the bot's token, as far as its answers say.
     fn knows(&self, bot: &Poster) -> bool;
@@ -105,52 +105,56 @@ pub trait Platform: fmt::Debug + Send + Sync {
     fn first_at(&self, unix_ms: u64) -> PostId;
 
     /// Reads a channel or thread.
-    fn channel(&self, channel: ChannelId) -> Call<'_, Channel>;
+    fn channel(&self, channel: ChannelId) -> PlatformCall<'_, Channel>;
 
     /// Returns the last post of a channel.
-    fn last_post(&self, channel: ChannelId) -> Call<'_, Option<PostId>>;
+    fn last_post(&self, channel: ChannelId) -> PlatformCall<'_, Option<PostId>>;
 
     /// Lists posts behind one, as a bot sees them, oldest first.
-    fn posts_after<'a>(&'a self, bot: &'a Poster, spot: Spot) -> Call<'a, Page<Post>>;
+    fn posts_after<'a>(&'a self, bot: &'a Poster, spot: Spot) -> PlatformCall<'a, ListPart<Post>>;
 
     /// Reads a post.
-    fn read_post(&self, spot: Spot) -> Call<'_, Post>;
+    fn read_post(&self, spot: Spot) -> PlatformCall<'_, Post>;
 
     /// Lists the open threads of a server.
-    fn open_threads(&self, server: ServerId) -> Call<'_, Vec<ThreadState>>;
+    fn open_threads(&self, server: ServerId) -> PlatformCall<'_, Vec<ThreadState>>;
 
     /// Lists threads of a channel that were archived before a time, the latest archived first.
-    fn archived_threads<'a>(&'a self, channel: ChannelId, before: Option<&'a str>) -> Call<'a, Page<ThreadState>>;
+    fn archived_threads<'a>(
+        &'a self,
+        channel: ChannelId,
+        before: Option<&'a str>,
+    ) -> PlatformCall<'a, ListPart<ThreadState>>;
 
     /// Returns a user's name.
-    fn user_name(&self, user: UserId) -> Call<'_, String>;
+    fn user_name(&self, user: UserId) -> PlatformCall<'_, String>;
 
     /// Returns the roles of a user on a channel's server; `None` if the channel has none. May remember them.
-    fn roles_of(&self, channel: ChannelId, user: UserId) -> Call<'_, Option<BTreeSet<RoleId>>>;
+    fn roles_of(&self, channel: ChannelId, user: UserId) -> PlatformCall<'_, Option<BTreeSet<RoleId>>>;
 
     /// Forgets the roles that were read, which may have changed.
     fn forget_roles(&self);
 
     /// Posts a message as a bot.
-    fn post<'a>(&'a self, bot: &'a Poster, part: &'a Part<'a>) -> Call<'a, PostId>;
+    fn post<'a>(&'a self, bot: &'a Poster, part: &'a Part<'a>) -> PlatformCall<'a, PostId>;
 
     /// Puts another text and other buttons in place of a post's.
-    fn change<'a>(&'a self, spot: Spot, text: &'a str, buttons: &'a Value) -> Call<'a, ()>;
+    fn change<'a>(&'a self, spot: Spot, text: &'a str, buttons: &'a Value) -> PlatformCall<'a, ()>;
 
     /// Starts a thread from a post, or finds the one that there is.
-    fn start_thread<'a>(&'a self, spot: Spot, name: &'a str) -> Call<'a, ChannelId>;
+    fn start_thread<'a>(&'a self, spot: Spot, name: &'a str) -> PlatformCall<'a, ChannelId>;
 
     /// Shows that a bot is typing.
-    fn typing<'a>(&'a self, bot: &'a Poster, channel: ChannelId) -> Call<'a, ()>;
+    fn typing<'a>(&'a self, bot: &'a Poster, channel: ChannelId) -> PlatformCall<'a, ()>;
 
     /// Adds a bot's reaction to a post.
-    fn sign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> Call<'a, ()>;
+    fn sign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> PlatformCall<'a, ()>;
 
     /// Takes a bot's reaction to a post back.
-    fn unsign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> Call<'a, ()>;
+    fn unsign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> PlatformCall<'a, ()>;
 
     /// Answers an interaction.
-    fn answer<'a>(&'a self, interaction: &'a Interaction, answer: Answer<'a>) -> Call<'a, ()>;
+    fn answer<'a>(&'a self, interaction: &'a Interaction, answer: Answer<'a>) -> PlatformCall<'a, ()>;
 }
 
 /// Where a platform puts what it receives.

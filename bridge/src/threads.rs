@@ -8,7 +8,7 @@ use lastword_client::ClientError;
 use lastword_facts::Code;
 use tokio::time::Instant;
 
-use super::book::{BridgeStore, Place, lost};
+use super::book::{BridgeStore, ThreadPlace, lost};
 use super::ids::{ChannelId, PostId};
 use super::names::lineage;
 use super::outbox::Outbox;
@@ -52,7 +52,7 @@ impl Threads {
     }
 
     /// Returns where a conversation is shown: its own thread, or that of a parent by name.
-    pub(crate) fn place(&self, reference: &str, parent: Option<&str>) -> rusqlite::Result<Option<Place>> {
+    pub(crate) fn place(&self, reference: &str, parent: Option<&str>) -> rusqlite::Result<Option<ThreadPlace>> {
         for name in lineage(reference).chain(parent.into_iter().flat_map(lineage)) {
             if let Some(place) = self.book.placed(name)? {
                 return Ok(Some(place));
@@ -67,7 +67,7 @@ impl Threads {
         broker: &RetryingClient,
         reference: &str,
         parent: Option<&str>,
-    ) -> Result<Option<Place>, ClientError> {
+    ) -> Result<Option<ThreadPlace>, ClientError> {
         let mut next = reference.to_owned();
         let mut parent = parent.map(str::to_owned);
         for _ in 0..PARENTS_MAX {
@@ -94,7 +94,7 @@ impl Threads {
     }
 
     /// Returns a place's thread, started if needed; the channel if that is refused.
-    pub(crate) async fn thread(&self, place: &Place, about: &str) -> Option<ChannelId> {
+    pub(crate) async fn thread(&self, place: &ThreadPlace, about: &str) -> Option<ChannelId> {
         if let Some(thread) = place.thread {
             return Some(thread);
         }

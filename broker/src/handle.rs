@@ -17,8 +17,8 @@ use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
 use crate::faults::{Fault, injected};
 use crate::holders::{ClientId, Holders};
-use crate::identity::{Bearer, Directory, Proof, Session, TurnSigner, credential};
-use crate::judge::{Command, Release};
+use crate::identity::{Bearer, ConsoleSession, Directory, Proof, TurnSigner, credential};
+use crate::judge::{QueueEntry, Release};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::queue::{Full, Lane, Queue};
@@ -37,7 +37,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The state shared by the broker's threads and its handles.
 pub(crate) struct BrokerShared {
-    pub(crate) queue: Queue<Command>,
+    pub(crate) queue: Queue<QueueEntry>,
     pub(crate) recent: Mutex<Recent>,
     pub(crate) reader: Arc<dyn LogReader>,
     pub(crate) clock: Clock,
@@ -258,7 +258,7 @@ impl Handle {
         let then = Box::new(move |reply: Reply, live: &Live<'_>| release(send, then(reply, live)));
         // Read before the push: a batch lost after it may hold this command.
         let lost = self.0.disk.lost();
-        self.push(lane, Command::Input(Box::new(input), then))?;
+        self.push(lane, QueueEntry::Input(Box::new(input), then))?;
         self.answer(receive, lost).await
     }
 
@@ -273,7 +273,7 @@ impl Handle {
     {
         let (send, receive) = oneshot::channel();
         let lost = self.0.disk.lost();
-        self.push(Lane::Normal, Command::Read(Box::new(move |live| release(send, look(live)))))?;
+        self.push(Lane::Normal, QueueEntry::Read(Box::new(move |live| release(send, look(live)))))?;
         self.answer(receive, lost).await
     }
 
@@ -295,7 +295,7 @@ impl Handle {
 
     /// Submits an input whose reply has no reader, ahead of the normal lane.
     pub(crate) fn cast(&self, input: Input) {
-        if self.0.queue.push(Lane::Ahead, Command::Cast(input)).is_err() {
+        if self.0.queue.push(Lane::Ahead, QueueEntry::Cast(input)).is_err() {
             tracing::debug!("the broker has stopped: a connection's end is not told to it");
         }
     }
@@ -323,7 +323,7 @@ impl Handle {
 
     /// Returns the console session that `cookie` proves; `None` if it is forged, expired or signed out.
     #[must_use]
-    pub fn session(&self, cookie: &str) -> Option<Session> {
+    pub fn session(&self, cookie: &str) -> Option<ConsoleSession> {
         self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
@@ -553,7 +553,7 @@ impl Handle {
         self.0.queue.close();
     }
 
-    fn push(&self, lane: Lane, command: Command) -> Result<(), Unserved> {
+    fn push(&self, lane: Lane, command: QueueEntry) -> Result<(), Unserved> {
         self.0.queue.push(lane, command).map_err(|full| match full {
             Full::Saturated => Unserved::Saturated,
             Full::Closed => self.down(),

@@ -25,7 +25,7 @@ mod spent;
 
 pub use self::bearer::{Bearer, Scopes, is_of_sign_in};
 pub use self::session::FILE_SIGNED_OUT;
-pub use self::session::{SESSION_MS, Session, SignInCode};
+pub use self::session::{ConsoleSession, SESSION_MS, SignInCode};
 pub use self::spent::Spent;
 
 /// The file in the data directory that holds the first human's token.
@@ -117,12 +117,12 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 /// lookup compares hashes of tokens, so its timing reveals nothing about a token.
 #[derive(Debug, Default)]
 pub struct Directory {
-    known: RwLock<BTreeMap<Credential, Known>>,
+    known: RwLock<BTreeMap<Credential, TokenOwner>>,
 }
 
 /// The owner of a token, and how long it is valid.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct TokenOwner {
     principal: Principal,
     /// The time from which it is refused; `None` if it doesn't expire.
     until: Option<Time>,
@@ -154,8 +154,8 @@ impl Directory {
         let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied();
         match found {
             None => Proof::Unknown,
-            Some(Known { until: Some(until), .. }) if now() >= until => Proof::Expired(until),
-            Some(Known { principal, .. }) => Proof::Valid(principal),
+            Some(TokenOwner { until: Some(until), .. }) if now() >= until => Proof::Expired(until),
+            Some(TokenOwner { principal, .. }) => Proof::Valid(principal),
         }
     }
 
@@ -181,11 +181,11 @@ impl Directory {
 }
 
 /// Returns the tokens of a live agent or human.
-fn tokens(state: &State, owner: AgentId) -> Vec<(Credential, Known)> {
+fn tokens(state: &State, owner: AgentId) -> Vec<(Credential, TokenOwner)> {
     let all = state.agent(owner).into_iter().flat_map(Agent::tokens).enumerate();
     let known = all.filter_map(|(n, (credential, until))| {
         let principal = state.prove(&credential)?;
-        Some((credential, Known { principal, until, current: n == 0 }))
+        Some((credential, TokenOwner { principal, until, current: n == 0 }))
     });
     known.collect()
 }
@@ -193,7 +193,7 @@ fn tokens(state: &State, owner: AgentId) -> Vec<(Credential, Known)> {
 /// The tokens that an agent or human has from some fact on.
 pub(crate) struct Change {
     agent: AgentId,
-    tokens: Vec<(Credential, Known)>,
+    tokens: Vec<(Credential, TokenOwner)>,
 }
 
 impl Change {

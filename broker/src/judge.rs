@@ -45,7 +45,7 @@ pub(crate) type Read = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// One entry of the broker's queue.
-pub(crate) enum Command {
+pub(crate) enum QueueEntry {
     /// Handle an input; the closure turns its reply into the caller's answer.
     Input(Box<Input>, OnReply),
     /// Handle an input whose reply has no reader.
@@ -145,15 +145,15 @@ impl Broker {
     }
 
     /// Handles commands and adds their facts and replies to the batch.
-    fn judge(&mut self, commands: &mut Vec<Command>) {
+    fn judge(&mut self, commands: &mut Vec<QueueEntry>) {
         let runs = self.shared.disk.space() != DiskSpace::Full && !self.shared.disk.is_gone();
         // A read writes nothing, and so must not wait for room.
-        if runs || commands.iter().any(|command| !matches!(command, Command::Read(_))) {
+        if runs || commands.iter().any(|command| !matches!(command, QueueEntry::Read(_))) {
             self.record_lost_jumps();
         }
         // Before the tick: leases and windows must not count the time in which the broker didn't run (L6).
         if let Some(ms) = self.shared.clock.downtime().filter(|_| runs) {
-            self.process(Command::Cast(Input::Idled(None, ms)));
+            self.process(QueueEntry::Cast(Input::Idled(None, ms)));
         }
         let now = self.shared.clock.now();
         // Before the commands, so that an input that arrives after a deadline is judged by the state after it.
@@ -187,11 +187,11 @@ impl Broker {
     }
 
     /// Handles one command; returns the prepared answer, which is released once the facts are durable.
-    fn process(&mut self, command: Command) -> Option<Release> {
+    fn process(&mut self, command: QueueEntry) -> Option<Release> {
         let (input, then) = match command {
-            Command::Input(input, then) => (*input, Some(then)),
-            Command::Cast(input) => (input, None),
-            Command::Read(read) => return Some(read(&self.live())),
+            QueueEntry::Input(input, then) => (*input, Some(then)),
+            QueueEntry::Cast(input) => (input, None),
+            QueueEntry::Read(read) => return Some(read(&self.live())),
         };
         self.batch.urgent |= matches!(input, Input::Control(..));
         let clock = &self.shared.clock;

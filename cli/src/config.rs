@@ -156,7 +156,7 @@ struct File {
     /// Prices of models, for programs that report tokens but no money (B1).
     prices: BTreeMap<String, Price>,
     /// Channels that notify humans of pending decisions.
-    notify: Vec<notify::Table>,
+    notify: Vec<notify::NotifyTable>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
     /// Sessions that launchers start.
@@ -164,7 +164,7 @@ struct File {
     /// When the oldest part of the log moves to the archive.
     archive: Archive,
     /// The provider by which humans sign in.
-    oidc: Option<oidc::Table>,
+    oidc: Option<oidc::OidcTable>,
     /// The facts after which the server keeps a checkpoint.
     checkpoint_every_facts: Option<u64>,
     /// The bridge to Discord; parsed only where the bridge is run.
@@ -273,11 +273,11 @@ pub(crate) struct Settings {
     /// The prices of models: the file's over the built-in ones.
     pub(crate) prices: Prices,
     /// Channels that notify humans of pending decisions.
-    pub(crate) notify: Vec<notify::Table>,
+    pub(crate) notify: Vec<notify::NotifyTable>,
     /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
-    pub(crate) oidc: Option<oidc::Table>,
+    pub(crate) oidc: Option<oidc::OidcTable>,
     /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
     pub(crate) checkpoint_every_facts: u64,
     /// The bridge to Discord, unparsed.

@@ -8,7 +8,7 @@ use lastword_client::Endpoint;
 use lastword_discord::bridge::ids::{ChannelId, RoleId, UserId};
 use lastword_discord::bridge::settings::{self as bridge, Bot, BotPolicy, HeaderStyle, Identity, Secret, Speaker};
 use lastword_discord::bridge::{BridgeError, ByChannel, ChannelSettings};
-use lastword_discord::{BROKER, Settings};
+use lastword_discord::{BROKER, DiscordSettings};
 use lastword_facts::fact::Role;
 use lastword_facts::names::AgentName;
 use serde::{Deserialize, Deserializer};
@@ -25,7 +25,7 @@ const OWN_VARIABLES: &str = "LASTWORD_";
 /// The members of `[discord]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct DiscordTable {
     api: Option<String>,
     gateway: Option<String>,
     #[serde(default)]
@@ -133,9 +133,9 @@ pub(crate) fn settings(
     base: &Path,
     data: &Path,
     (broker_at, token): (Endpoint, String),
-) -> Result<Settings, Failure> {
+) -> Result<DiscordSettings, Failure> {
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
-    let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
+    let table: DiscordTable = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
     table.broker.check().map_err(|what| failed(format!("broker: {what}")))?;
     let mut unread = Vec::new();
     let broker = table.broker.secret(base).map_err(|what| unread.push((BROKER.to_owned(), what))).ok();
@@ -160,7 +160,7 @@ pub(crate) fn settings(
         book: data.join(FILE_BOOK),
         unread,
     };
-    let settings = Settings { bridge, api: table.api, gateway: table.gateway, broker, tokens };
+    let settings = DiscordSettings { bridge, api: table.api, gateway: table.gateway, broker, tokens };
     settings.check().map_err(failed)?;
     Ok(settings)
 }
@@ -203,7 +203,7 @@ fn by_channel(tables: &BTreeMap<String, ChannelTable>) -> Result<ByChannel, Stri
 }
 
 /// Reads the humans' tokens. A human whose token can't be read is left out: no one else's may stand in for it.
-fn humans(table: &Table, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<UserId, Speaker> {
+fn humans(table: &DiscordTable, base: &Path, unread: &mut Vec<(String, String)>) -> BTreeMap<UserId, Speaker> {
     let mut humans = BTreeMap::new();
     for human in &table.humans {
         match human {
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> (tempfile::TempDir, Result<Settings, Failure>) {
+    fn read(text: &str) -> (tempfile::TempDir, Result<DiscordSettings, Failure>) {
         let dir = tempfile::tempdir().unwrap();
         let token = dir.path().join("bot.token");
         fs::write(&token, "canary\n").unwrap();
@@ -358,7 +358,7 @@ mod tests {
                     token_env = \"LASTWORD_NOT_SET_ANYWHERE\"\n";
         let humans = "humans = [5, { user = 6, lastword_token_file = \"gone.token\" }]\n";
         let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
-        let Settings { bridge: settings, tokens, .. } = settings.unwrap();
+        let DiscordSettings { bridge: settings, tokens, .. } = settings.unwrap();
         let unread = format!("{:?}", settings.unread);
         for word in ["no.token", "is not set", "gone.token"] {
             assert!(unread.contains(word), "{word} is not in {unread}");

@@ -27,7 +27,7 @@ const OWN_VARIABLES: &str = "LASTWORD_";
 /// The members of one `[[notify]]` table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Table {
+pub(crate) struct NotifyTable {
     name: String,
     command: Option<Vec<String>>,
     webhook: Option<Address>,
@@ -57,8 +57,9 @@ impl fmt::Debug for Address {
 }
 
 /// Checks the tables of a file in this directory, without reading their secrets.
-pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Failure> {
-    let tables: Vec<Table> = tables.into_iter().map(|table| Table { base: base.to_owned(), ..table }).collect();
+pub(crate) fn tables(tables: Vec<NotifyTable>, base: &Path) -> Result<Vec<NotifyTable>, Failure> {
+    let tables: Vec<NotifyTable> =
+        tables.into_iter().map(|table| NotifyTable { base: base.to_owned(), ..table }).collect();
     for (index, table) in tables.iter().enumerate() {
         let wrong = |what: String| Failure::usage(format!("[[notify]] {}: {what}", index + 1));
         table.checked().map_err(wrong)?;
@@ -70,15 +71,15 @@ pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Fail
 }
 
 /// Builds the channels, with their secrets.
-pub(crate) fn channels(tables: &[Table]) -> Result<Vec<Channel>, Failure> {
-    let one = |table: &Table| {
+pub(crate) fn channels(tables: &[NotifyTable]) -> Result<Vec<Channel>, Failure> {
+    let one = |table: &NotifyTable| {
         let named = |what| Failure::usage(format!("the [[notify]] named {:?}: {what}", table.name));
         table.channel().map_err(named)
     };
     tables.iter().map(one).collect()
 }
 
-impl Table {
+impl NotifyTable {
     /// Returns the channel's name.
     pub(crate) fn name(&self) -> &str {
         &self.name

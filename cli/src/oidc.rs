@@ -21,7 +21,7 @@ const SECRET: &str = "LASTWORD_OIDC_SECRET";
 /// The members of `[oidc]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Table {
+pub(crate) struct OidcTable {
     issuer: String,
     client_id: String,
     client_secret_file: Option<PathBuf>,
@@ -45,7 +45,7 @@ struct Entry {
     role: Option<Role>,
 }
 
-impl Table {
+impl OidcTable {
     /// Returns the table of a file in this directory.
     pub(crate) fn at(self, base: &Path) -> Self {
         Self { base: base.to_owned(), ..self }

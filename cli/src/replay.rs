@@ -8,7 +8,7 @@ mod report;
 mod trace;
 
 pub(crate) use contender::{Contender, NAMES};
-pub(crate) use page::Page;
+pub(crate) use page::ReplayPage;
 pub(crate) use play::Depth;
 pub(crate) use report::{Report, text};
 pub(crate) use trace::read;

@@ -73,11 +73,11 @@ struct Shared {
 #[derive(Default)]
 struct Calls {
     last: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingCalls>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingCalls {
     replies: HashMap<u64, oneshot::Sender<Replied>>,
     /// Why the session ended.
     ended: Option<String>,
@@ -157,7 +157,7 @@ impl Session {
             }
         }
         // A caller that gives up takes its place back.
-        let _place = Place { calls: Arc::clone(&self.0.calls), id };
+        let _place = PendingReply { calls: Arc::clone(&self.0.calls), id };
         if self.0.outgoing.send(frame).await.is_err() {
             return Err(self.ended());
         }
@@ -224,19 +224,19 @@ pub(crate) fn raw(body: &impl serde::Serialize) -> Result<Box<RawValue>, ClientE
 }
 
 /// A caller's place among those that wait.
-struct Place {
+struct PendingReply {
     calls: Arc<Calls>,
     id: u64,
 }
 
-impl Drop for Place {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         self.calls.lock().replies.remove(&self.id);
     }
 }
 
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingCalls> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

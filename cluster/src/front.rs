@@ -54,7 +54,7 @@ pub(crate) fn routes(shared: Arc<Shared>) -> Router {
 }
 
 /// What a call is about, before anything is done for it.
-struct Call {
+struct RoutedCall {
     workspace: String,
     /// The address that it came from, if another node passed it on.
     from: Option<IpAddr>,
@@ -75,7 +75,7 @@ async fn dispatch(State(shared): State<Arc<Shared>>, mut request: Request) -> Re
     }
 }
 
-fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
+fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiError> {
     check_path(request.uri().path())?;
     let headers = request.headers();
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -84,7 +84,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
         if lastword_broker::identity::credential(shown) != lastword_broker::identity::credential(&shared.secret) {
             return Err(ApiError::new(Code::Forbidden, "The header Lastword-Node is for nodes of this cluster"));
         }
-        let call = Call {
+        let call = RoutedCall {
             workspace: text(&WORKSPACE).unwrap_or(WORKSPACE_MAIN).to_owned(),
             from: text(&FROM).and_then(|from| from.parse().ok()),
             by_node: true,
@@ -105,7 +105,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<Call, ApiError> {
     if !shared.view(|view, _| view.has(&workspace)) {
         return Err(ApiError::new(Code::UnknownRequest, format!("There is no workspace {workspace}")));
     }
-    Ok(Call { workspace, from: None, by_node: false })
+    Ok(RoutedCall { workspace, from: None, by_node: false })
 }
 
 /// Refuses a path that a node and the leader could read differently.
@@ -134,7 +134,7 @@ fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
     Ok(Some(name))
 }
 
-async fn serve(shared: &Arc<Shared>, call: Call, mut request: Request) -> Response {
+async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> Response {
     let mut changed = shared.changed.subscribe();
     let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
     let number = shared.number(&call.workspace);
@@ -191,7 +191,7 @@ async fn serve(shared: &Arc<Shared>, call: Call, mut request: Request) -> Respon
 }
 
 /// Serves a call by the workspace's own routes.
-async fn here(shared: &Shared, open: &Arc<Open>, call: &Call, peer: Option<Peer>, request: Request) -> Response {
+async fn here(shared: &Shared, open: &Arc<Open>, call: &RoutedCall, peer: Option<Peer>, request: Request) -> Response {
     let in_progress = InProgress::enter(open);
     let mut lapses = shared.lapses.subscribe();
     let mut response = tokio::select! {
@@ -228,7 +228,7 @@ fn probe(token: HeaderValue, headers: &HeaderMap) -> Request {
 async fn known_there(
     shared: &Shared,
     leader: &Leader,
-    call: &Call,
+    call: &RoutedCall,
     peer: Option<&Peer>,
     headers: &HeaderMap,
 ) -> Result<Option<Response>, NotForwarded> {
@@ -273,7 +273,7 @@ async fn twice(request: Request) -> (Request, Option<Request>) {
 async fn there(
     shared: &Arc<Shared>,
     leader: &Leader,
-    call: &Call,
+    call: &RoutedCall,
     peer: Option<Peer>,
     mut request: Request,
 ) -> Result<Response, NotForwarded> {

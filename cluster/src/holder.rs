@@ -16,7 +16,7 @@ use lastword_core::Core;
 use lastword_facts::{Entry, Seq};
 use lastword_server::edges::http::app;
 use lastword_server::{
-    Context, NodeView, Nodes, NodesView, Opening, Settings, StartError, Workspace, ended, open_index,
+    Context, NodeView, Nodes, NodesView, Opening, StartError, Workspace, WorkspaceSettings, ended, open_index,
 };
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
@@ -169,7 +169,7 @@ impl Holder {
     }
 
     /// Returns the settings of the workspace, and the number of its configuration.
-    fn configured(&self) -> Result<(Settings, u64), Setback> {
+    fn configured(&self) -> Result<(WorkspaceSettings, u64), Setback> {
         let config = self.shared.view(|view, _| view.config(&self.workspace));
         let settings = self.settings.of(self.shared.hosts_of(&self.workspace), &config).map_err(Setback::Config)?;
         Ok((settings, config.revision))
@@ -317,7 +317,7 @@ impl Holder {
         &mut self,
         revision: u64,
         followed: Followed,
-        (settings, config): (Settings, u64),
+        (settings, config): (WorkspaceSettings, u64),
     ) -> Result<Option<String>, Setback> {
         let took = Stopwatch::start();
         let Followed { mirror, mut core, index, heard, .. } = followed;

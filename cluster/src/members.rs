@@ -62,7 +62,7 @@ pub struct LeaseRecord {
 
 /// A lease as it was read.
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldLease {
     lease: LeaseRecord,
     /// The revision at which it was won or released.
     revision: u64,
@@ -70,7 +70,7 @@ struct Held {
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenNode {
     info: NodeInfo,
     at: Duration,
     revision: u64,
@@ -82,8 +82,8 @@ pub(crate) struct View {
     me: String,
     /// When this node's own record came back last.
     heard_itself: Option<Duration>,
-    nodes: BTreeMap<String, Seen>,
-    leases: BTreeMap<String, Held>,
+    nodes: BTreeMap<String, SeenNode>,
+    leases: BTreeMap<String, HeldLease>,
     workspaces: BTreeMap<String, WorkspaceRecord>,
     /// The revision of each workspace's newest hint that a part of its log left the stream.
     archives: BTreeMap<String, u64>,
@@ -164,7 +164,7 @@ impl View {
                         self.heard_itself = Some(now);
                     }
                     let same = self.nodes.get(node).is_some_and(|seen| seen.info == info);
-                    self.nodes.insert(node.to_owned(), Seen { info, at: now, revision });
+                    self.nodes.insert(node.to_owned(), SeenNode { info, at: now, revision });
                     return !same;
                 }
                 None => drop(self.nodes.remove(node)),
@@ -173,7 +173,9 @@ impl View {
             let known = self.leases.get(workspace).is_some_and(|held| held.revision >= revision);
             match parse::<LeaseRecord>(record) {
                 Some(_) if known => return false,
-                Some(lease) => drop(self.leases.insert(workspace.to_owned(), Held { lease, revision, since: now })),
+                Some(lease) => {
+                    drop(self.leases.insert(workspace.to_owned(), HeldLease { lease, revision, since: now }))
+                }
                 None => drop(self.leases.remove(workspace)),
             }
         } else if let Some(workspace) = key.strip_prefix(WORKSPACE) {
@@ -211,7 +213,7 @@ impl View {
     }
 
     fn alive(&self, now: Duration) -> impl Iterator<Item = &str> {
-        let heard = move |seen: &Seen| now.saturating_sub(seen.at) < DEAD_AFTER;
+        let heard = move |seen: &SeenNode| now.saturating_sub(seen.at) < DEAD_AFTER;
         self.nodes.iter().filter(move |(_, seen)| heard(seen)).map(|(node, _)| node.as_str())
     }
 
@@ -257,7 +259,7 @@ impl View {
 
     /// Returns the nodes, and whether each is alive.
     pub(crate) fn nodes(&self, now: Duration) -> impl Iterator<Item = (&str, &NodeInfo, bool)> {
-        let heard = move |seen: &Seen| now.saturating_sub(seen.at) < DEAD_AFTER;
+        let heard = move |seen: &SeenNode| now.saturating_sub(seen.at) < DEAD_AFTER;
         self.nodes.iter().map(move |(node, seen)| (node.as_str(), &seen.info, heard(seen)))
     }
 
@@ -268,9 +270,9 @@ impl View {
         Some(Leader { node: held.lease.node.clone(), info, epoch: held.revision })
     }
 
-    fn holds(&self, held: &Held, now: Duration) -> bool {
-        let Held { lease, .. } = held;
-        let lives = |seen: &Seen| seen.info.session == lease.session && now.saturating_sub(seen.at) < DEAD_AFTER;
+    fn holds(&self, held: &HeldLease, now: Duration) -> bool {
+        let HeldLease { lease, .. } = held;
+        let lives = |seen: &SeenNode| seen.info.session == lease.session && now.saturating_sub(seen.at) < DEAD_AFTER;
         !lease.released && self.nodes.get(&lease.node).is_some_and(lives)
     }
 

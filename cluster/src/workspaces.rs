@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_server::{Config, Pages, Settings};
+use lastword_server::{Config, Pages, WorkspaceSettings};
 use lastword_store::{Nats, Registry, RegistryError};
 
 use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, workspace_key};
@@ -96,17 +96,17 @@ pub async fn remove_workspace(nats: &Nats, registry: &Registry, workspace: &str,
 
 /// The settings of a node's workspaces.
 pub(crate) struct NodeSettings {
-    pub(super) own: Settings,
+    pub(super) own: WorkspaceSettings,
     pub(super) pages: Pages,
     pub(super) configs: ConfigReader,
 }
 
 impl NodeSettings {
     /// Returns the settings of a workspace: its own configuration's, or the node's. What concerns the machine is the node's.
-    pub(super) fn of(&self, hosts: Vec<String>, config: &WorkspaceConfig) -> Result<Settings, String> {
-        let node = Settings { hosts, ..self.own.clone() };
+    pub(super) fn of(&self, hosts: Vec<String>, config: &WorkspaceConfig) -> Result<WorkspaceSettings, String> {
+        let node = WorkspaceSettings { hosts, ..self.own.clone() };
         let Some(text) = &config.text else { return Ok(node) };
-        Ok(Settings {
+        Ok(WorkspaceSettings {
             hosts: node.hosts,
             path: node.path,
             auth_failures_max: node.auth_failures_max,

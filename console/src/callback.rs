@@ -5,7 +5,7 @@ use axum::http::header::{HOST, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, Html, IntoResponse as _, Response};
 use lastword_facts::Code;
-use lastword_server::calls::sign_in::{self, BEGUN_MS, Known};
+use lastword_server::calls::sign_in::{self, BEGUN_MS, SignedInHuman};
 use lastword_server::edges::http::{attempt, succeeded};
 use lastword_server::{ApiError, Context};
 use maud::html;
@@ -59,7 +59,7 @@ pub(super) async fn finish(
         .await
         .inspect_err(|fault: &ApiError| ctx.handle.metrics().refuse(fault.0.code))?;
     succeeded(&ctx, &parts.extensions);
-    let Known { principal, token, expires_at, valid_ms, .. } = known;
+    let SignedInHuman { principal, token, expires_at, valid_ms, .. } = known;
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let cookies = [
         (SET_COOKIE, set_cookie_for(&ctx, &parts.headers, &value, valid_ms)),
@@ -76,7 +76,7 @@ pub(super) async fn finish(
     Ok((AppendHeaders(cookies), Html(layout::bare("Signed in", &main).into_string())).into_response())
 }
 
-async fn end(ctx: &Context, headers: &HeaderMap, returned: Returned) -> Result<(Known, String), ApiError> {
+async fn end(ctx: &Context, headers: &HeaderMap, returned: Returned) -> Result<(SignedInHuman, String), ApiError> {
     let Returned { code, state, error } = returned;
     if let Some(error) = error {
         let text = format!("The provider signed nobody in ({error}): begin again at {}", url("/sign-in"));

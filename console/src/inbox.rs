@@ -132,7 +132,7 @@ pub(super) async fn reject_many(
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct AnswerForm {
     #[serde(default)]
     answer: String,
     option: Option<String>,
@@ -143,7 +143,7 @@ pub(super) struct Answer {
 pub(super) async fn answer(
     State(ctx): State<Context>,
     Path(id): Path<String>,
-    form: Form<Answer>,
+    form: Form<AnswerForm>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;

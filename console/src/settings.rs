@@ -19,7 +19,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, capital, encoded, foreign_line, limit_words, number, plural, quantity, time, url};
 use super::session::Viewer;
-use crate::reads::settings::{self, BOUNDING, Bound, Person, Settings};
+use crate::reads::settings::{self, BOUNDING, Bound, Person, SettingsView};
 
 /// A token that expires within this time is marked, in ms.
 const SOON_MS: u64 = 7 * 24 * 3_600_000;
@@ -236,7 +236,7 @@ fn tokens(moment: &Moment, people: &[Person]) -> Markup {
     }
 }
 
-fn elsewhere(all: &Settings) -> Markup {
+fn elsewhere(all: &SettingsView) -> Markup {
     html! {
         section.card #elsewhere aria-labelledby="elsewhere-title" {
             header { h2 #elsewhere-title { "Elsewhere" } }

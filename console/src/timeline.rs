@@ -24,14 +24,14 @@ const TOP: usize = 10;
 const LANES_SEEN: usize = 5;
 
 /// The content of a row.
-enum Step<'a> {
+enum RowContent<'a> {
     /// A message from one lane to another.
     Message { from: usize, to: usize, line: &'a HistoryEntry, class: &'static str },
     /// An event on one lane.
     Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64, at: &'a str },
 }
 
-impl Step<'_> {
+impl RowContent<'_> {
     fn at(&self) -> &str {
         match self {
             Self::Message { line, .. } => &line.event.at,
@@ -43,7 +43,7 @@ impl Step<'_> {
 /// Shows the diagram.
 pub(super) fn view(history: &History) -> Markup {
     let mut lanes = Vec::new();
-    let steps: Vec<Step<'_>> = history.page_lines().iter().filter_map(|line| step(line, &mut lanes)).collect();
+    let steps: Vec<RowContent<'_>> = history.page_lines().iter().filter_map(|line| step(line, &mut lanes)).collect();
     if steps.is_empty() {
         let words =
             if history.page.total == 0 { "No activity yet." } else { "No activity in this part of the history." };
@@ -95,7 +95,7 @@ fn lane(lanes: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>> {
+fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<RowContent<'a>> {
     let event = &line.event;
     if let Some(message) = &event.message {
         let class = match message.kind {
@@ -104,7 +104,7 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
             MessageType::Status | MessageType::Alert | MessageType::Info | MessageType::Broadcast => "note",
         };
         let from = lane(lanes, &message.from);
-        return Some(Step::Message { from, to: lane(lanes, &message.to), line, class });
+        return Some(RowContent::Message { from, to: lane(lanes, &message.to), line, class });
     }
     let words = |text: &str| text.to_owned();
     let attempt = event.data.get("attempt").and_then(serde_json::Value::as_u64).unwrap_or(1);
@@ -123,7 +123,7 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
         (_, None) => return None,
     };
     let name = event.agent.as_deref().or_else(|| event.data.get("by").and_then(serde_json::Value::as_str));
-    Some(Step::Mark {
+    Some(RowContent::Mark {
         lane: lane(lanes, name.unwrap_or(SYSTEM_NAME)),
         sign,
         class,
@@ -133,9 +133,9 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
     })
 }
 
-fn drawn(step: &Step<'_>, y: usize) -> Markup {
+fn drawn(step: &RowContent<'_>, y: usize) -> Markup {
     match step {
-        Step::Message { from, to, line, class } => {
+        RowContent::Message { from, to, line, class } => {
             let Some(message) = &line.event.message else { return html! {} };
             let (a, b) = (x(*from), x(*to));
             let title =
@@ -156,7 +156,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
                 }
             }
         }
-        Step::Mark { lane, sign, class, words, seq, .. } => html! {
+        RowContent::Mark { lane, sign, class, words, seq, .. } => html! {
             a href={ (url("/messages/msg-")) (seq) } {
                 title { (escape(words)) }
                 circle class={ "mark " (class) } cx=(x(*lane)) cy=(y) r="9" {}

@@ -129,7 +129,7 @@ fn label(at: Time, step: u64) -> String {
 
 /// One row: a request, how deep it is below the first, and the exchanges of its task that R5 warned of, which are drawn
 /// below it.
-struct Row<'a> {
+struct RequestRow<'a> {
     depth: usize,
     task: TaskId,
     work: &'a Work,
@@ -138,7 +138,7 @@ struct Row<'a> {
     y: u64,
 }
 
-impl Row<'_> {
+impl RequestRow<'_> {
     const fn height(&self) -> u64 {
         ROW + CURVE * self.stalled.len() as u64
     }
@@ -207,27 +207,27 @@ fn legend(scale: &Scale, history: &History, params: &ViewParams) -> Markup {
 }
 
 /// Returns the requests in the order of a tree: each below the one in whose turn it was sent.
-fn rows<'a>(works: &'a Works, stalled: &'a [(TaskId, ExchangeView)]) -> Vec<Row<'a>> {
+fn rows<'a>(works: &'a Works, stalled: &'a [(TaskId, ExchangeView)]) -> Vec<RequestRow<'a>> {
     let mut below: BTreeMap<Option<TaskId>, Vec<TaskId>> = BTreeMap::new();
     for (task, work) in &works.tasks {
         let parent = work.parent.filter(|parent| works.tasks.contains_key(parent) && parent != task);
         below.entry(parent).or_default().push(*task);
     }
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<RequestRow<'_>> = Vec::new();
     let mut stack: Vec<(usize, TaskId)> =
         below.remove(&None).into_iter().flatten().rev().map(|task| (0, task)).collect();
     while let Some((depth, task)) = stack.pop() {
         if let Some(work) = works.tasks.get(&task) {
             let y = rows.last().map_or(0, |above| above.y + above.height());
             let stalled = stalled.iter().filter(|(of, _)| *of == task).map(|(_, told)| told).collect();
-            rows.push(Row { depth, task, work, stalled, y });
+            rows.push(RequestRow { depth, task, work, stalled, y });
         }
         stack.extend(below.remove(&Some(task)).into_iter().flatten().rev().map(|task| (depth + 1, task)));
     }
     rows
 }
 
-fn name(row: &Row<'_>, history: &History, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
+fn name(row: &RequestRow<'_>, history: &History, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
     let (agent, body) = row.work.message.and_then(|seq| messages.get(&seq)).copied().unwrap_or(("", ""));
     let indent = format!("name in{}", row.depth.min(INDENT_MAX));
     let above = row.work.cause.filter(|cause| row.depth == 0 && history.above.contains_key(cause));
@@ -285,7 +285,7 @@ fn took_in_short(work: &Work) -> String {
     if cost > 0 { format!("{took} · {tokens} · {}", money(cost)) } else { format!("{took} · {tokens}") }
 }
 
-fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Markup {
+fn drawing(scale: &Scale, zoom: Zoom, rows: &[RequestRow<'_>], history: &History) -> Markup {
     let height = AXIS + rows.last().map_or(0, |last| last.y + last.height());
     let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
     html! {
@@ -308,7 +308,7 @@ fn drawing(scale: &Scale, zoom: Zoom, rows: &[Row<'_>], history: &History) -> Ma
 }
 
 /// Shows one request: from the request to its answer, with its turns and the times in which it waited for a human.
-fn bars(scale: &Scale, row: &Row<'_>, y: u64, history: &History) -> Markup {
+fn bars(scale: &Scale, row: &RequestRow<'_>, y: u64, history: &History) -> Markup {
     let work = row.work;
     let (x, width) = scale.bar(Span { from: work.asked, to: work.answered });
     let tone = match work.status {

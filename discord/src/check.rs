@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::invite;
 use super::rest::{Method, Rest, RestError};
-use super::settings::{BROKER, Settings};
+use super::settings::{BROKER, DiscordSettings};
 pub(crate) use rights::Needs;
 use rights::{held, missing};
 
@@ -148,7 +148,7 @@ impl Bot {
 }
 
 /// Checks everything that the settings name.
-pub async fn check(own: &Settings) -> Report {
+pub async fn check(own: &DiscordSettings) -> Report {
     let mut report = Report::default();
     let settings = &own.bridge;
     lastword(settings, &mut report).await;

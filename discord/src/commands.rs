@@ -11,7 +11,7 @@ use lastword_bridge::post::Channel;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::model::Place;
+use super::model::ChannelObject;
 use super::rest::{Method, Rest};
 
 /// Discord's permission Manage Messages.
@@ -54,7 +54,7 @@ pub(crate) async fn register(rest: &Rest, channels: &BTreeSet<ChannelId>, report
     let mut told = BTreeSet::new();
     for channel in channels {
         let path = format!("channels/{channel}");
-        let find = async || Ok(Channel::from(rest.get::<Place>(&path).await?).server);
+        let find = async || Ok(Channel::from(rest.get::<ChannelObject>(&path).await?).server);
         let guild = match persist(report, find).await {
             Ok(guild) => guild,
             Err(error) => {

@@ -24,14 +24,14 @@ use lastword_bridge::{Bridge, BridgeError};
 
 pub use crate::check::{Finding, Report, Sight, check};
 pub use crate::explore::{ExploreError, Explorer, Named};
-pub use crate::settings::{BROKER, Settings};
+pub use crate::settings::{BROKER, DiscordSettings};
 pub use lastword_bridge as bridge;
 
 /// Connects to the broker and to Discord, and registers or checks each bot's agent.
 ///
 /// # Errors
 /// The settings are invalid, or the broker or Discord refuses or doesn't answer.
-pub fn start(settings: Settings, report: EventSink) -> BoxFuture<'static, Result<Bridge, BridgeError>> {
+pub fn start(settings: DiscordSettings, report: EventSink) -> BoxFuture<'static, Result<Bridge, BridgeError>> {
     Box::pin(async move {
         settings.broker_token().map_err(BridgeError::Settings)?;
         let discord = platform::Discord::new(&settings, report.clone());

@@ -88,7 +88,7 @@ enum Nonce {
 
 /// A channel or thread, as Discord sends it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ChannelObject {
     #[serde(deserialize_with = "snowflake")]
     id: ChannelId,
     #[serde(default)]
@@ -102,16 +102,16 @@ pub(crate) struct Place {
     #[serde(default)]
     last_message_id: Option<String>,
     #[serde(default)]
-    thread_metadata: Option<Metadata>,
+    thread_metadata: Option<ThreadMetadata>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Metadata {
+struct ThreadMetadata {
     #[serde(default)]
     archive_timestamp: String,
 }
 
-impl Place {
+impl ChannelObject {
     /// Returns a thread's channel; `None` for anything but a thread.
     fn parent(&self) -> Option<ChannelId> {
         // 10 to 12: threads. Other channels' parent is their category.
@@ -129,8 +129,8 @@ impl Place {
     }
 }
 
-impl From<Place> for Channel {
-    fn from(place: Place) -> Self {
+impl From<ChannelObject> for Channel {
+    fn from(place: ChannelObject) -> Self {
         let parent = place.parent();
         Self { name: place.name, parent, server: place.guild_id.and_then(|id| id.parse().ok()) }
     }
@@ -255,7 +255,7 @@ mod tests {
     fn only_a_thread_has_a_parent() {
         let place = |kind: u16| {
             let text = format!(r#"{{"id":"1","type":{kind},"parent_id":"4","last_message_id":"6","guild_id":"5"}}"#);
-            serde_json::from_str::<Place>(&text).unwrap()
+            serde_json::from_str::<ChannelObject>(&text).unwrap()
         };
         assert!(place(0).thread().is_none() && Channel::from(place(0)).parent.is_none(), "its parent is its category");
         let thread = place(11).thread().unwrap();

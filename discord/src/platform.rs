@@ -8,7 +8,7 @@ use lastword_bridge::dialect::Dialect;
 use lastword_bridge::event::EventSink;
 use lastword_bridge::ids::{ChannelId, PostId, RoleId, ServerId, UserId};
 use lastword_bridge::interactions::{Answer, Interaction};
-use lastword_bridge::platform::{Call, Inlet, Page, Part, Platform, PlatformError, Poster, Spot};
+use lastword_bridge::platform::{Inlet, ListPart, Part, Platform, PlatformCall, PlatformError, Poster, Spot};
 use lastword_bridge::post::{Channel, Post, ThreadState};
 use lastword_bridge::settings::Secret;
 use serde::Deserialize;
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::dialect::DISCORD;
 use super::gateway::{Role, listen};
-use super::model::{Message, Place, first_id, moment};
+use super::model::{ChannelObject, Message, first_id, moment};
 use super::rest::{Method, Rest, RestError, id_of};
-use super::settings::Settings;
+use super::settings::DiscordSettings;
 use super::sights::Sights;
 use super::{commands, interactions};
 
@@ -47,7 +47,7 @@ struct Account {
 }
 
 impl Discord {
-    pub(crate) fn new(settings: &Settings, report: EventSink) -> Self {
+    pub(crate) fn new(settings: &DiscordSettings, report: EventSink) -> Self {
         let account = |token: &Secret| Account { token: token.clone(), rest: OnceLock::new() };
         let agents = settings.tokens.iter().map(|(agent, token)| (Poster::Agent(agent.clone()), account(token)));
         let broker = settings.broker.iter().map(|token| (Poster::Broker, account(token)));
@@ -75,7 +75,7 @@ impl Platform for Discord {
         &DISCORD
     }
 
-    fn sign_in<'a>(&'a self, bot: &'a Poster) -> Call<'a, UserId> {
+    fn sign_in<'a>(&'a self, bot: &'a Poster) -> PlatformCall<'a, UserId> {
         Box::pin(async move {
             let account = self.account(bot)?;
             let rest = Rest::start(&account.token, self.api.as_deref()).await?;
@@ -123,18 +123,18 @@ impl Platform for Discord {
         first_id(unix_ms)
     }
 
-    fn channel(&self, channel: ChannelId) -> Call<'_, Channel> {
-        Box::pin(async move { Ok(self.broker()?.get::<Place>(&format!("channels/{channel}")).await?.into()) })
+    fn channel(&self, channel: ChannelId) -> PlatformCall<'_, Channel> {
+        Box::pin(async move { Ok(self.broker()?.get::<ChannelObject>(&format!("channels/{channel}")).await?.into()) })
     }
 
-    fn last_post(&self, channel: ChannelId) -> Call<'_, Option<PostId>> {
+    fn last_post(&self, channel: ChannelId) -> PlatformCall<'_, Option<PostId>> {
         Box::pin(async move {
             let posts: Value = self.broker()?.get(&format!("channels/{channel}/messages?limit=1")).await?;
             Ok(id_of(&posts[0]).ok())
         })
     }
 
-    fn posts_after<'a>(&'a self, bot: &'a Poster, spot: Spot) -> Call<'a, Page<Post>> {
+    fn posts_after<'a>(&'a self, bot: &'a Poster, spot: Spot) -> PlatformCall<'a, ListPart<Post>> {
         Box::pin(async move {
             let path = format!("channels/{}/messages?after={}&limit={PAGE}", spot.channel, spot.post);
             let posts: Vec<Value> = self.rest(bot)?.get(&path).await?;
@@ -142,38 +142,45 @@ impl Platform for Discord {
             let posts = posts.into_iter().filter_map(|post| serde_json::from_value::<Message>(post).ok());
             let mut items: Vec<Post> = posts.map(Post::from).collect();
             items.sort_by_key(|post| post.id);
-            Ok(Page { more: items.len() == PAGE, items })
+            Ok(ListPart { more: items.len() == PAGE, items })
         })
     }
 
-    fn read_post(&self, spot: Spot) -> Call<'_, Post> {
+    fn read_post(&self, spot: Spot) -> PlatformCall<'_, Post> {
         Box::pin(async move { Ok(self.broker()?.get::<Message>(&path(spot)).await?.into()) })
     }
 
-    fn open_threads(&self, server: ServerId) -> Call<'_, Vec<ThreadState>> {
+    fn open_threads(&self, server: ServerId) -> PlatformCall<'_, Vec<ThreadState>> {
         Box::pin(async move {
             let open: Threads = self.broker()?.get(&format!("guilds/{server}/threads/active")).await?;
-            Ok(open.threads.into_iter().filter_map(Place::thread).collect())
+            Ok(open.threads.into_iter().filter_map(ChannelObject::thread).collect())
         })
     }
 
-    fn archived_threads<'a>(&'a self, channel: ChannelId, before: Option<&'a str>) -> Call<'a, Page<ThreadState>> {
+    fn archived_threads<'a>(
+        &'a self,
+        channel: ChannelId,
+        before: Option<&'a str>,
+    ) -> PlatformCall<'a, ListPart<ThreadState>> {
         Box::pin(async move {
             let before = before.map(|moment| format!("&before={}", moment.replace('+', "%2B"))).unwrap_or_default();
             let path = format!("channels/{channel}/threads/archived/public?limit={PAGE}{before}");
             let found: Threads = self.broker()?.get(&path).await?;
-            Ok(Page { items: found.threads.into_iter().filter_map(Place::thread).collect(), more: found.has_more })
+            Ok(ListPart {
+                items: found.threads.into_iter().filter_map(ChannelObject::thread).collect(),
+                more: found.has_more,
+            })
         })
     }
 
-    fn user_name(&self, user: UserId) -> Call<'_, String> {
+    fn user_name(&self, user: UserId) -> PlatformCall<'_, String> {
         Box::pin(async move {
             let found: Value = self.broker()?.get(&format!("users/{user}")).await?;
             Ok(found["username"].as_str().unwrap_or_default().to_owned())
         })
     }
 
-    fn roles_of(&self, channel: ChannelId, user: UserId) -> Call<'_, Option<BTreeSet<RoleId>>> {
+    fn roles_of(&self, channel: ChannelId, user: UserId) -> PlatformCall<'_, Option<BTreeSet<RoleId>>> {
         Box::pin(async move { Ok(self.sights.roles(self.broker()?, channel, user).await?) })
     }
 
@@ -181,7 +188,7 @@ impl Platform for Discord {
         self.sights.forget();
     }
 
-    fn post<'a>(&'a self, bot: &'a Poster, part: &'a Part<'a>) -> Call<'a, PostId> {
+    fn post<'a>(&'a self, bot: &'a Poster, part: &'a Part<'a>) -> PlatformCall<'a, PostId> {
         Box::pin(async move {
             let (rest, path) = (self.rest(bot)?, format!("channels/{}/messages", part.channel));
             Ok(match part.file {
@@ -191,14 +198,14 @@ impl Platform for Discord {
         })
     }
 
-    fn change<'a>(&'a self, spot: Spot, text: &'a str, buttons: &'a Value) -> Call<'a, ()> {
+    fn change<'a>(&'a self, spot: Spot, text: &'a str, buttons: &'a Value) -> PlatformCall<'a, ()> {
         Box::pin(async move {
             let change = json!({ "content": text, "components": buttons, "allowed_mentions": { "parse": [] } });
             Ok(self.broker()?.tell(Method::Patch, &path(spot), Some(&change)).await?)
         })
     }
 
-    fn start_thread<'a>(&'a self, spot: Spot, name: &'a str) -> Call<'a, ChannelId> {
+    fn start_thread<'a>(&'a self, spot: Spot, name: &'a str) -> PlatformCall<'a, ChannelId> {
         Box::pin(async move {
             let body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES });
             match self.broker()?.make(&format!("{}/threads", path(spot)), &body).await {
@@ -209,21 +216,21 @@ impl Platform for Discord {
         })
     }
 
-    fn typing<'a>(&'a self, bot: &'a Poster, channel: ChannelId) -> Call<'a, ()> {
+    fn typing<'a>(&'a self, bot: &'a Poster, channel: ChannelId) -> PlatformCall<'a, ()> {
         Box::pin(
             async move { Ok(self.rest(bot)?.tell(Method::Post, &format!("channels/{channel}/typing"), None).await?) },
         )
     }
 
-    fn sign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> Call<'a, ()> {
+    fn sign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> PlatformCall<'a, ()> {
         Box::pin(async move { Ok(self.rest(bot)?.tell(Method::Put, &reaction(spot, emoji), None).await?) })
     }
 
-    fn unsign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> Call<'a, ()> {
+    fn unsign<'a>(&'a self, bot: &'a Poster, spot: Spot, emoji: &'a str) -> PlatformCall<'a, ()> {
         Box::pin(async move { Ok(self.rest(bot)?.tell(Method::Delete, &reaction(spot, emoji), None).await?) })
     }
 
-    fn answer<'a>(&'a self, interaction: &'a Interaction, answer: Answer<'a>) -> Call<'a, ()> {
+    fn answer<'a>(&'a self, interaction: &'a Interaction, answer: Answer<'a>) -> PlatformCall<'a, ()> {
         Box::pin(async move { Ok(interactions::answer(self.broker()?, interaction, answer).await?) })
     }
 }
@@ -231,7 +238,7 @@ impl Platform for Discord {
 /// Some threads.
 #[derive(Deserialize)]
 struct Threads {
-    threads: Vec<Place>,
+    threads: Vec<ChannelObject>,
     #[serde(default)]
     has_more: bool,
 }

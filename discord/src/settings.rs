@@ -11,7 +11,7 @@ pub const BROKER: &str = "broker";
 
 /// The settings of a bridge to Discord.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct DiscordSettings {
     /// What is set for a bridge to any platform.
     pub bridge: lastword_bridge::settings::Settings,
     /// Discord's REST address; `None` for the default.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub tokens: BTreeMap<String, Secret>,
 }
 
-impl Settings {
+impl DiscordSettings {
     /// Returns the token of the broker's bot, or why there is none.
     pub(crate) fn broker_token(&self) -> Result<&Secret, String> {
         self.broker.as_ref().ok_or_else(|| format!("the broker's bot: {}", self.bridge.unreadable(BROKER)))

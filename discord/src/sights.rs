@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lastword_bridge::ids::{ChannelId, RoleId, ServerId, UserId};
 use lastword_bridge::post::Channel;
 
-use super::model::{GuildMember, Place};
+use super::model::{ChannelObject, GuildMember};
 use super::rest::{Rest, RestError};
 
 /// Most authors kept; beyond them each is looked up again.
@@ -61,7 +61,7 @@ impl Sights {
         if let Some(known) = known {
             return Ok(known);
         }
-        let found = match rest.get::<Place>(&format!("channels/{channel}")).await {
+        let found = match rest.get::<ChannelObject>(&format!("channels/{channel}")).await {
             Ok(found) => Channel::from(found).server,
             Err(error) if error.may_pass() => return Err(error),
             Err(_) => return Ok(None),

@@ -28,7 +28,7 @@ macro_rules! limits {
     ($($rule:literal $name:ident = $default:literal, $meaning:literal;)*) => {
         /// The limits in force. See [`LIMITS`] for rule, unit and meaning of each.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(from = "Stored", into = "Stored")]
+        #[serde(from = "StoredLimits", into = "StoredLimits")]
         pub struct Limits {
             $(#[doc = $meaning] pub $name: u64,)*
             /// The guards that only record what they would have refused (G7), by index in `GUARDS`.
@@ -139,7 +139,7 @@ limits! {
 /// The stored form, by name, so that a log written before a limit or guard was added stays readable. A limit that it
 /// doesn't name has its default; a name that this program doesn't know is ignored.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredLimits {
     values: Vec<(Box<str>, u64)>,
     observed: Vec<Box<str>>,
     asker_approves: bool,
@@ -187,7 +187,7 @@ impl Limits {
     }
 }
 
-impl From<Limits> for Stored {
+impl From<Limits> for StoredLimits {
     fn from(limits: Limits) -> Self {
         let values = LIMITS.iter().filter_map(|row| Some((row.name.into(), limits.value(row.name)?)));
         let long = (limits.profile == Profile::Long).then(|| (PROFILE.into(), 1));
@@ -204,8 +204,8 @@ impl From<Limits> for Stored {
     }
 }
 
-impl From<Stored> for Limits {
-    fn from(stored: Stored) -> Self {
+impl From<StoredLimits> for Limits {
+    fn from(stored: StoredLimits) -> Self {
         let mut limits = Self::default();
         for (name, value) in &stored.values {
             if &**name == PROFILE && *value == 1 {
@@ -427,8 +427,8 @@ mod tests {
     fn a_log_from_before_a_limit_joined_gives_it_its_default() {
         let mut limits = Limits { depth_max: 7, ..Limits::default() };
         limits.observed.observe("cycle");
-        let mut stored = Stored::from(limits.clone());
-        assert_eq!(Limits::from(Stored::from(limits.clone())), limits);
+        let mut stored = StoredLimits::from(limits.clone());
+        assert_eq!(Limits::from(StoredLimits::from(limits.clone())), limits);
         stored.values.retain(|(name, _)| &**name != "hops_max");
         stored.values.push(("a_limit_of_the_future".into(), 1));
         assert_eq!(Limits::from(stored), limits, "hops_max was at its default");

@@ -57,8 +57,8 @@ pub static CLAUDE: AgentProgram = AgentProgram {
     variables: &["CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID"],
     start,
     flags: output::flags,
-    output: |_model| Box::new(output::Output::default()),
-    transcript: Some(Transcript { form: || Box::new(output::Output::default()), breaks_off }),
+    output: |_model| Box::new(output::ClaudeOutput::default()),
+    transcript: Some(Transcript { form: || Box::new(output::ClaudeOutput::default()), breaks_off }),
     acp: Acp {
         hold,
         session_meta,

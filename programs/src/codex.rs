@@ -44,7 +44,7 @@ pub static CODEX: AgentProgram = AgentProgram {
     variables: &["CODEX_CI", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID"],
     start: |settings, at| drop(settings.args.splice(at..at, denials())),
     flags: output::flags,
-    output: |model| Box::new(output::Output(model)),
+    output: |model| Box::new(output::CodexOutput(model)),
     transcript: None,
     acp: Acp { start: start_acp, hold: held::hold, token: SessionToken::Text, asks_by_settings: true, ..Acp::UNKNOWN },
     files: &[File { path: ".codex/config.toml", change: configuration::change, calls }],

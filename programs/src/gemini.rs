@@ -43,7 +43,7 @@ pub static GEMINI: AgentProgram = AgentProgram {
     variables: &["GEMINI_CLI"],
     start: |_, _| {},
     flags: output::flags,
-    output: |_model| Box::new(output::Output),
+    output: |_model| Box::new(output::GeminiOutput),
     transcript: Some(Transcript { form: || Box::new(output::Transcript::default()), breaks_off }),
     acp: Acp { hold: held::hold, meta_usage, token: SessionToken::Text, metered: false, ..Acp::UNKNOWN },
     files: &[File { path: FILE, change: |text, step| stepped(text, step, change), calls: |text| calls(text, SERVERS) }],

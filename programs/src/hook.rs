@@ -110,7 +110,7 @@ const STRAY: &str = "Lastword: the program began to work by itself after a messa
 
 /// The state of a session between two hooks.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-struct Session {
+struct HookSession {
     /// The open turn that a delivery opened in the session.
     turn: Option<Open>,
     /// The user typed during that turn, so it isn't finished automatically.
@@ -144,13 +144,13 @@ struct Session {
     waits: bool,
     /// The calls of the session's dialogs that wait for humans of the team.
     #[serde(default)]
-    held: Vec<dialog::Held>,
+    held: Vec<dialog::DialogCall>,
     /// The end of the turn, which a broker that was away has not taken yet.
     #[serde(default)]
     owed: Option<Box<Finish>>,
 }
 
-impl Session {
+impl HookSession {
     /// Returns what the turn used so far, if it is the turn's alone and the transcript has it.
     fn used(&self, occasion: &Occasion) -> Option<Usage> {
         let open = self.turn.as_ref().filter(|_| !self.mixed)?;
@@ -290,7 +290,7 @@ pub fn woke(folder: &Path, occasion: &Occasion) -> bool {
 
 /// Renews the lease of the session's turn, with what it used so far. A turn whose budget is used up is told to finish, and
 /// ended as held once it has used a quarter more. One that is over by now is noticed at its end.
-async fn worked(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+async fn worked(client: &Client, session: &mut HookSession, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let Some(open) = session.turn.clone() else { return Ok(None) };
     let used = session.used(occasion);
     let report = Progress { usage: used.clone(), waits_for_user: session.waits, ..Progress::default() };
@@ -383,7 +383,7 @@ fn arrived(
     Ok(Some(if session.mixed { beside(&session, &worded) } else { worded }))
 }
 
-fn started(session: &Session, queued: u64) -> String {
+fn started(session: &HookSession, queued: u64) -> String {
     let mut text =
         "You are an agent of a team whose messages Lastword routes. Requests to you are delivered into this \
                     session: with the user's prompts, and after your turns. The line above a boundary (-----) is the \
@@ -404,7 +404,7 @@ fn still_open(open: &Open) -> String {
 }
 
 /// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
-async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+async fn typed(client: &Client, session: &mut HookSession, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     if occasion.typed == Some(false) {
         if session.turn.is_some() {
             // A part of the turn's work has returned.
@@ -437,7 +437,7 @@ async fn typed(client: &Client, session: &mut Session, occasion: &Occasion) -> R
     Ok(Some(context("UserPromptSubmit", &beside(session, &worded(&delivery, Memory::Kept)))))
 }
 
-fn beside(session: &Session, worded: &str) -> String {
+fn beside(session: &HookSession, worded: &str) -> String {
     let requester = session.turn.as_ref().and_then(|open| open.requester.as_deref());
     match requester {
         Some(requester) => format!(
@@ -452,7 +452,7 @@ fn beside(session: &Session, worded: &str) -> String {
 }
 
 /// The model ended its turn: finishes the delivery's turn unless the user typed in it, then delivers the next one.
-async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+async fn stopped(client: &Client, session: &mut HookSession, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     (session.busy, session.works) = (false, false);
     charge_stray_work(client, session, occasion).await;
     if let Some(open) = session.turn.clone() {
@@ -480,7 +480,7 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
 }
 
 /// The model's turn ended without an answer: fails the delivery's turn, unless the user typed in it.
-async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
+async fn broken_off(client: &Client, session: &mut HookSession, occasion: &Occasion) -> Result<(), HookError> {
     (session.busy, session.works) = (false, false);
     charge_stray_work(client, session, occasion).await;
     match ending(session, occasion).await? {
@@ -490,7 +490,7 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
 }
 
 /// Returns how the session's turn ends with this event; `None` if it doesn't, or if its model has to end it.
-async fn ending(session: &Session, occasion: &Occasion) -> Result<Option<Finish>, HookError> {
+async fn ending(session: &HookSession, occasion: &Occasion) -> Result<Option<Finish>, HookError> {
     let Some(open) = &session.turn else { return Ok(None) };
     let fails = match occasion.hook_event_name.as_str() {
         "Stop" => false,
@@ -514,7 +514,7 @@ async fn ending(session: &Session, occasion: &Occasion) -> Result<Option<Finish>
 }
 
 /// Ends the session's turn. What the broker can't take now is owed.
-async fn end_turn(client: &Client, session: &mut Session, finish: Finish) -> Result<(), HookError> {
+async fn end_turn(client: &Client, session: &mut HookSession, finish: Finish) -> Result<(), HookError> {
     let Some(open) = &session.turn else { return Ok(()) };
     match client.finish(&open.id, &finish).await {
         // A refusal for good means that the turn is already over; a broker that is busy still wants the answer.
@@ -530,7 +530,7 @@ async fn end_turn(client: &Client, session: &mut Session, finish: Finish) -> Res
 }
 
 /// Notes that the model ended its turn while the broker was away: the next hook hands its answer in.
-async fn owe(session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
+async fn owe(session: &mut HookSession, occasion: &Occasion) -> Result<(), HookError> {
     if let Some(finish) = ending(session, occasion).await? {
         (session.busy, session.works) = (false, false);
         session.owed = Some(Box::new(finish));
@@ -539,7 +539,7 @@ async fn owe(session: &mut Session, occasion: &Occasion) -> Result<(), HookError
 }
 
 /// Charges what the program used by itself to the grant that caused it.
-async fn charge_stray_work(client: &Client, session: &mut Session, occasion: &Occasion) {
+async fn charge_stray_work(client: &Client, session: &mut HookSession, occasion: &Occasion) {
     if std::mem::take(&mut session.strays)
         && let (Some(turn), Some(usage)) = (&session.after, &occasion.usage)
     {
@@ -548,7 +548,7 @@ async fn charge_stray_work(client: &Client, session: &mut Session, occasion: &Oc
 }
 
 /// Takes the next delivery without waiting; its turn becomes the session's.
-async fn next(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Delivery>, HookError> {
+async fn next(client: &Client, session: &mut HookSession, occasion: &Occasion) -> Result<Option<Delivery>, HookError> {
     let delivery = client.inbox(Duration::ZERO).await?;
     if let Some(delivery) = &delivery {
         let requester = requester(client, &delivery.message).await;
@@ -557,7 +557,7 @@ async fn next(client: &Client, session: &mut Session, occasion: &Occasion) -> Re
     Ok(delivery)
 }
 
-fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>, occasion: &Occasion) {
+fn open(session: &mut HookSession, delivery: &Delivery, requester: Option<String>, occasion: &Occasion) {
     let reference = delivery.message.reference.clone();
     let transcript = transcript::length(occasion);
     session.turn = delivery.turn.as_ref().map(|turn| Open {

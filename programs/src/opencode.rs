@@ -40,7 +40,7 @@ pub static OPENCODE: AgentProgram = AgentProgram {
     variables: &["OPENCODE"],
     start: |settings, _| add_rules(settings, false),
     flags: output::flags,
-    output: |model| Box::new(output::Output(model)),
+    output: |model| Box::new(output::OpencodeOutput(model)),
     transcript: None,
     acp: Acp {
         start: |settings| add_rules(settings, !settings.unheld),

@@ -20,7 +20,7 @@ const SOURCES_MAX: usize = 4_096;
 /// The failed authentications of each address. Each is one number: the time at which all its failures are forgotten.
 #[derive(Debug)]
 pub(crate) struct Attempts {
-    held: Mutex<HashMap<Source, Time>>,
+    held: Mutex<HashMap<SourceAddress, Time>>,
     max: u64,
     /// The time that one failure takes to be forgotten, in ms.
     each_ms: u64,
@@ -28,9 +28,9 @@ pub(crate) struct Attempts {
 
 /// An IPv4 address, or the first 64 bits of an IPv6 one: a host has all addresses below those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source(u64);
+struct SourceAddress(u64);
 
-impl Source {
+impl SourceAddress {
     fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             // In a range that no IPv6 network has.
@@ -58,7 +58,7 @@ impl Attempts {
     /// The address is over its rate: the time in ms until it may try again. Nothing is counted then.
     pub(crate) fn count(&self, address: IpAddr, now: Time) -> Result<(), u64> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let source = Source::of(address);
+        let source = SourceAddress::of(address);
         let clear_at = held.get(&source).copied().unwrap_or(now).max(now);
         let over = clear_at.plus(self.each_ms).0.saturating_sub(now.plus(self.max * self.each_ms).0);
         if over > 0 {
@@ -78,18 +78,19 @@ impl Attempts {
     /// Takes back what an attempt that succeeded was counted as.
     pub(crate) fn succeeded(&self, address: IpAddr) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(clear_at) = held.get_mut(&Source::of(address)) {
+        if let Some(clear_at) = held.get_mut(&SourceAddress::of(address)) {
             *clear_at = Time(clear_at.0.saturating_sub(self.each_ms));
         }
     }
 }
 
 /// Keeps the half that is cleared last: done once for each 2,048 new addresses, so its cost is spread over them.
-fn forget_half(held: &mut HashMap<Source, Time>) {
-    let mut order: Vec<(Time, u64)> = held.drain().map(|(Source(source), clear_at)| (clear_at, source)).collect();
+fn forget_half(held: &mut HashMap<SourceAddress, Time>) {
+    let mut order: Vec<(Time, u64)> =
+        held.drain().map(|(SourceAddress(source), clear_at)| (clear_at, source)).collect();
     order.sort_unstable();
     let kept = order.split_off(order.len() / 2);
-    held.extend(kept.into_iter().map(|(clear_at, source)| (Source(source), clear_at)));
+    held.extend(kept.into_iter().map(|(clear_at, source)| (SourceAddress(source), clear_at)));
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ use std::time::Duration;
 
 use lastword_broker::archive::Archives;
 use lastword_broker::checkpoint::LogSigner;
-use lastword_broker::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
+use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
 use lastword_broker::scrub::LastScrub;
 use lastword_broker::{ClientId, Handle, Unserved};
 use lastword_core::{Principal, Reply};
@@ -200,7 +200,7 @@ impl Caller {
     }
 
     /// Returns the human of a console session as a caller.
-    pub const fn of(session: &Session) -> Self {
+    pub const fn of(session: &ConsoleSession) -> Self {
         Self {
             principal: session.principal,
             credential: session.token,

@@ -30,7 +30,7 @@ use crate::edges::mcp::AnonymousMcp;
 use crate::notify::Channel;
 use crate::oidc::Oidc;
 use crate::tls::{Certificate, Tls, Transport};
-use crate::workspace::{Opening, Settings, StartError, Workspace, console_url, is_full, open_index};
+use crate::workspace::{Opening, StartError, Workspace, WorkspaceSettings, console_url, is_full, open_index};
 
 /// The facts between two kept checkpoints, by default.
 pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
@@ -118,8 +118,8 @@ impl Config {
 impl Config {
     /// Returns what is of the workspace, and not of the listener.
     #[must_use]
-    pub fn settings(self) -> Settings {
-        Settings {
+    pub fn settings(self) -> WorkspaceSettings {
+        WorkspaceSettings {
             limits: self.limits,
             policy: self.policy,
             hosts: self.hosts,

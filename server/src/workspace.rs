@@ -124,7 +124,7 @@ impl From<UnsetSchedule> for StartError {
 
 /// The configuration of a workspace.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct WorkspaceSettings {
     /// The limits to put in force.
     pub limits: Limits,
     /// The policy that allows, denies or holds tool calls.
@@ -191,7 +191,7 @@ impl Workspace {
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub async fn open(mut settings: Settings, opening: Opening) -> Result<Self, StartError> {
+    pub async fn open(mut settings: WorkspaceSettings, opening: Opening) -> Result<Self, StartError> {
         let Opening { log, core, quiet, index, files, transport, url, nodes } = opening;
         let stored = Stored::of(log.as_ref());
         let reader = Arc::clone(&stored.log);
@@ -312,7 +312,7 @@ impl Drop for Workspace {
 }
 
 /// Gives the broker its first human, and what of the configuration is a fact. Returns the path of that human's token.
-async fn set_up(handle: &Handle, files: &Files, settings: &mut Settings) -> Result<PathBuf, StartError> {
+async fn set_up(handle: &Handle, files: &Files, settings: &mut WorkspaceSettings) -> Result<PathBuf, StartError> {
     let operator_token_file = bootstrap(handle, files, settings.renew_operator_token).await?;
     configure(handle, std::mem::take(&mut settings.policy)).await?;
     schedules::configure(handle, std::mem::take(&mut settings.schedules)).await?;

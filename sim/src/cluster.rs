@@ -130,7 +130,7 @@ pub struct Played {
 /// Plays one seed, with its history if `told`.
 #[must_use]
 pub fn play(setting: &Cluster, seed: u64, told: bool) -> Played {
-    let mut run = Run::new(setting, seed, told);
+    let mut run = HistoryRun::new(setting, seed, told);
     run.until_healed();
     run.end()
 }
@@ -144,7 +144,7 @@ struct Process {
 
 /// Something that arrives.
 #[derive(Clone, Debug)]
-enum Event {
+enum Arrival {
     /// At the store: a publication.
     Publish(Process, u64, Box<Publication>),
     /// At the store: a request for the last sequence.
@@ -191,11 +191,11 @@ enum News {
 }
 
 /// One history.
-struct Run<'a> {
+struct HistoryRun<'a> {
     setting: &'a Cluster,
     rng: ChaCha8Rng,
     now: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: BTreeMap<(u64, u64), Arrival>,
     scheduled: u64,
     ticket: u64,
     /// Whether faults have ended.
@@ -209,7 +209,7 @@ struct Run<'a> {
     told: Option<Vec<String>>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> HistoryRun<'a> {
     fn new(setting: &'a Cluster, seed: u64, told: bool) -> Self {
         let brokers = (0..BROKERS).map(|node| Broker::new(node, setting)).collect();
         let mut run = Self {
@@ -232,11 +232,11 @@ impl<'a> Run<'a> {
             run.beat_later(node);
         }
         for actor in 0..run.clients.actors() {
-            run.after(1_000, Event::Act(actor));
+            run.after(1_000, Arrival::Act(actor));
         }
-        run.after(500, Event::Fault);
+        run.after(500, Arrival::Fault);
         if setting.scene == Scene::Team {
-            run.after(2_000, Event::Adversary);
+            run.after(2_000, Arrival::Adversary);
         }
         run
     }
@@ -280,17 +280,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn at(&mut self, at: u64, event: Event) {
+    fn at(&mut self, at: u64, event: Arrival) {
         self.scheduled += 1;
         self.events.insert((at, self.scheduled), event);
     }
 
-    fn after(&mut self, ms: u64, event: Event) {
+    fn after(&mut self, ms: u64, event: Arrival) {
         self.at(self.now + ms, event);
     }
 
     /// Sends something over the network: it takes time, sometimes seconds, and may be lost.
-    fn send(&mut self, event: Event) {
+    fn send(&mut self, event: Arrival) {
         if self.faulty(20) {
             self.met.lost += 1;
             return;
@@ -331,14 +331,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn happens(&mut self, event: Event) {
+    fn happens(&mut self, event: Arrival) {
         match event {
-            Event::Publish(from, ticket, publication) => self.store(from, ticket, &publication),
-            Event::AskTail(from, ticket) => {
+            Arrival::Publish(from, ticket, publication) => self.store(from, ticket, &publication),
+            Arrival::AskTail(from, ticket) => {
                 let news = News::Tail(ticket, self.stream.last());
-                self.send(Event::Broker(from, news));
+                self.send(Arrival::Broker(from, news));
             }
-            Event::AskLease(from, sent_at, renews) => {
+            Arrival::AskLease(from, sent_at, renews) => {
                 let news = match renews {
                     None if self.setting.gives_lease() && !self.healed => {
                         Some(News::Leased(sent_at, self.lease.give(self.now)))
@@ -347,21 +347,21 @@ impl<'a> Run<'a> {
                     Some(revision) => self.lease.renew(self.now, revision).then_some(News::Renewed(sent_at, revision)),
                 };
                 if let Some(news) = news {
-                    self.send(Event::Broker(from, news));
+                    self.send(Arrival::Broker(from, news));
                 }
             }
-            Event::Broker(process, news) => self.arrives(process, news),
-            Event::Call(node, call, forwarded) => {
+            Arrival::Broker(process, news) => self.arrives(process, news),
+            Arrival::Call(node, call, forwarded) => {
                 let process = Process { node, life: self.brokers[node].life };
                 self.arrives(process, News::Call(call, forwarded));
             }
-            Event::Answer(call, reply) => self.answered(call, reply),
-            Event::GiveUp(call, attempt) => self.give_up(call, attempt),
-            Event::Act(actor) => self.act(actor),
-            Event::Adversary => self.adversary(),
-            Event::Fault => self.fault(),
-            Event::Start(node) => self.start(node),
-            Event::Resume(node) => self.resume(node),
+            Arrival::Answer(call, reply) => self.answered(call, reply),
+            Arrival::GiveUp(call, attempt) => self.give_up(call, attempt),
+            Arrival::Act(actor) => self.act(actor),
+            Arrival::Adversary => self.adversary(),
+            Arrival::Fault => self.fault(),
+            Arrival::Start(node) => self.start(node),
+            Arrival::Resume(node) => self.resume(node),
         }
     }
 
@@ -378,7 +378,7 @@ impl<'a> Run<'a> {
             Err(Mismatch) => self.met.conflicts += 1,
         }
         self.oracle.follow(&self.stream);
-        self.send(Event::Broker(from, News::Published(ticket, result)));
+        self.send(Arrival::Broker(from, News::Published(ticket, result)));
     }
 
     /// Gives a broker its news; one that is stopped finds them when it resumes.
@@ -396,7 +396,7 @@ impl<'a> Run<'a> {
 
     /// Whether no client waits for an answer and no broker for the store, and nothing is on its way there.
     fn is_idle(&self) -> bool {
-        let published = |event: &Event| matches!(event, Event::Publish(..));
+        let published = |event: &Arrival| matches!(event, Arrival::Publish(..));
         self.clients.is_idle(self.now)
             && self.brokers.iter().all(|broker| broker.is_idle(&self.stream))
             && self.brokers.iter().any(Broker::leads)

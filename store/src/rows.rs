@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! magic, then one gzip stream of:
-//!   length, header          of the kind of file
-//!   length, RowHead, blob   for each row
-//!   length 0, length, End   the end of the rows
+//!   length, header              of the kind of file
+//!   length, RowHead, blob       for each row
+//!   length 0, length, RowsEnd   the end of the rows
 //! ```
 //!
 //! Lengths are `u32`, little-endian; the rest is postcard. Rows have their hashes, so the file proves itself.
@@ -54,7 +54,7 @@ struct RowHead {
 }
 
 #[derive(Serialize, Deserialize)]
-struct End {
+struct RowsEnd {
     at: u64,
     hash: Hash,
     rows: u64,
@@ -133,7 +133,7 @@ impl<W: Write> RowWriter<W> {
     pub(crate) fn finish(mut self) -> Result<(Reached, W), RowsError> {
         self.out.write_all(&0_u32.to_le_bytes())?;
         let Reached { end, rows } = self.reached;
-        put(&mut self.out, &End { at: end.at.0, hash: end.hash, rows })?;
+        put(&mut self.out, &RowsEnd { at: end.at.0, hash: end.hash, rows })?;
         let mut to = self.out.finish()?;
         to.flush()?;
         Ok((self.reached, to))
@@ -195,7 +195,7 @@ impl<R: Read> RowReader<R> {
     }
 
     fn finish(&mut self) -> Result<(), RowsError> {
-        let end: End = take(&mut self.from)?.ok_or_else(|| RowsError::Damaged("it has no end".to_owned()))?;
+        let end: RowsEnd = take(&mut self.from)?.ok_or_else(|| RowsError::Damaged("it has no end".to_owned()))?;
         // Reads the stream's own checksum.
         if self.from.read(&mut [0]).map_err(ends_early)? > 0 {
             return Err(RowsError::Damaged("it goes on behind its end".to_owned()));

@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, Waiting, beside, payload, reap, unused};
+use super::{BATCH_MAX, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
 use crate::systems::Work;
@@ -71,7 +71,7 @@ impl JetStream {
         [requests, answers]: &[String; 2],
         context: &Context,
     ) -> Result<Measured, Failure> {
-        let waiting = Waiting::of(load);
+        let waiting = WaitingWorkers::of(load);
         let mut consumers = JoinSet::new();
         let last = match work {
             Work::Message => requests,
@@ -110,7 +110,7 @@ enum OnDelivery {
     /// Publish one of the same length to this subject, before the acknowledgement.
     Answer(String),
     /// Wake its worker, after the acknowledgement.
-    Done(Waiting),
+    Done(WaitingWorkers),
 }
 
 struct Consumer {
@@ -142,7 +142,7 @@ async fn acknowledge(client: Client, context: Context, then: OnDelivery, message
     // Like `Message::double_ack`, but that makes and drops a subscription for each message.
     client.request(reply, "".into()).await.map_err(failed)?;
     if let OnDelivery::Done(waiting) = then {
-        waiting.acknowledged(&message.payload)?;
+        wake_publisher(&waiting, &message.payload)?;
     }
     Ok(())
 }

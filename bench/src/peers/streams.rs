@@ -11,7 +11,7 @@ use redis::streams::{StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands as _, AsyncConnectionConfig, Client, IntoConnectionInfo as _, RedisError, RedisResult};
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, PATIENCE, Waiting, beside, payload, reap, unused};
+use super::{BATCH_MAX, PATIENCE, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
 use crate::systems::Work;
@@ -70,7 +70,7 @@ impl Streams {
         [requests, answers]: &[String; 2],
         calls: &MultiplexedConnection,
     ) -> Result<Measured, Failure> {
-        let waiting = Waiting::of(load);
+        let waiting = WaitingWorkers::of(load);
         let mut consumers = JoinSet::new();
         let last = match work {
             Work::Message => requests,
@@ -110,7 +110,7 @@ enum OnDelivery {
     /// Publish one of the same length to this stream, before the acknowledgement.
     Answer(String),
     /// Wake its worker, after the acknowledgement.
-    Done(Waiting),
+    Done(WaitingWorkers),
 }
 
 struct Consumer {
@@ -162,7 +162,7 @@ async fn acknowledge(
         return Err(Failure::unavailable(format!("Redis acknowledged {acknowledged} of {}", ids.len())));
     }
     if let OnDelivery::Done(waiting) = then {
-        delivery.iter().try_for_each(|(_, message)| waiting.acknowledged(message))?;
+        delivery.iter().try_for_each(|(_, message)| wake_publisher(&waiting, message))?;
     }
     Ok(())
 }

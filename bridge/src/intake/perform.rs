@@ -12,8 +12,8 @@ use tokio::time::sleep;
 
 use super::Intake;
 use crate::actors::Actor;
-use crate::book::{Place, lost};
-use crate::calls::{Call, Done, NextStep, call, doubles, explanation, refused};
+use crate::book::{ThreadPlace, lost};
+use crate::calls::{BrokerCall, Done, NextStep, call, doubles, explanation, refused};
 use crate::heard::Reach;
 use crate::ids::ChannelId;
 use crate::inbound::{Act, Voice};
@@ -58,14 +58,14 @@ impl Intake {
         let sent = match (before, &call) {
             (Some(Done::All), _) => return Ok(NextStep::GoOn),
             (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
-            (None, Call::Post { voice, said }) => {
+            (None, BrokerCall::Post { voice, said }) => {
                 if let Act::Say { mentions, about, opens, .. } = act {
                     self.prepare(post, mentions, about.as_deref(), *opens).await?;
                 }
                 self.post(post, voice, broker, said).await?
             }
-            (None, Call::Send { voice, text }) => self.submit(post, voice, broker, text).await?,
-            (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
+            (None, BrokerCall::Send { voice, text }) => self.submit(post, voice, broker, text).await?,
+            (None, BrokerCall::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
         };
         if let Some(actor) = broker {
             actor.ended(&sent);
@@ -81,8 +81,8 @@ impl Intake {
 
     /// Returns whoever makes a call of a human, and the role that the author's roles on the server give; or a hint why
     /// nobody can.
-    async fn acting(&self, post: &Post, call: &Call) -> Result<Result<Option<Speaking<'_>>, Act>, ClientError> {
-        let (Call::Post { voice, .. } | Call::Send { voice, .. }) = call else { return Ok(Ok(None)) };
+    async fn acting(&self, post: &Post, call: &BrokerCall) -> Result<Result<Option<Speaking<'_>>, Act>, ClientError> {
+        let (BrokerCall::Post { voice, .. } | BrokerCall::Send { voice, .. }) = call else { return Ok(Ok(None)) };
         let Voice::Human(_) = voice else { return Ok(Ok(None)) };
         let shared = &self.shared;
         let home = shared.home_of(post.channel).await;
@@ -238,11 +238,11 @@ impl Intake {
     }
 
     /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
-    async fn place(&self, post: &Post, reference: &str) -> Place {
+    async fn place(&self, post: &Post, reference: &str) -> ThreadPlace {
         let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
         let thread = parent.is_some().then_some(post.channel);
         let reference = lineage(reference).last().unwrap_or(reference).to_owned();
-        Place { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
+        ThreadPlace { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
     }
 
     /// Returns a channel's room, opened if the bridge hasn't done so since its start.

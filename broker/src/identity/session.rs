@@ -46,7 +46,7 @@ impl TurnSigner {
 
     /// Returns the session that `value` proves if it was signed here, for its human's current token, and has neither
     /// expired nor been ended.
-    pub(crate) fn verify_session(&self, value: &str, directory: &Directory, now: Time) -> Option<Session> {
+    pub(crate) fn verify_session(&self, value: &str, directory: &Directory, now: Time) -> Option<ConsoleSession> {
         let mut parts = value.split('.');
         let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
         let agent = AgentId(agent.parse().ok()?);
@@ -59,7 +59,7 @@ impl TurnSigner {
         let canonical = value == self.sign_session(agent, &token, expires_at);
         let valid = valid && canonical && !self.ended.has(value);
         let forms = self.session_mac(b"lastword forms", agent, &token, expires_at)?;
-        valid.then(|| Session { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
+        valid.then(|| ConsoleSession { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
     }
 
     /// Ends a session before it expires. Its cookie is refused from then on, also after a restart.
@@ -102,7 +102,7 @@ impl TurnSigner {
 }
 
 /// A verified session of the console.
-pub struct Session {
+pub struct ConsoleSession {
     /// The signed-in human.
     pub principal: Principal,
     /// The hash of the human's token, from which the cookie's MAC is computed.

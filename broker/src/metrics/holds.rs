@@ -47,12 +47,12 @@ pub(super) struct Holds {
 struct Now {
     /// Those whose words reset counters.
     humans: BTreeSet<AgentId>,
-    held: Vec<Held>,
+    held: Vec<HeldExchange>,
 }
 
 /// An exchange that is held, or would be.
 #[derive(Debug)]
-struct Held {
+struct HeldExchange {
     task: TaskId,
     /// The delegate; `None` for a hold from before the start.
     delegate: Option<AgentId>,
@@ -78,7 +78,7 @@ impl Holds {
             .filter(|(_, asked)| asked.cause == EscalationCause::NoProgress)
             .filter_map(|(id, asked)| {
                 let stuck = asked.lifts.as_ref().is_some_and(|lifts| lifts.met.limit == u64::from(SAME_MAX));
-                Some(Held {
+                Some(HeldExchange {
                     task: asked.task?,
                     delegate: None,
                     asker: asked.agent,
@@ -161,10 +161,10 @@ impl Now {
             Fact::RoleSet { human, role: Role::Viewer } => drop(self.humans.remove(human)),
             Fact::RoleSet { human, .. } => drop(self.humans.insert(*human)),
             Fact::Stalled { task, agent, conv, level: Level::Held, stall, enforced, curve, escalation } => {
-                let same = |held: &Held| held.task == *task && held.delegate == Some(*agent);
+                let same = |held: &HeldExchange| held.task == *task && held.delegate == Some(*agent);
                 self.held.retain(|held| !same(held));
                 self.held.drain(..(self.held.len() + 1).saturating_sub(HELD_MAX));
-                self.held.push(Held {
+                self.held.push(HeldExchange {
                     task: *task,
                     delegate: Some(*agent),
                     asker: counts.other_side(*agent),
@@ -190,7 +190,7 @@ impl Now {
         }
     }
 
-    fn lift(&mut self, counts: &Holds, is_lifted: impl Fn(&Held) -> bool) {
+    fn lift(&mut self, counts: &Holds, is_lifted: impl Fn(&HeldExchange) -> bool) {
         self.held.retain(|held| {
             let lifted = is_lifted(held);
             if lifted && let Some(place) = LABELS.iter().position(|labels| *labels == (held.stall, held.enforced)) {
@@ -208,7 +208,7 @@ impl Now {
             Part::Request(terms) => {
                 // A third party that asks for something in the conversation resets the exchange, which no fact says. An
                 // enforced hold stays, so that its lift is counted: its question is withdrawn if it was reset.
-                let third = |held: &Held| {
+                let third = |held: &HeldExchange| {
                     message.sender_task.is_some_and(|task| task != held.task) && Some(message.from) != held.delegate
                 };
                 self.held.retain(|held| held.enforced || held.conv != message.conv || !third(held));
@@ -234,7 +234,7 @@ impl Now {
     }
 }
 
-impl Held {
+impl HeldExchange {
     /// Counts a message said after the exchange would have been held.
     fn read(&mut self, message: &Message, counts: &Holds) {
         if self.enforced {

@@ -22,11 +22,11 @@ use crate::top::WAITS_FOR_USER;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AgentCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum AgentCommand {
     /// Register an agent or human and print its token, once
     Add {
         /// Name of the agent or human.
@@ -144,7 +144,7 @@ async fn limit(client: &Client, name: &str, limits: BTreeMap<String, u64>) -> Re
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
-        Verb::Add { name, actions, groups, kind, display_name, turns_max, limits } => {
+        AgentCommand::Add { name, actions, groups, kind, display_name, turns_max, limits } => {
             let set = limits.set();
             if kind == Kind::Human && !set.is_empty() {
                 return Err(Failure::usage("only agents have limits; this is a human"));
@@ -157,19 +157,19 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             }
             cx.out.show(&registered, |registered, _| registered.token.clone())
         }
-        Verb::Set { name, actions, groups, display_name, limits, yes } => {
+        AgentCommand::Set { name, actions, groups, display_name, limits, yes } => {
             let [actions, groups] = [actions, groups].map(|list| Some(list).filter(|list| !list.is_empty()));
             let limits = Some(limits.set()).filter(|set| !set.is_empty());
             amend(&name, AgentPatch { actions, groups, display_name, limits, turns_max: None }, yes, cx).await
         }
-        Verb::List => {
+        AgentCommand::List => {
             let page = cx.client(Authority::Read)?.agents().await?;
             cx.out.show(&page, |page, out| {
                 let all = table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out);
                 std::iter::once(all).chain(page.items.iter().filter_map(unavailable)).collect::<Vec<_>>().join("\n")
             })
         }
-        Verb::Show { name } => {
+        AgentCommand::Show { name } => {
             let agent = cx.client(Authority::Read)?.agent(&name).await?;
             cx.out.show(&agent, |agent, out| {
                 let rests = agent.rests_until.as_ref().map(|until| format!("\nday budget used up until {until}"));
@@ -178,11 +178,11 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 format!("{}{failed}{}{own}", table(&HEAD, &[row(agent)], out), rests.unwrap_or_default())
             })
         }
-        Verb::Remove { name } => {
+        AgentCommand::Remove { name } => {
             cx.acting().await?.remove(&name).await?;
             cx.out.show(&json!({ "removed": name }), |_, _| format!("removed {name}"))
         }
-        Verb::Token { name, expires, overlap } => {
+        AgentCommand::Token { name, expires, overlap } => {
             let terms = TokenTerms { expires_in_ms: expires.map(milliseconds), overlap_ms: milliseconds(overlap) };
             let token = cx.acting().await?.rotate(&name, terms).await?;
             cx.out.show(&token, |token, _| token.token.clone())

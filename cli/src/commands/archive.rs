@@ -17,11 +17,11 @@ use crate::top::span;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<ArchiveCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum ArchiveCommand {
     /// Move the oldest part of the log to the archive; without flags as configured
     Now {
         /// Move entries older than this, such as 90d.
@@ -53,9 +53,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             let view = archives_of(archive.as_ref(), log.as_ref(), cx.settings.archive, restore::now())?;
             cx.out.show(&view, words)
         }
-        Some(Verb::Now { after, above, yes }) => move_now(after, above, yes, cx).await,
-        Some(Verb::Restore { last }) => put_back(last.unwrap_or(usize::MAX), cx),
-        Some(Verb::Compact) => compact(cx),
+        Some(ArchiveCommand::Now { after, above, yes }) => move_now(after, above, yes, cx).await,
+        Some(ArchiveCommand::Restore { last }) => put_back(last.unwrap_or(usize::MAX), cx),
+        Some(ArchiveCommand::Compact) => compact(cx),
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 /// How long a send waits for the answer.
 #[derive(Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct WaitTimes {
     /// How long its first call waits. Without, what holds the request is reported from the start.
     pub(super) first: Option<Duration>,
     /// How long it waits at most.
@@ -50,14 +50,14 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
     envelope.reference = args.reference;
-    wait_for_answer((client, None), &envelope, Waiting { first: None, most: args.wait }, cx).await
+    wait_for_answer((client, None), &envelope, WaitTimes { first: None, most: args.wait }, cx).await
 }
 
 /// Sends a request, and waits for its answer.
 pub(super) async fn wait_for_answer(
     (mut client, turn): (Client, Option<String>),
     envelope: &Envelope,
-    wait: Waiting,
+    wait: WaitTimes,
     cx: &Context,
 ) -> Result<(), Failure> {
     // Under its own idempotency key the same send can be repeated to wait on. A request_id would name the work item.

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::channel;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
 
-use super::launch::{Calls, Place};
+use super::launch::{Calls, SessionPlace};
 
 /// Time between two renewals of the lease; far below the shortest useful lease.
 const RENEW: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ pub(super) async fn attend(
     mut end: Attendant,
     client: &Client,
     folder: &Path,
-    place: &Place,
+    place: &SessionPlace,
     used: Requests,
     calls: Calls,
 ) -> String {
@@ -110,7 +110,7 @@ async fn over(patience: Pin<&mut Option<Sleep>>) {
 struct Attended<'a> {
     client: &'a Client,
     folder: &'a Path,
-    place: &'a Place,
+    place: &'a SessionPlace,
     used: Requests,
     works: bool,
     /// The model was made to go on at the end of its turn.

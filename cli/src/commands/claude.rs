@@ -6,7 +6,7 @@ use lastword_programs::PrivateFolder;
 use lastword_programs::claude::{CLAUDE, arguments};
 
 use super::Context;
-use super::launch::{Calls, Place, exit};
+use super::launch::{Calls, SessionPlace, exit};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let place = Place::take(&CLAUDE, args.name.as_deref(), &args.args, cx).await?;
+    let place = SessionPlace::take(&CLAUDE, args.name.as_deref(), &args.args, cx).await?;
     let calls = args.calls;
     let (args, _) = place.resumed(&args.args)?;
     let state = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;

@@ -11,11 +11,11 @@ use crate::top::span;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<ClockCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ClockCommand {
     /// Accept the system clock: the broker's time jumps ahead to it, never back
     Accept {
         /// Confirm without a terminal, in a script.
@@ -27,7 +27,7 @@ enum Command {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.command {
         None => cx.out.show(&cx.client(Authority::Read)?.clock().await?, words),
-        Some(Command::Accept { yes }) => accept(yes, cx).await,
+        Some(ClockCommand::Accept { yes }) => accept(yes, cx).await,
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     nats: NatsArgs,
     #[command(subcommand)]
-    command: Command,
+    command: ClusterCommand,
 }
 
 /// How to reach NATS.
@@ -38,7 +38,7 @@ pub(crate) struct NatsArgs {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ClusterCommand {
     /// Show the nodes, and which of them leads each workspace
     Status,
     /// Add a workspace; the nodes serve it at once
@@ -144,9 +144,9 @@ mod with_clusters {
     use lastword_store::{Nats, NatsOptions, Registry, move_in, move_out};
     use serde_json::json;
 
-    use super::super::serve::{End, of_settings};
+    use super::super::serve::{EndSignals, of_settings};
     use super::super::{Context, bound, verify};
-    use super::{Args, Command, NatsArgs, NodeArgs};
+    use super::{Args, ClusterCommand, NatsArgs, NodeArgs};
     use crate::config::{Environment, Global, Settings};
     use crate::failure::Failure;
     use crate::out::escape_line;
@@ -178,19 +178,19 @@ mod with_clusters {
         let replicas = usize::from(args.nats.replicas);
         let nats = Nats::connect(options(&args.servers, &args.nats)?).await.map_err(NodeError::from)?;
         match args.command {
-            Command::Status => {
+            ClusterCommand::Status => {
                 let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let found = status(&nats, &registry).await?;
                 cx.out.show(&found, |found, _| table(found))
             }
-            Command::Add { workspace } => {
+            ClusterCommand::Add { workspace } => {
                 let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let new = create_workspace(&nats, &registry, &workspace, replicas).await?;
                 cx.out.show(&json!({ "workspace": workspace, "new": new }), |_, _| {
                     if new { format!("added {workspace}") } else { format!("{workspace} is there already") }
                 })
             }
-            Command::Configure { workspace, file, .. } => {
+            ClusterCommand::Configure { workspace, file, .. } => {
                 let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let text = file.map(|path| read_config(&path)).transpose()?;
                 configure_workspace(&registry, &workspace, text.as_deref()).await?;
@@ -200,7 +200,7 @@ mod with_clusters {
                     false => format!("{workspace} has the nodes' configuration"),
                 })
             }
-            Command::Remove { workspace, with_log, yes } => {
+            ClusterCommand::Remove { workspace, with_log, yes } => {
                 let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let loss =
                     if with_log { "Its log, keys and tokens are gone for good" } else { "Its log stays in NATS" };
@@ -212,7 +212,7 @@ mod with_clusters {
                     if with_log { format!("removed {workspace} and its log") } else { format!("removed {workspace}") }
                 })
             }
-            Command::MoveIn { workspace } => {
+            ClusterCommand::MoveIn { workspace } => {
                 // Before anything is made in the cluster.
                 lastword_store::DataDir::at(&cx.settings.data).open_reader()?;
                 nats.create_stream(&workspace, replicas).await.map_err(NodeError::from)?;
@@ -233,7 +233,7 @@ mod with_clusters {
                     format!("the workspace {workspace} has the log up to {end}")
                 })
             }
-            Command::MoveOut { workspace, to } => {
+            ClusterCommand::MoveOut { workspace, to } => {
                 let bar = verify::bar(&cx.out);
                 let moved = move_out(&nats, &workspace, &to, &mut |at| bar.set_position(at.0)).await;
                 bar.finish_and_clear();
@@ -447,7 +447,7 @@ mod with_clusters {
             replicas: usize::from(node.nats.replicas),
             configs: ConfigReader::new(config_of),
         };
-        let mut end = End::listen()?;
+        let mut end = EndSignals::listen()?;
         let node = Node::start(config, cluster).await?;
         tokio::select! {
             () = node.ready() => {}

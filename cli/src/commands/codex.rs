@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::Context;
 use super::attend::attend;
-use super::launch::{Calls, Place, exit, not_started};
+use super::launch::{Calls, SessionPlace, exit, not_started};
 use super::own_terminal::apart;
 use crate::failure::Failure;
 
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let calls = args.calls;
     let folder = PrivateFolder::make(&std::env::temp_dir(), "lastword-")?;
     let held = if calls.unheld { Held::default() } else { Held::of(&args.args, &folder)? };
-    let place = Place::take(&CODEX, args.name.as_deref(), &args.args, cx).await?;
+    let place = SessionPlace::take(&CODEX, args.name.as_deref(), &args.args, cx).await?;
     let (args, _) = place.resumed(&last_first(args.args))?;
     let launch = place.launch(calls)?;
     let (socket, log) = (folder.path().join("codex.sock"), folder.path().join("codex.log"));

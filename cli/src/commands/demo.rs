@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use super::serve::{End, Note};
+use super::serve::{EndSignals, Note};
 use crate::demo::{ACTS, Act, Ended, Mode, OBSERVED_MESSAGES, Stage, play, set};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, table};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 /// One row of the report.
 #[derive(Debug, Serialize)]
-struct Row {
+struct IncidentRow {
     incident: &'static str,
     title: &'static str,
     without: Ended,
@@ -40,7 +40,7 @@ struct Row {
 pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     runtime.block_on(async {
-        let mut end = End::listen()?;
+        let mut end = EndSignals::listen()?;
         // Dropped last, however the command ends, so that nothing of the demo is left behind.
         let data = tempfile::Builder::new()
             .prefix("lastword-demo-")
@@ -91,7 +91,7 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
     for act in ACTS {
         progress.set_message(act.title);
         let (first, second) = tokio::join!(play(act, &without), play(act, &with));
-        rows.push(Row::new(act, first?, second?));
+        rows.push(IncidentRow::new(act, first?, second?));
         progress.inc(2);
     }
     progress.finish_and_clear();
@@ -107,7 +107,7 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
 }
 
 /// Keeps the stage until the user ends the program.
-async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<(), Failure> {
+async fn keep(stage: Stage, data: &Path, end: &mut EndSignals, cx: &Context) -> Result<(), Failure> {
     let note = Note::write(&stage.server, data, stage.endpoint.url())?;
     let token = data.join(FILE_OPERATOR);
     let kept = json!({ "listening": stage.endpoint.url(), "operator_token_file": token, "data": data });
@@ -136,7 +136,7 @@ fn further(console: &str, data: &Path, out: &Out) -> String {
     )
 }
 
-async fn report(rows: &[Row], with: &Stage, keep: bool, out: &Out) -> Result<(), Failure> {
+async fn report(rows: &[IncidentRow], with: &Stage, keep: bool, out: &Out) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&rows);
     }
@@ -157,7 +157,7 @@ async fn report(rows: &[Row], with: &Stage, keep: bool, out: &Out) -> Result<(),
     out.text("\nLook further: `lastword demo --keep` leaves it running, for `lastword top`, `tree`, `tail` and the others; or start your own with `lastword init`.")
 }
 
-impl Row {
+impl IncidentRow {
     fn new(act: &Act, without: Ended, with: Ended) -> Self {
         let as_expected = with.by == act.expected;
         Self { incident: act.id, title: act.title, without, with, expected: act.expected, as_expected }

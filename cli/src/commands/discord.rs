@@ -10,11 +10,11 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<DiscordCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum DiscordCommand {
     /// Write [discord] from tokens and names, with invite addresses, and check it
     Init(InitArgs),
     /// Check the tokens, intents, permissions and channels that the bridge needs
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     use crate::config::CONFIG_FILE;
     use crate::session::Authority;
 
-    if let Some(Command::Init(args)) = args.command {
+    if let Some(DiscordCommand::Init(args)) = args.command {
         return super::discord_init::init(args, cx).await;
     }
     let Some(table) = &cx.settings.discord else {
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let access = cx.access(Authority::Act)?;
     let settings = read(table, &base(cx), access.clone(), cx)?;
     match args.command {
-        Some(Command::Check | Command::Init(_)) => check(&settings, cx).await,
+        Some(DiscordCommand::Check | DiscordCommand::Init(_)) => check(&settings, cx).await,
         None => serve(settings, access, cx).await,
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn read(
     base: &std::path::Path,
     access: (lastword_client::Endpoint, String),
     cx: &Context,
-) -> Result<lastword_discord::Settings, Failure> {
+) -> Result<lastword_discord::DiscordSettings, Failure> {
     crate::discord::settings(table, base, &cx.settings.data, access)
 }
 
@@ -141,7 +141,7 @@ pub(super) fn read(
 fn reread(
     access: (lastword_client::Endpoint, String),
     cx: &Context,
-) -> Option<Result<lastword_discord::Settings, Failure>> {
+) -> Option<Result<lastword_discord::DiscordSettings, Failure>> {
     let text = std::fs::read_to_string(cx.settings.file.as_deref()?).ok()?;
     let file: toml::Table = match text.parse() {
         Ok(file) => file,
@@ -153,10 +153,10 @@ fn reread(
 /// Waits for other settings that can be used. Those that can't are reported once, and change nothing.
 #[cfg(feature = "discord")]
 async fn changed(
-    now: &lastword_discord::Settings,
+    now: &lastword_discord::DiscordSettings,
     access: &(lastword_client::Endpoint, String),
     cx: &Context,
-) -> lastword_discord::Settings {
+) -> lastword_discord::DiscordSettings {
     let mut told = None;
     loop {
         tokio::time::sleep(LOOK).await;
@@ -174,7 +174,7 @@ async fn changed(
 
 /// Prints the result of the checks on both sides.
 #[cfg(feature = "discord")]
-pub(super) async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
+pub(super) async fn check(settings: &lastword_discord::DiscordSettings, cx: &Context) -> Result<(), Failure> {
     let report = lastword_discord::check(settings).await;
     // Humans choose the names of users and channels, so these may hold control characters.
     cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;
@@ -184,7 +184,7 @@ pub(super) async fn check(settings: &lastword_discord::Settings, cx: &Context) -
 /// Runs the bridge until a signal ends it; other settings start it anew.
 #[cfg(feature = "discord")]
 async fn serve(
-    mut settings: lastword_discord::Settings,
+    mut settings: lastword_discord::DiscordSettings,
     access: (lastword_client::Endpoint, String),
     cx: &Context,
 ) -> Result<(), Failure> {

@@ -130,7 +130,7 @@ fn limits(cx: &Context) -> Check {
 
 /// Checks whether the notification channels could be used, without using one.
 fn notify(cx: &Context) -> Option<Check> {
-    let names: Vec<&str> = cx.settings.notify.iter().map(notify::Table::name).collect();
+    let names: Vec<&str> = cx.settings.notify.iter().map(notify::NotifyTable::name).collect();
     (!names.is_empty()).then(|| match notify::channels(&cx.settings.notify) {
         Ok(_) => check("notifications", Grade::Ok, format!("{}; `lastword notify test` tests them", names.join(", "))),
         Err(failure) => check("notifications", Grade::Failed, failure.message),

@@ -11,7 +11,7 @@ use lastword_programs::gemini::{GEMINI, SETTINGS, TOKEN, arguments, settings, wi
 use super::Context;
 use super::hook::state_folder;
 use super::init_clients::text;
-use super::launch::{Calls, Place, exit};
+use super::launch::{Calls, SessionPlace, exit};
 use crate::failure::Failure;
 
 /// Permission of others than the owner to write.
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             "leave --held out, so that it asks you, or use `lastword run --driver acp --as NAME -- gemini --acp`",
         ));
     }
-    let place = Place::take(&GEMINI, args.name.as_deref(), &args.args, cx).await?;
+    let place = SessionPlace::take(&GEMINI, args.name.as_deref(), &args.args, cx).await?;
     let (calls, wake) = (args.calls, args.wake);
     let args = place.resumed(&with_latest(&args.args))?.0;
     let parent = private_parent(cx)?;

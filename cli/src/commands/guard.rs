@@ -148,10 +148,10 @@ struct Process {
 }
 
 /// The running processes.
-struct Table(Vec<Process>);
+struct Processes(Vec<Process>);
 
 /// Reads the running processes; zombies aren't among them.
-fn table() -> Table {
+fn table() -> Processes {
     let process = |id: &str, state: &str, parent: &str, since: String| {
         let id = Pid::from_raw(id.parse().ok()?)?;
         (!state.starts_with('Z')).then_some(Process { id, parent: Pid::from_raw(parent.parse().ok()?), since })
@@ -163,7 +163,7 @@ fn table() -> Table {
             let rest: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
             process(entry.file_name().to_str()?, rest.first()?, rest.get(1)?, (*rest.get(19)?).to_owned())
         });
-        return Table(each.collect());
+        return Processes(each.collect());
     }
     let listed = Command::new("/bin/ps").args(["-A", "-o", "pid=,state=,ppid=,lstart="]).output();
     let listed = listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
@@ -171,10 +171,10 @@ fn table() -> Table {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         process(words.first()?, words.get(1)?, words.get(2)?, words.get(3..)?.join(" "))
     });
-    Table(each.collect())
+    Processes(each.collect())
 }
 
-impl Table {
+impl Processes {
     fn runs(&self, process: &Process) -> bool {
         self.0.iter().any(|known| known.id == process.id && known.since == process.since)
     }

@@ -13,11 +13,11 @@ use crate::session::{Authority, confirmed};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: HumanCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum HumanCommand {
     /// Register a human and print the token, once
     Add {
         /// Name of the human.
@@ -43,15 +43,15 @@ enum Verb {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
-        Verb::Add { name, role } => {
+        HumanCommand::Add { name, role } => {
             let registered = cx.acting().await?.register_human(&NewHuman { name, role }).await?;
             cx.out.show(&registered, |registered, _| registered.token.clone())
         }
-        Verb::List => {
+        HumanCommand::List => {
             let page = cx.client(Authority::Read)?.humans().await?;
             cx.out.show(&page, |page, out| table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out))
         }
-        Verb::Role { name, role, yes } => {
+        HumanCommand::Role { name, role, yes } => {
             let client = cx.deciding(yes).await?;
             if !confirmed(&format!("Make {} {role}?", escape_line(&name)), yes)? {
                 return Err(Failure::refused("not changed"));

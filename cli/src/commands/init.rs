@@ -50,7 +50,7 @@ pub(crate) struct Args {
 
 /// What `init` did to one program's configuration.
 #[derive(Debug, Serialize)]
-struct Report {
+struct InitReport {
     program: &'static str,
     /// The owner of the configured token; `None` if each session brings its own, or the configuration is removed.
     agent: Option<String>,
@@ -61,7 +61,7 @@ struct Report {
     checks: Vec<String>,
 }
 
-impl Report {
+impl InitReport {
     fn words(&self) -> String {
         let changes: String = self.changes.iter().map(Change::words).collect();
         let checks: String = self.checks.iter().map(|line| format!("check: {line}\n")).collect();
@@ -91,12 +91,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         reports = removed(programs, args.dry_run)?;
     } else if args.check && only_check(&args, programs, cx)? {
         for program in programs {
-            reports.push(Report { checks: check(program, cx).await?, ..empty(program) });
+            reports.push(InitReport { checks: check(program, cx).await?, ..empty(program) });
         }
     } else {
         reports = added(&args, programs, cx).await?;
     }
-    cx.out.show(&reports, |reports, _| reports.iter().map(Report::words).collect::<String>().trim_end().to_owned())
+    cx.out.show(&reports, |reports, _| reports.iter().map(InitReport::words).collect::<String>().trim_end().to_owned())
 }
 
 /// Returns whether `--check` only tests what is there: if no token is named, or only by the environment of a session
@@ -114,11 +114,11 @@ fn only_check(args: &Args, programs: &[&AgentProgram], cx: &Context) -> Result<b
     Ok(true)
 }
 
-fn empty(program: &AgentProgram) -> Report {
-    Report { program: program.name, agent: None, changes: Vec::new(), next: String::new(), checks: Vec::new() }
+fn empty(program: &AgentProgram) -> InitReport {
+    InitReport { program: program.name, agent: None, changes: Vec::new(), next: String::new(), checks: Vec::new() }
 }
 
-async fn added(args: &Args, programs: &[&'static AgentProgram], cx: &Context) -> Result<Vec<Report>, Failure> {
+async fn added(args: &Args, programs: &[&'static AgentProgram], cx: &Context) -> Result<Vec<InitReport>, Failure> {
     let (identity, agent) = if args.from_env {
         (Identity::Session, None)
     } else {
@@ -139,7 +139,7 @@ async fn added(args: &Args, programs: &[&'static AgentProgram], cx: &Context) ->
         let checks = if args.check && !args.dry_run { check(program, cx).await? } else { Vec::new() };
         let next =
             if args.dry_run { "nothing was written (--dry-run)".to_owned() } else { next(program, &call, &owner) };
-        reports.push(Report { agent: agent.clone(), changes, next, checks, ..empty(program) });
+        reports.push(InitReport { agent: agent.clone(), changes, next, checks, ..empty(program) });
     }
     Ok(reports)
 }
@@ -204,7 +204,7 @@ fn changed(programs: &[&'static AgentProgram], step: Step<'_>, dry: bool) -> Res
     Ok(plans.into_iter().map(|(program, edits)| (program, changes(edits))).collect())
 }
 
-fn removed(programs: &[&'static AgentProgram], dry: bool) -> Result<Vec<Report>, Failure> {
+fn removed(programs: &[&'static AgentProgram], dry: bool) -> Result<Vec<InitReport>, Failure> {
     for program in programs {
         let known = configured_here(program).map_err(Failure::refused)?;
         if known.is_some_and(|words| !words.iter().any(|word| word == "mcp")) {
@@ -222,7 +222,7 @@ fn removed(programs: &[&'static AgentProgram], dry: bool) -> Result<Vec<Report>,
         } else {
             format!("{name} no longer starts Lastword in this folder; running sessions keep it until they end")
         };
-        Report { changes, next, ..empty(program) }
+        InitReport { changes, next, ..empty(program) }
     };
     Ok(changed(programs, Step::Remove, dry)?.into_iter().map(report).collect())
 }

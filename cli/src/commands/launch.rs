@@ -57,7 +57,7 @@ pub(super) struct Calls {
 }
 
 /// An agent's place in the workspace for one session of its program.
-pub(super) struct Place {
+pub(super) struct SessionPlace {
     program: &'static AgentProgram,
     endpoint: Endpoint,
     pub(super) name: String,
@@ -75,7 +75,7 @@ pub(super) struct Place {
     _name: File,
 }
 
-impl Place {
+impl SessionPlace {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
     /// number. Refuses options of Lastword among the program's arguments `args` before it makes anything.
     pub(super) async fn take(

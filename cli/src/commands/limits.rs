@@ -15,11 +15,11 @@ pub(crate) struct Args {
     #[arg(long)]
     offline: bool,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<LimitsCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum LimitsCommand {
     /// Show what differs from the defaults, and what a restart would change
     Diff {
         /// Read only the configuration, even if a server is running.
@@ -50,7 +50,7 @@ impl From<Profile> for limits::Profile {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    if let Some(Command::Diff { offline, profile }) = args.command {
+    if let Some(LimitsCommand::Diff { offline, profile }) = args.command {
         return limits_diff::run(offline || args.offline, profile.map_or(limits::Profile::Strict, Into::into), cx)
             .await;
     }

@@ -32,7 +32,7 @@ struct Tried {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let What::Test { name } = args.what;
-    let wanted = |table: &&notify::Table| name.as_ref().is_none_or(|name| name == table.name());
+    let wanted = |table: &&notify::NotifyTable| name.as_ref().is_none_or(|name| name == table.name());
     let tables: Vec<_> = cx.settings.notify.iter().filter(wanted).cloned().collect();
     if tables.is_empty() {
         let file = config::CONFIG_FILE;

@@ -8,7 +8,7 @@ use lastword_programs::{PrivateFolder, Requests, connection};
 
 use super::Context;
 use super::attend::attend;
-use super::launch::{Calls, Place, exit};
+use super::launch::{Calls, SessionPlace, exit};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let calls = args.calls;
-    let place = Place::take(&OPENCODE, args.name.as_deref(), &args.args, cx).await?;
+    let place = SessionPlace::take(&OPENCODE, args.name.as_deref(), &args.args, cx).await?;
     let (args, resumed) = place.resumed(&args.args)?;
     let (launch, server) = (place.launch(calls)?, Server::new(plain_http()?)?);
     let mut command = Command::new("opencode");

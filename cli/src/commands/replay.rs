@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Context;
 use crate::failure::Failure;
 use crate::out::Out;
-use crate::replay::{Contender, Depth, NAMES, Page, Report, read, text};
+use crate::replay::{Contender, Depth, NAMES, ReplayPage, Report, read, text};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
         progress.set_style(style);
     }
     let mut reports: Vec<Report> = contenders.iter().map(|contender| Report::of(&contender.name)).collect();
-    let mut page = args.html.as_ref().map(|_| Page::default());
+    let mut page = args.html.as_ref().map(|_| ReplayPage::default());
     let mut before = 0;
     for file in &args.files {
         let mut last = 0;

@@ -10,14 +10,14 @@ use crate::session::Authority;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ScheduleCommand,
     /// Confirm without a terminal, in a script.
     #[arg(long, global = true)]
     yes: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum ScheduleCommand {
     /// Add a schedule, or replace the one with this name
     Add(Add),
     /// List schedules and their next ticks
@@ -57,7 +57,7 @@ struct Add {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
-        Verb::Add(add) => {
+        ScheduleCommand::Add(add) => {
             let new = NewSchedule {
                 name: add.name,
                 cron: add.cron,
@@ -69,18 +69,18 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             let set = cx.deciding(args.yes).await?.set_schedule(&new).await?;
             cx.out.show(&set, |set, _| format!("{} ticks next at {}", set.name, set.next_at))
         }
-        Verb::List => {
+        ScheduleCommand::List => {
             let page = cx.client(Authority::Read)?.schedules().await?;
             cx.out.show(&page, |page, out| match page.items.is_empty() {
                 true => "no schedules".to_owned(),
                 false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
             })
         }
-        Verb::Remove { name } => {
+        ScheduleCommand::Remove { name } => {
             cx.deciding(args.yes).await?.remove_schedule(&name).await?;
             cx.out.show(&(), |(), _| format!("removed {}", escape_line(&name)))
         }
-        Verb::Run { name } => {
+        ScheduleCommand::Run { name } => {
             let ran = cx.deciding(args.yes).await?.run_schedule(&name).await?;
             cx.out.show(&ran, |ran, _| format!("sent to {}; tick {}", escape_line(&ran.to), ran.ticks))
         }

@@ -175,7 +175,7 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
     let data = config.data_dir.clone();
     let own = config.tls == Some(Tls::Auto);
     // Before the first line is printed: its reader may send a signal at once.
-    let mut end = End::listen()?;
+    let mut end = EndSignals::listen()?;
     let server = Server::start(config).await?;
     let url = server.url();
     let note = Note::write(&server, &data, &server.local_url())?;
@@ -270,12 +270,12 @@ fn stopped(failed: &BrokerFailure) -> Failure {
 }
 
 /// SIGTERM and SIGINT.
-pub(super) struct End {
+pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl End {
+impl EndSignals {
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }

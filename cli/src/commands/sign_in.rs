@@ -33,7 +33,7 @@ pub(crate) struct Args {}
 
 /// What the provider says of itself, as far as it is used.
 #[derive(Deserialize)]
-struct Metadata {
+struct ProviderMetadata {
     issuer: String,
     token_endpoint: String,
     device_authorization_endpoint: Option<String>,
@@ -58,7 +58,7 @@ struct Polled {
 
 /// What follows from the answer to a poll.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PollResult {
     Done(String),
     Wait,
     /// Poll less often from now on.
@@ -92,7 +92,7 @@ pub(crate) async fn run(Args {}: Args, cx: &Context) -> Result<(), Failure> {
 /// Gets an ID token from the provider, once the human has consented in a browser.
 async fn device(provider: &SignInProvider) -> Result<String, Failure> {
     let url = format!("{}/.well-known/openid-configuration", provider.issuer.trim_end_matches('/'));
-    let metadata: Metadata = get(&url).await?;
+    let metadata: ProviderMetadata = get(&url).await?;
     if metadata.issuer != provider.issuer {
         return Err(Failure::refused(format!("{url} describes another issuer, {:?}", metadata.issuer)));
     }
@@ -141,11 +141,11 @@ async fn poll(at: &str, client_id: &str, device: &Device) -> Result<String, Fail
         };
         failures = 0;
         match next(answer) {
-            Step::Done(id_token) => return Ok(id_token),
-            Step::Wait => {}
-            Step::SlowDown => interval += INTERVAL_SECONDS,
-            Step::Failed(why) => return Err(Failure::refused(why).hint("run `lastword sign-in` again")),
-            Step::Refused(error) => {
+            PollResult::Done(id_token) => return Ok(id_token),
+            PollResult::Wait => {}
+            PollResult::SlowDown => interval += INTERVAL_SECONDS,
+            PollResult::Failed(why) => return Err(Failure::refused(why).hint("run `lastword sign-in` again")),
+            PollResult::Refused(error) => {
                 return Err(Failure::refused(format!("{at} refuses the sign-in: {}", escape_line(&error))));
             }
         }
@@ -153,15 +153,15 @@ async fn poll(at: &str, client_id: &str, device: &Device) -> Result<String, Fail
     Err(Failure::refused("the code expired before it was used").hint("run `lastword sign-in` again"))
 }
 
-fn next(Polled { id_token, error }: Polled) -> Step {
+fn next(Polled { id_token, error }: Polled) -> PollResult {
     match (id_token, error.as_deref()) {
-        (Some(id_token), None) => Step::Done(id_token),
-        (None, None) => Step::Failed("the provider sent no ID token"),
-        (_, Some("authorization_pending")) => Step::Wait,
-        (_, Some("slow_down")) => Step::SlowDown,
-        (_, Some("expired_token")) => Step::Failed("the code expired before it was used"),
-        (_, Some("access_denied")) => Step::Failed("the sign-in was refused at the provider"),
-        (_, Some(error)) => Step::Refused(error.to_owned()),
+        (Some(id_token), None) => PollResult::Done(id_token),
+        (None, None) => PollResult::Failed("the provider sent no ID token"),
+        (_, Some("authorization_pending")) => PollResult::Wait,
+        (_, Some("slow_down")) => PollResult::SlowDown,
+        (_, Some("expired_token")) => PollResult::Failed("the code expired before it was used"),
+        (_, Some("access_denied")) => PollResult::Failed("the sign-in was refused at the provider"),
+        (_, Some(error)) => PollResult::Refused(error.to_owned()),
     }
 }
 
@@ -211,13 +211,13 @@ mod tests {
     #[test]
     fn each_answer_to_a_poll_has_its_step() {
         let polled = |text: &str| next(serde_json::from_str(text).unwrap());
-        assert_eq!(polled(r#"{"error":"authorization_pending"}"#), Step::Wait);
-        assert_eq!(polled(r#"{"error":"slow_down"}"#), Step::SlowDown);
-        assert!(matches!(polled(r#"{"error":"expired_token"}"#), Step::Failed(why) if why.contains("expired")));
-        assert!(matches!(polled(r#"{"error":"access_denied"}"#), Step::Failed(why) if why.contains("refused")));
-        assert_eq!(polled(r#"{"error":"invalid_client"}"#), Step::Refused("invalid_client".into()));
-        assert_eq!(polled(r#"{"id_token":"a.b.c","access_token":"x"}"#), Step::Done("a.b.c".into()));
-        assert!(matches!(polled(r#"{"access_token":"x"}"#), Step::Failed(_)));
+        assert_eq!(polled(r#"{"error":"authorization_pending"}"#), PollResult::Wait);
+        assert_eq!(polled(r#"{"error":"slow_down"}"#), PollResult::SlowDown);
+        assert!(matches!(polled(r#"{"error":"expired_token"}"#), PollResult::Failed(why) if why.contains("expired")));
+        assert!(matches!(polled(r#"{"error":"access_denied"}"#), PollResult::Failed(why) if why.contains("refused")));
+        assert_eq!(polled(r#"{"error":"invalid_client"}"#), PollResult::Refused("invalid_client".into()));
+        assert_eq!(polled(r#"{"id_token":"a.b.c","access_token":"x"}"#), PollResult::Done("a.b.c".into()));
+        assert!(matches!(polled(r#"{"access_token":"x"}"#), PollResult::Failed(_)));
     }
 
     #[test]

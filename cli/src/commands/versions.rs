@@ -74,7 +74,7 @@ pub(super) fn table(installed: &[Installed], out: &Out) -> String {
 
 /// What is known of a program since an earlier run.
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Known {
+struct KnownVersions {
     /// The file that was asked, with its last change: only another one is asked again.
     file: String,
     /// The versions that were told of.
@@ -90,7 +90,7 @@ pub(super) async fn newer(command: &Path) -> Option<String> {
     let changed = fs::metadata(&found).ok()?;
     let told = state_folder()?.with_file_name(FILE_TOLD);
     let read = fs::read(&told).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let mut all: BTreeMap<String, Known> = read.unwrap_or_default();
+    let mut all: BTreeMap<String, KnownVersions> = read.unwrap_or_default();
     let known = all.entry(name.to_owned()).or_default();
     let file = format!("{} {}.{}", found.display(), changed.ctime(), changed.ctime_nsec());
     if known.file == file {
@@ -112,7 +112,7 @@ pub(crate) async fn report_newer(command: &Path, report: &EventSink) {
     }
 }
 
-fn kept(path: &Path, all: &BTreeMap<String, Known>) -> std::io::Result<()> {
+fn kept(path: &Path, all: &BTreeMap<String, KnownVersions>) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new(".")))?;
     let draft = path.with_extension(format!("new.{}", std::process::id()));
     fs::write(&draft, serde_json::to_vec(all)?)?;

@@ -66,13 +66,13 @@ impl Contender {
     }
 
     /// Replays a conversation.
-    pub(crate) fn play(&self, trace: &Trace, depth: Depth, pace_ms: u64) -> Outcome {
+    pub(crate) fn play(&self, trace: &Trace, depth: Depth, pace_ms: u64) -> ReplayOutcome {
         match &self.rules {
             Rules::Limits(limits) => play(trace, limits, depth, pace_ms).into(),
-            Rules::Baseline(baseline) => Outcome {
+            Rules::Baseline(baseline) => ReplayOutcome {
                 cut: baseline.cut(trace).map(|at| (at, self.name.clone())),
                 is_final: true,
-                ..Outcome::default()
+                ..ReplayOutcome::default()
             },
         }
     }
@@ -80,7 +80,7 @@ impl Contender {
 
 /// What came of a conversation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct ReplayOutcome {
     /// The index of the first message that isn't said, and the code of the refusal, or the name of the baseline.
     pub(crate) cut: Option<(usize, String)>,
     /// Whether no human can let it go on.
@@ -95,7 +95,7 @@ pub(crate) struct Outcome {
     pub(crate) delayed: u64,
 }
 
-impl From<Played> for Outcome {
+impl From<Played> for ReplayOutcome {
     fn from(played: Played) -> Self {
         let Played { cut, ended, lifts, warned, held, delayed } = played;
         let cut = cut.map(|(at, code)| (at, code.to_string()));

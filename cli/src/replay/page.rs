@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lastword_facts::stall::{Reading, Stall};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::contender::Outcome;
+use super::contender::ReplayOutcome;
 use super::report::Report;
 use super::trace::{Said, Trace};
 use crate::out::escape;
@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// The page, as far as conversations were added.
 #[derive(Default)]
-pub(crate) struct Page {
+pub(crate) struct ReplayPage {
     /// The strips of each class: those that were cut by the first rules come first.
     classes: BTreeMap<String, (Vec<Markup>, Vec<Markup>)>,
 }
@@ -30,9 +30,9 @@ struct Added {
     context: u64,
 }
 
-impl Page {
+impl ReplayPage {
     /// Adds a conversation with what came of it under each set of rules.
-    pub(crate) fn add(&mut self, trace: &Trace, outcomes: &[(&str, Outcome)]) {
+    pub(crate) fn add(&mut self, trace: &Trace, outcomes: &[(&str, ReplayOutcome)]) {
         let (cut, went_on) = self.classes.entry(trace.class.clone()).or_default();
         let was_cut = outcomes.first().is_some_and(|(_, outcome)| outcome.cut.is_some());
         if was_cut { cut } else { went_on }.push(strip(trace, outcomes));
@@ -88,7 +88,7 @@ fn legend(names: &[&str]) -> Markup {
     }
 }
 
-fn strip(trace: &Trace, outcomes: &[(&str, Outcome)]) -> Markup {
+fn strip(trace: &Trace, outcomes: &[(&str, ReplayOutcome)]) -> Markup {
     let added = added(trace);
     let most = added.last().map_or(1, |last| last.context.max(1));
     let end = outcomes.iter().filter_map(|(_, outcome)| outcome.cut.as_ref().map(|(at, _)| *at)).min();
@@ -115,8 +115,8 @@ fn strip(trace: &Trace, outcomes: &[(&str, Outcome)]) -> Markup {
 }
 
 /// Says what some rules do to a conversation; `None` if they let it go on.
-fn told(name: &str, outcome: &Outcome) -> Option<String> {
-    let Outcome { cut, is_final, lifts, warned, held, .. } = outcome;
+fn told(name: &str, outcome: &ReplayOutcome) -> Option<String> {
+    let ReplayOutcome { cut, is_final, lifts, warned, held, .. } = outcome;
     let cut = cut.as_ref().map(|(at, code)| format!("{code} at {at}"));
     let times = if *lifts == 1 { "once" } else { &format!("{lifts} times") };
     let yes =

@@ -99,7 +99,7 @@ fn addressee(trace: &Trace, i: usize) -> To<'_> {
 
 /// An open turn of an agent.
 #[derive(Clone, Debug)]
-struct Open {
+struct Turn {
     turn: TurnId,
     /// The one who asked.
     asker: String,
@@ -120,7 +120,7 @@ struct Stage<'a> {
     at: usize,
     known: BTreeMap<String, (AgentName, [u8; 32])>,
     /// The open turns of each agent, oldest first.
-    open: BTreeMap<String, Vec<Open>>,
+    open: BTreeMap<String, Vec<Turn>>,
     /// The session of each speaker who has said one.
     sessions: BTreeMap<String, String>,
     /// Tokens of everything said so far, which each speaker reads.
@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
 
     fn renew(&mut self) {
         let soon = self.now.plus(self.pace_ms.max(1_000));
-        let due = |open: &&Open| open.lease_until <= soon;
+        let due = |open: &&Turn| open.lease_until <= soon;
         let all =
             self.open.iter().flat_map(|(agent, open)| open.iter().filter(due).map(|open| (agent.clone(), open.turn)));
         for (agent, turn) in all.collect::<Vec<_>>() {
@@ -292,7 +292,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Tells the broker of a speaker's new session, as its runner does (R5).
-    fn begin_session(&mut self, said: &Said, own: Option<&Open>) {
+    fn begin_session(&mut self, said: &Said, own: Option<&Turn>) {
         let Some(session) = &said.session else { return };
         let before = self.sessions.insert(said.from.clone(), session.clone());
         if let Some(own) = own.filter(|_| before.is_some_and(|before| before != *session)) {
@@ -322,9 +322,9 @@ impl<'a> Stage<'a> {
 
     /// Returns the open turn in which a speaker speaks: that of the request which the recording names, the newest one
     /// that the recipient asked for, or the newest.
-    fn turn_of(&self, said: &Said, to: To<'_>) -> Option<Open> {
+    fn turn_of(&self, said: &Said, to: To<'_>) -> Option<Turn> {
         let open = self.open.get(&said.from)?;
-        let newest = |wanted: &dyn Fn(&Open) -> bool| open.iter().rev().find(|open| wanted(open)).cloned();
+        let newest = |wanted: &dyn Fn(&Turn) -> bool| open.iter().rev().find(|open| wanted(open)).cloned();
         let named = said.request.as_ref().and_then(|name| newest(&|open| open.request.as_ref() == Some(name)));
         let asked = || match to {
             To::One(to) | To::AllBefore(to) => newest(&|open| open.asker == to),
@@ -334,7 +334,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Returns whether a speaker asked for the work of a turn, or for the work in which it was asked for, and so on.
-    fn is_above(&self, own: &Open, speaker: &str) -> bool {
+    fn is_above(&self, own: &Turn, speaker: &str) -> bool {
         let (mut asker, mut within) = (own.asker.as_str(), own.within);
         loop {
             if asker == speaker {
@@ -353,7 +353,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Ends a turn with what was said; without a turn nothing is asked for, and nothing happens.
-    fn answer_if(&mut self, from: &str, own: Option<Open>, said: &Said) -> Result<(), (Refusal, Option<Ref>)> {
+    fn answer_if(&mut self, from: &str, own: Option<Turn>, said: &Said) -> Result<(), (Refusal, Option<Ref>)> {
         let Some(own) = own else { return Ok(()) };
         let by = self.prove(from);
         let spend = Some(Spend { tokens: self.context_tokens, cost_microusd: 0 });
@@ -367,7 +367,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn request(&mut self, from: &str, to: &str, said: &Said, own: Option<Open>) -> Result<(), (Refusal, Option<Ref>)> {
+    fn request(&mut self, from: &str, to: &str, said: &Said, own: Option<Turn>) -> Result<(), (Refusal, Option<Ref>)> {
         let within = own.filter(|_| !self.is_human(from)).map(|own| own.turn);
         let mut draft = self.draft(MessageType::Request, to, said);
         draft.turn = within;
@@ -402,7 +402,7 @@ impl<'a> Stage<'a> {
         while let Reply::Delivery(Some(Delivery { turn: Some(open), message, .. })) = self.give(Input::Take(by, None)) {
             let (turn, lease_until) = (open.turn, open.lease_until);
             if sent.contains(&message) {
-                let open = Open { turn, asker: from.to_owned(), within, request: said.request.clone(), lease_until };
+                let open = Turn { turn, asker: from.to_owned(), within, request: said.request.clone(), lease_until };
                 self.open.entry(to.to_owned()).or_default().push(open);
                 break;
             }
@@ -415,7 +415,7 @@ impl<'a> Stage<'a> {
         Ref::new(&format!("T-{}", self.refs)).ok()
     }
 
-    fn inform(&mut self, from: &str, to: &str, own: Option<Open>, said: &Said) -> Result<(), (Refusal, Option<Ref>)> {
+    fn inform(&mut self, from: &str, to: &str, own: Option<Turn>, said: &Said) -> Result<(), (Refusal, Option<Ref>)> {
         let mut draft = self.draft(MessageType::Info, to, said);
         draft.turn = own.map(|own| own.turn);
         draft.reference = if draft.turn.is_none() { Ref::new("T-1").ok() } else { None };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::contender::Outcome;
+use super::contender::ReplayOutcome;
 use super::trace::Trace;
 use crate::out::{Out, escape_line, table};
 
@@ -78,7 +78,7 @@ impl Report {
     }
 
     /// Adds a conversation. Each speaker first reads the whole conversation, which is its context.
-    pub(crate) fn add(&mut self, trace: &Trace, outcome: &Outcome) {
+    pub(crate) fn add(&mut self, trace: &Trace, outcome: &ReplayOutcome) {
         let class = self.classes.entry(trace.class.clone()).or_default();
         let end = outcome.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
         let (mut context, mut read) = (0, 0);

@@ -201,8 +201,8 @@ impl ModelUpdater {
         loop {
             match self.fetch(&client, &dirty).await {
                 Ok(fetched) => windows = fetched.unwrap_or(windows),
-                Err(Stop::Gone) => return Ok(()),
-                Err(Stop::Failed(error)) => return Err(error.into()),
+                Err(FetchEnd::Gone) => return Ok(()),
+                Err(FetchEnd::Failed(error)) => return Err(error.into()),
             }
             if !live
                 && self.tell(Update::ServerConnection(ServerConnection::Live, client.url().to_owned())).await.is_err()
@@ -254,7 +254,7 @@ impl ModelUpdater {
     }
 
     /// Fetches the lists; returns whether an agent's windows hold something, if the agents are among them.
-    async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<Option<bool>, Stop> {
+    async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<Option<bool>, FetchEnd> {
         let mut windows = None;
         for list in dirty {
             let update = match list {
@@ -292,20 +292,20 @@ impl ModelUpdater {
 }
 
 /// Why a fetch ended early.
-enum Stop {
+enum FetchEnd {
     /// The receiver of the updates is gone.
     Gone,
     /// The server refused or didn't answer.
     Failed(ClientError),
 }
 
-impl From<Gone> for Stop {
+impl From<Gone> for FetchEnd {
     fn from(_: Gone) -> Self {
         Self::Gone
     }
 }
 
-impl From<ClientError> for Stop {
+impl From<ClientError> for FetchEnd {
     fn from(error: ClientError) -> Self {
         Self::Failed(error)
     }

@@ -155,7 +155,7 @@ impl DecisionId {
 }
 
 /// A decision with the values that order the list, and its chain of requests.
-struct Row {
+struct DecisionRow {
     id: DecisionId,
     task: Option<TaskId>,
     conv: Option<ConvId>,
@@ -255,10 +255,10 @@ pub(crate) async fn latches(ctx: &Context, caller: Caller) -> Result<Vec<Decisio
 }
 
 /// Returns the pending decisions that expire first, as many as a page has, and the number of all.
-fn first_pending(state: &State) -> (Vec<Row>, usize) {
+fn first_pending(state: &State) -> (Vec<DecisionRow>, usize) {
     let mut rows = pending(state);
     let (all, mut bytes) = (rows.len(), 0);
-    let fits = |row: &&Row| {
+    let fits = |row: &&DecisionRow| {
         if let DecisionId::Call(id) = row.id {
             bytes += state.approvals.get(&id).map_or(0, |known| known.arguments.len());
         }
@@ -303,27 +303,27 @@ pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decis
     }
 }
 
-fn pending(state: &State) -> Vec<Row> {
-    let mut rows: Vec<Row> = open(state).into_iter().filter_map(|id| row(state, id)).collect();
+fn pending(state: &State) -> Vec<DecisionRow> {
+    let mut rows: Vec<DecisionRow> = open(state).into_iter().filter_map(|id| row(state, id)).collect();
     // What has no end comes last.
     rows.sort_by_key(|row| (row.due.unwrap_or(Time(u64::MAX)), row.priority, Reverse(row.at), row.id));
     rows
 }
 
 /// Returns the decisions settled last, newest first. Lifted latches are listed among the incidents.
-fn settled(state: &State) -> Vec<Row> {
+fn settled(state: &State) -> Vec<DecisionRow> {
     let questions = state.escalations.iter().rev().filter(|(_, known)| known.state != EscalationState::Open);
     let calls = state.approvals.iter().rev().filter(|(_, known)| known.state != ApprovalState::Pending);
     // Only the newest settled decisions of each kind can be among the newest of both.
     let questions = questions.map(|(id, _)| DecisionId::Question(*id)).take(SETTLED_MAX);
     let ids = questions.chain(calls.map(|(id, _)| DecisionId::Call(*id)).take(SETTLED_MAX));
-    let mut rows: Vec<Row> = ids.filter_map(|id| row(state, id)).collect();
+    let mut rows: Vec<DecisionRow> = ids.filter_map(|id| row(state, id)).collect();
     rows.sort_by_key(|row| (Reverse(row.at), row.id));
     rows.truncate(SETTLED_MAX);
     rows
 }
 
-fn row(state: &State, id: DecisionId) -> Option<Row> {
+fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
     let (task, conv, due, at) = match id {
         DecisionId::Question(id) => {
             let known = state.escalations.get(&id)?;
@@ -346,7 +346,7 @@ fn row(state: &State, id: DecisionId) -> Option<Row> {
     };
     let chain = chain(state, task.or_else(|| held.first().copied()));
     let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
-    Some(Row { id, task, conv, due, priority, at, chain, held })
+    Some(DecisionRow { id, task, conv, due, priority, at, chain, held })
 }
 
 /// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
@@ -393,7 +393,7 @@ fn link(state: &State, task: &Task) -> RequestLink {
     }
 }
 
-async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
+async fn filled(ctx: &Context, caller: Caller, rows: Vec<DecisionRow>) -> Result<Vec<Decision>, ApiError> {
     let ids: Vec<(DecisionId, Option<TaskId>)> = rows.iter().map(|row| (row.id, row.task)).collect();
     let questions = ids.iter().filter_map(|(id, _)| if let DecisionId::Question(id) = id { Some(*id) } else { None });
     let (questions, _) = escalations::within(ctx, questions.collect(), PAGE_BYTES_MAX).await?;
@@ -418,7 +418,7 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Dec
         .collect();
     let mut timed_out: BTreeMap<String, TimedOut> =
         timed_out.into_iter().map(|one| (one.escalation.to_string(), one.told(&texts))).collect();
-    let decision = |row: Row| {
+    let decision = |row: DecisionRow| {
         let id = row.id.to_string();
         let seq = row.chain.last().and_then(|link| link.message);
         let request = seq.and_then(|seq| Some((seq, texts.get(&seq)?.clone())));

@@ -38,7 +38,7 @@ pub(crate) struct FoundText {
 }
 
 /// What was found.
-pub(crate) struct Found {
+pub(crate) struct SearchResults {
     /// The place of the id that was typed, if it is one.
     pub(crate) place: Option<Whereabouts>,
     /// The names of agents and humans.
@@ -75,7 +75,7 @@ pub(crate) async fn whereabouts(ctx: &Context, caller: Caller, id: &str) -> Resu
 }
 
 /// Finds what a text names or is in; at most `max` of each kind.
-pub(crate) async fn find(ctx: &Context, caller: Caller, text: &str, max: usize) -> Result<Found, ApiError> {
+pub(crate) async fn find(ctx: &Context, caller: Caller, text: &str, max: usize) -> Result<SearchResults, ApiError> {
     caller.human()?;
     let wanted = text.trim().to_lowercase();
     let place = if wanted.is_empty() { None } else { whereabouts(ctx, caller, &wanted).await? };
@@ -99,7 +99,7 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, text: &str, max: usize) 
     let subject = |(id, reference)| (reference, named.remove(&id).unwrap_or_default());
     let conversations = convs.into_iter().map(subject).collect();
     let texts = if words.chars().count() < WORDS_MIN { Vec::new() } else { texts(ctx, words, max).await? };
-    Ok(Found { place, people, rooms, conversations, texts })
+    Ok(SearchResults { place, people, rooms, conversations, texts })
 }
 
 async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText>, ApiError> {

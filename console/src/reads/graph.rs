@@ -56,12 +56,12 @@ pub(crate) struct Graph {
 }
 
 /// An agent's name, what it does, and the end of its rest; a human's name alone.
-type Known = (String, Option<(Activity, Option<Time>)>);
+type NamedAgent = (String, Option<(Activity, Option<Time>)>);
 
 /// What is read from the state in one step.
 #[derive(Default)]
 struct Look {
-    names: BTreeMap<AgentId, Known>,
+    names: BTreeMap<AgentId, NamedAgent>,
     edges: BTreeMap<(String, String), Edge>,
     turns: Vec<(TurnId, AgentId)>,
     convs: Option<Vec<ConvId>>,
@@ -84,7 +84,7 @@ pub(crate) async fn graph(ctx: &Context, caller: Caller, reference: Option<&str>
         let sum = tokens.entry(*agent).or_default();
         *sum = sum.saturating_add(spent.get(turn).map_or(0, |spent| spent.tokens));
     }
-    let node = |(id, (name, does)): (AgentId, Known)| Node {
+    let node = |(id, (name, does)): (AgentId, NamedAgent)| Node {
         name,
         activity: does.map(|(activity, _)| activity),
         rests_until: does.and_then(|(_, until)| until),
@@ -147,7 +147,7 @@ async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<u64, ApiErr
     let mut seqs = ask_fresh(ctx, move |index| index.refusals(&filter)).await?;
     seqs.reverse();
     let entries = ctx.handle.entries(seqs).await?;
-    let known: BTreeMap<AgentId, Known> = std::mem::take(&mut look.names);
+    let known: BTreeMap<AgentId, NamedAgent> = std::mem::take(&mut look.names);
     let mut edges = std::mem::take(&mut look.edges);
     let add = move |live: &Live<'_>| {
         let mut look = Look { names: known, ..Look::default() };

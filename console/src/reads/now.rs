@@ -179,13 +179,13 @@ struct Look {
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
     tally: Tally,
-    ended: Vec<Ended>,
+    ended: Vec<EndedRequest>,
     people: Vec<Wrong>,
     today: Today,
 }
 
 /// A request that ended badly, before its texts are read.
-struct Ended {
+struct EndedRequest {
     agent: String,
     reference: String,
     status: AnswerStatus,
@@ -355,13 +355,13 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
 }
 
 /// Returns the requests of humans of the last 24 hours that ended without their result, newest first.
-fn ended(live: &Live<'_>) -> Vec<Ended> {
+fn ended(live: &Live<'_>) -> Vec<EndedRequest> {
     let (state, now) = (live.state, live.now());
     let recent = state.tasks.iter().rev().take_while(|(_, task)| now.since(task.created_at) < DAY_MS);
     let bad = recent.filter_map(|(_, task)| {
         let (Asker::Human(_), Phase::Closed(status, cause)) = (task.asker, task.phase) else { return None };
         let request = task.request.as_ref().filter(|_| is_bad(status, cause))?;
-        Some(Ended {
+        Some(EndedRequest {
             agent: state.name_of(task.agent).to_owned(),
             reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
             status,

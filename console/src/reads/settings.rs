@@ -40,7 +40,7 @@ impl Bound {
 }
 
 /// Everything that humans set.
-pub(crate) struct Settings {
+pub(crate) struct SettingsView {
     /// The agents and humans, by name.
     pub(crate) people: Vec<Person>,
     /// The limits in force.
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
 }
 
 /// Returns everything that humans set.
-pub(crate) async fn all(ctx: &Context, caller: Caller) -> Result<Settings, ApiError> {
+pub(crate) async fn all(ctx: &Context, caller: Caller) -> Result<SettingsView, ApiError> {
     caller.human()?;
     let look = |live: &Live<'_>| {
         let state = live.state;
@@ -64,7 +64,7 @@ pub(crate) async fn all(ctx: &Context, caller: Caller) -> Result<Settings, ApiEr
                 token_expires_at: known.token_expires_at(),
             })
         };
-        Settings {
+        SettingsView {
             people: state.live_by_name().into_iter().filter_map(person).collect(),
             limits: state.limits.clone(),
             schedules: state.schedules.len(),

@@ -20,12 +20,12 @@ pub(super) struct Index {
     /// Makes the hash unpredictable for agents, which could otherwise choose names that all collide.
     seed: u64,
     /// The table; its length is a power of two, and at least a quarter of it is free.
-    places: Vec<Option<Known>>,
+    places: Vec<Option<IndexEntry>>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct IndexEntry {
     hash: u32,
     number: NonZeroU32,
 }
@@ -59,7 +59,7 @@ impl Index {
             self.resize((self.places.len() * 2).max(PLACES_MIN));
         }
         self.len += 1;
-        self.put(Known { hash: self.hash(name), number });
+        self.put(IndexEntry { hash: self.hash(name), number });
     }
 
     /// Removes a number, if it is in the table.
@@ -98,7 +98,7 @@ impl Index {
         }
     }
 
-    fn put(&mut self, known: Known) {
+    fn put(&mut self, known: IndexEntry) {
         let free = self.from(known.hash).find(|place| self.places[*place].is_none());
         if let Some(free) = free {
             self.places[free] = Some(known);

@@ -289,7 +289,7 @@ fn by_tables(c: char) -> Class {
 
 /// The run of characters that is being read.
 #[derive(Clone, Copy)]
-enum Run {
+enum CharacterRun {
     None,
     Word {
         hash: Hash,
@@ -343,7 +343,7 @@ struct Scan {
     lines: Vec<u16>,
     shape: u64,
     words: u16,
-    run: Run,
+    run: CharacterRun,
     /// The hash of the last run, to which a number belongs.
     before: u64,
     has_numbers: bool,
@@ -364,7 +364,7 @@ impl Scan {
             lines: Vec::new(),
             shape: SHAPE_SEED,
             words: 0,
-            run: Run::None,
+            run: CharacterRun::None,
             before: 0,
             has_numbers: false,
             whole: Whole::new(Hash::WORD),
@@ -409,7 +409,7 @@ impl Scan {
         let mut i = 0;
         while let Some(byte) = text.get(i) {
             let class = ASCII[usize::from(*byte)];
-            let fresh = matches!(self.run, Run::None) && self.ticks == 0 && self.line.is_none();
+            let fresh = matches!(self.run, CharacterRun::None) && self.ticks == 0 && self.line.is_none();
             if !fresh || !matches!(class, Class::Letter | Class::Digit) {
                 self.step(char::from(byte.to_ascii_lowercase()), class);
                 i += 1;
@@ -433,7 +433,7 @@ impl Scan {
             self.whole.hash = whole;
             self.whole.chars += chars;
             let (starts_with_digit, has_digit) = (class == Class::Digit, digits > 0);
-            self.run = Run::Word { hash, chars, starts_with_digit, has_digit };
+            self.run = CharacterRun::Word { hash, chars, starts_with_digit, has_digit };
         }
     }
 
@@ -443,40 +443,41 @@ impl Scan {
             self.code(c, class);
         }
         match (class, &mut self.run) {
-            (Class::Letter | Class::Digit, Run::Word { hash, chars, has_digit, .. }) => {
+            (Class::Letter | Class::Digit, CharacterRun::Word { hash, chars, has_digit, .. }) => {
                 hash.add(c);
                 *chars += 1;
                 *has_digit |= class == Class::Digit;
             }
-            (Class::Letter | Class::Digit, Run::None | Run::Pairs { .. }) => {
+            (Class::Letter | Class::Digit, CharacterRun::None | CharacterRun::Pairs { .. }) => {
                 self.end_run();
                 let (mut hash, digit) = (Hash::WORD, class == Class::Digit);
                 hash.add(c);
-                self.run = Run::Word { hash, chars: 1, starts_with_digit: digit, has_digit: digit };
+                self.run = CharacterRun::Word { hash, chars: 1, starts_with_digit: digit, has_digit: digit };
             }
-            (Class::Spaceless, Run::Pairs { last, several }) => {
+            (Class::Spaceless, CharacterRun::Pairs { last, several }) => {
                 let pair = pair(*last, c);
                 (*last, *several) = (c, true);
                 self.unit(pair, pair, false);
             }
-            (Class::Spaceless, Run::None | Run::Word { .. }) => {
+            (Class::Spaceless, CharacterRun::None | CharacterRun::Word { .. }) => {
                 self.end_run();
-                self.run = Run::Pairs { last: c, several: false };
+                self.run = CharacterRun::Pairs { last: c, several: false };
             }
-            (Class::Mark, Run::Pairs { .. }) | (Class::Other | Class::Space | Class::Mark, Run::None) => {}
-            (Class::Other | Class::Space, _) | (Class::Mark, Run::Word { .. }) => self.end_run(),
+            (Class::Mark, CharacterRun::Pairs { .. })
+            | (Class::Other | Class::Space | Class::Mark, CharacterRun::None) => {}
+            (Class::Other | Class::Space, _) | (Class::Mark, CharacterRun::Word { .. }) => self.end_run(),
         }
     }
 
     fn end_run(&mut self) {
-        match core::mem::replace(&mut self.run, Run::None) {
-            Run::None | Run::Pairs { several: true, .. } => {}
-            Run::Pairs { last, several: false } => {
+        match core::mem::replace(&mut self.run, CharacterRun::None) {
+            CharacterRun::None | CharacterRun::Pairs { several: true, .. } => {}
+            CharacterRun::Pairs { last, several: false } => {
                 let mut hash = Hash::WORD;
                 hash.add(last);
                 self.unit(hash.value(), hash.value(), false);
             }
-            Run::Word { hash, chars, starts_with_digit, has_digit } => {
+            CharacterRun::Word { hash, chars, starts_with_digit, has_digit } => {
                 let suffix = starts_with_digit || (has_digit && chars <= SUFFIX_CHARS);
                 let hash = hash.value();
                 // A short run that begins with a letter is a name more often than a number: a version, a chess move.

@@ -27,14 +27,14 @@ const LINE_BYTES_MAX: u64 = 16 << 20;
 const INTERNAL_ERROR: i32 = -32603;
 
 /// A request to the agent, with its answer.
-pub(super) trait Call: Serialize {
+pub(super) trait Request: Serialize {
     type Answer: DeserializeOwned;
     const METHOD: &'static str;
 }
 
 macro_rules! calls {
     ($($call:ty => $answer:ty, $method:ident;)*) => {
-        $(impl Call for $call {
+        $(impl Request for $call {
             type Answer = $answer;
             const METHOD: &'static str = AGENT_METHOD_NAMES.$method;
         })*
@@ -72,7 +72,7 @@ type Answered = Result<Box<RawValue>, CallError>;
 
 /// The calls that wait for their answers.
 #[derive(Default)]
-struct Open {
+struct OpenCalls {
     last: u64,
     waiting: BTreeMap<u64, oneshot::Sender<Answered>>,
     closed: bool,
@@ -82,7 +82,7 @@ struct Open {
 #[derive(Clone)]
 pub(super) struct Connection {
     lines: mpsc::UnboundedSender<String>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenCalls>>,
 }
 
 /// What an agent asks or says of its own accord.
@@ -98,7 +98,7 @@ impl Connection {
         (Self { lines, open: Arc::default() }, written)
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenCalls> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub(super) fn call<C: Call>(&self, request: &C) -> impl Future<Output = Result<C::Answer, CallError>> + use<C> {
+    pub(super) fn call<C: Request>(&self, request: &C) -> impl Future<Output = Result<C::Answer, CallError>> + use<C> {
         let (sender, answer) = oneshot::channel();
         let mut open = self.open();
         if !open.closed {
@@ -168,7 +168,7 @@ impl Connection {
 
     /// Takes one line; what is no message of the protocol is skipped, such as what an agent logs.
     fn receive(&self, line: &str) -> Option<Heard> {
-        let message: Message<'_> = serde_json::from_str(line).ok()?;
+        let message: RpcMessage<'_> = serde_json::from_str(line).ok()?;
         let params = message.params.map_or("null", RawValue::get);
         match (message.method.as_deref(), message.id) {
             (Some(method), None) if method == CLIENT_METHOD_NAMES.session_update => {
@@ -207,7 +207,7 @@ impl Connection {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct RpcMessage<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]

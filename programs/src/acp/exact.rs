@@ -20,14 +20,14 @@ struct Line<'a> {
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
     #[serde(borrow)]
-    tool_call: Option<Call<'a>>,
+    tool_call: Option<ToolCallInput<'a>>,
     #[serde(borrow)]
-    update: Option<Call<'a>>,
+    update: Option<ToolCallInput<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Call<'a> {
+struct ToolCallInput<'a> {
     #[serde(borrow)]
     raw_input: Option<&'a RawValue>,
 }

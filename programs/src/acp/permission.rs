@@ -13,7 +13,7 @@ use lastword_facts::status::ApprovalState;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::updates::{Asked, Route};
+use super::updates::{PendingPermission, Route};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
@@ -26,7 +26,7 @@ pub(super) struct PermissionRequest {
     held: AskedCall,
     run_status: watch::Receiver<RunStatus>,
     route: Arc<Route>,
-    asked: Asked,
+    asked: PendingPermission,
 }
 
 /// A call that was denied.
@@ -76,7 +76,7 @@ impl CallDecision {
 }
 
 impl PermissionRequest {
-    pub(super) fn new(shared: &RunnerContext, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
+    pub(super) fn new(shared: &RunnerContext, run: &Run, route: &Arc<Route>, asked: PendingPermission) -> Self {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);

@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::connection::CallError;
 use super::permission::{Denial, PermissionRequest};
 use super::process::{AgentConnection, Process, Routed};
-use super::updates::{Asked, Route};
+use super::updates::{PendingPermission, Route};
 use super::{Slot, mode};
 use crate::event::Event;
 use crate::process::DRAIN;
@@ -40,7 +40,7 @@ struct Prompting<'a> {
     link: &'a AgentConnection,
     run: &'a Run,
     route: Arc<Route>,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<PendingPermission>,
     notes: mpsc::Receiver<String>,
     /// Modes that the agent switched to and in which it doesn't ask.
     switched: mpsc::Receiver<SessionModeId>,

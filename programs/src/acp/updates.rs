@@ -20,7 +20,7 @@ use crate::usage::Tokens;
 const CALLS_MAX: usize = 256;
 
 /// A call for which the agent requests permission.
-pub(super) struct Asked {
+pub(super) struct PendingPermission {
     pub(super) request: RequestPermissionRequest,
     pub(super) responder: Responder,
 }
@@ -28,7 +28,7 @@ pub(super) struct Asked {
 /// The destination of a session's updates.
 pub(super) struct Route {
     updates: Mutex<SessionUpdates>,
-    asked: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<PendingPermission>,
     notes: mpsc::Sender<String>,
     switched: mpsc::Sender<SessionModeId>,
     /// Takes the estimate while the prompt runs, for an agent that isn't known to report its tokens at the end.
@@ -58,7 +58,7 @@ struct SessionUpdates {
 impl Route {
     pub(super) fn new(
         bytes_max: usize,
-        asked: mpsc::Sender<Asked>,
+        asked: mpsc::Sender<PendingPermission>,
         notes: mpsc::Sender<String>,
         switched: mpsc::Sender<SessionModeId>,
         meter: Option<RunMeter>,
@@ -135,7 +135,7 @@ impl Route {
     /// Passes a permission request to the running prompt; cancels it if there are too many or the prompt has ended.
     pub(super) fn ask(&self, request: RequestPermissionRequest, responder: Responder) {
         // One that isn't taken is cancelled as it is dropped.
-        let _taken = self.asked.try_send(Asked { request, responder });
+        let _taken = self.asked.try_send(PendingPermission { request, responder });
     }
 
     /// Merges the newest fields of a call and returns all that is known of it: a permission request need not repeat

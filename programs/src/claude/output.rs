@@ -18,14 +18,14 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 
 /// The output of a run, and the transcript of a session: both have each message.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct ClaudeOutput {
     /// A message is repeated for each block of its content.
     messages: Repeated,
     /// Whether the process has printed its totals, sub-agents included.
     totalled: bool,
 }
 
-impl Format for Output {
+impl Format for ClaudeOutput {
     fn event(&mut self, event: &Value, outcome: &mut Outcome) {
         match text(event, &["type"]) {
             Some("assistant") => self.message(event, outcome),
@@ -35,7 +35,7 @@ impl Format for Output {
     }
 }
 
-impl Output {
+impl ClaudeOutput {
     fn message(&mut self, event: &Value, outcome: &mut Outcome) {
         let Some(id) = text(event, &["message", "id"]) else { return };
         let model = text(event, &["message", "model"]).unwrap_or_default();

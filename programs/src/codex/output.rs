@@ -13,9 +13,9 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 
 /// The output, with the model that the arguments name: it names none.
 #[derive(Debug)]
-pub(super) struct Output(pub(super) String);
+pub(super) struct CodexOutput(pub(super) String);
 
-impl Format for Output {
+impl Format for CodexOutput {
     fn event(&mut self, event: &Value, outcome: &mut Outcome) {
         match text(event, &["type"]) {
             Some("item.completed") if text(event, &["item", "type"]) == Some("agent_message") => {

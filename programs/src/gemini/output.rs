@@ -32,9 +32,9 @@ impl Format for Transcript {
 
 /// The output of a run.
 #[derive(Debug)]
-pub(super) struct Output;
+pub(super) struct GeminiOutput;
 
-impl Format for Output {
+impl Format for GeminiOutput {
     // It prints a text in parts.
     fn line<'a>(&self, line: &'a [u8]) -> Cow<'a, str> {
         mended_part(line)

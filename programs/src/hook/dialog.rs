@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::kept::Kept;
-use super::{Background, HookError, Occasion, Session};
+use super::{Background, HookError, HookSession, Occasion};
 use crate::wording::seed;
 
 /// Longest wait for a decision in one call; the call is repeated.
@@ -26,7 +26,7 @@ const ANSWERED: &str = "the session's user answered in the program's own dialog"
 
 /// A call of a dialog that waits for a human of the team.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Held {
+pub(super) struct DialogCall {
     approval: String,
     tool: String,
     arguments: Arguments,
@@ -37,26 +37,26 @@ pub(super) struct Held {
 
 /// Gives up the calls whose dialogs are gone without a decision of the team: the one that was made, or all of them at the
 /// end of the model's turn, which else would wait for the decision. Where the broker is away, the next event does it.
-pub(super) async fn answered(client: &Client, session: &mut Session, occasion: &Occasion) {
+pub(super) async fn answered(client: &Client, session: &mut HookSession, occasion: &Occasion) {
     let goes_on = occasion.background_tasks.iter().any(Background::is_of_turn);
     let ends = matches!(occasion.hook_event_name.as_str(), "Stop" | "StopFailure") && !goes_on;
     let made = occasion.hook_event_name == "PostToolUse";
-    let is_it = |held: &Held| held.tool == occasion.tool_name && held.arguments == occasion.tool_input;
-    let gone = |held: &mut Held| ends || held.answered || (made && is_it(held));
+    let is_it = |held: &DialogCall| held.tool == occasion.tool_name && held.arguments == occasion.tool_input;
+    let gone = |held: &mut DialogCall| ends || held.answered || (made && is_it(held));
     let mut owed = Vec::new();
     for held in session.held.extract_if(.., gone) {
         let comment = Some(ANSWERED.to_owned());
         let given_up = DecideApproval { decision: Decision::Ignore, comment, input: None, digest: None };
         // One that a human decided stays as it is.
         if client.decide(&held.approval, &given_up).await.is_err_and(|error| is_transient(&error)) {
-            owed.push(Held { answered: true, ..held });
+            owed.push(DialogCall { answered: true, ..held });
         }
     }
     session.held.append(&mut owed);
 }
 
 /// Tells who asked that a dialog of the program is open. It waits for the session's user, and no one else can answer it.
-pub(super) async fn waits_for_user(client: &Client, session: &mut Session, message: &str) {
+pub(super) async fn waits_for_user(client: &Client, session: &mut HookSession, message: &str) {
     if let Some(open) = &session.turn {
         session.waits = true;
         let note = format!("waits for its user at the terminal: {message}");
@@ -82,7 +82,7 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
     let kept = Kept::of(folder, &occasion.session_id)?;
     let noted = kept.lock()?;
     let mut session = kept.read()?;
-    session.held.push(Held { approval: view.id.clone(), tool, arguments, answered: false });
+    session.held.push(DialogCall { approval: view.id.clone(), tool, arguments, answered: false });
     kept.write(&session)?;
     drop(noted);
     let decision = decided(client, view, call).await.unwrap_or_else(|error| Some(unheld(&error)));

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::{HookError, Session};
+use super::{HookError, HookSession};
 
 /// Longest session id accepted; it becomes a file name.
 const SESSION_BYTES_MAX: usize = 128;
@@ -57,16 +57,16 @@ impl Kept {
         HookError::File { path: self.0.clone(), source }
     }
 
-    pub(super) fn read(&self) -> Result<Session, HookError> {
+    pub(super) fn read(&self) -> Result<HookSession, HookError> {
         match fs::read(&self.0) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.failed(error.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Session::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HookSession::default()),
             Err(error) => Err(self.failed(error)),
         }
     }
 
     /// Replaces the file atomically, through a rename.
-    pub(super) fn write(&self, session: &Session) -> Result<(), HookError> {
+    pub(super) fn write(&self, session: &HookSession) -> Result<(), HookError> {
         let bytes = serde_json::to_vec(session).map_err(|error| self.failed(error.into()))?;
         let draft = self.0.with_extension("new");
         let write = || {

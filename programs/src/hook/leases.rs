@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::{Occasion, Session};
+use super::{HookSession, Occasion};
 use crate::launch::{INTERRUPTED, REFUSED};
 use crate::watch::withdrawn;
 
@@ -84,8 +84,9 @@ pub async fn follow_ends(client: &Client, agent: &str, folder: &Path, ended: &Se
             let stopped = stops(&event, agent);
             let turn = withdrawn(&event);
             // A hook may have noticed the end first, and the model works on.
-            let at =
-                |session: &Session| session.turn.as_ref().map(|open| open.id.clone()).or_else(|| session.after.clone());
+            let at = |session: &HookSession| {
+                session.turn.as_ref().map(|open| open.id.clone()).or_else(|| session.after.clone())
+            };
             let mut known = sessions(folder).into_iter();
             let worked = turn.is_some() && known.any(|(_, session)| at(&session).as_deref() == turn);
             if (stopped || worked) && ended.send(()).await.is_err() {
@@ -109,7 +110,7 @@ pub fn is_at_work(folder: &Path) -> bool {
 }
 
 /// Returns the sessions whose state is in a folder, each with its id.
-fn sessions(folder: &Path) -> Vec<(String, Session)> {
+fn sessions(folder: &Path) -> Vec<(String, HookSession)> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let states = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let named = |path: &Path| {

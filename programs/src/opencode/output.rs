@@ -21,9 +21,9 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 
 /// The output, with the model that the arguments name, as `PROVIDER/MODEL`: it names none.
 #[derive(Debug)]
-pub(super) struct Output(pub(super) String);
+pub(super) struct OpencodeOutput(pub(super) String);
 
-impl Format for Output {
+impl Format for OpencodeOutput {
     fn event(&mut self, event: &Value, outcome: &mut Outcome) {
         match text(event, &["type"]) {
             Some("text") => {

@@ -33,7 +33,7 @@ const EXCERPT_CHARS: usize = 120;
 /// A message repeats another one if at most one of this many of its units is new.
 const NEW_SHARE: u64 = 3;
 
-type Found = (Seq, Arc<Entry>);
+type FoundEntry = (Seq, Arc<Entry>);
 
 /// The two sides of an exchange.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ struct Mark {
 
 /// The messages of an exchange that are shown.
 struct Window {
-    messages: Vec<Found>,
+    messages: Vec<FoundEntry>,
     /// Those before them that can't be read.
     unread: u32,
     /// The numbers that the log records after the last mark.
@@ -185,14 +185,14 @@ pub fn message_of(entry: &Entry) -> Option<&Message> {
 }
 
 /// Returns the newest messages of the two sides up to a position, oldest first, and what the log records after them.
-async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<Found>, Vec<Mark>), ApiError> {
+async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<FoundEntry>, Vec<Mark>), ApiError> {
     let Sides { task, asker, delegate } = sides;
     let asks = move |message: &Message| message.part.is_request() && message.sender_task == Some(task);
     let mut found = search(ctx, (asker, delegate, MessageType::Request), upto, asks).await?;
     let answers = move |message: &Message| matches!(message.part, Part::Answer(_));
     let answers = search(ctx, (delegate, asker, MessageType::Response), upto, answers).await?;
     let asked = answers.iter().filter_map(|(_, entry)| message_of(entry)?.in_reply_to).collect();
-    let mut asked: Vec<Found> = ctx.handle.entries(asked).await?;
+    let mut asked: Vec<FoundEntry> = ctx.handle.entries(asked).await?;
     asked.retain(|(_, entry)| message_of(entry).is_some_and(asks));
     let answers = answers.into_iter().filter(|(_, entry)| {
         let to = message_of(entry).and_then(|message| message.in_reply_to);
@@ -211,7 +211,7 @@ async fn search(
     (from, to, kind): (AgentId, AgentId, MessageType),
     upto: Seq,
     test: impl Fn(&Message) -> bool,
-) -> Result<Vec<Found>, ApiError> {
+) -> Result<Vec<FoundEntry>, ApiError> {
     let (mut found, mut before, mut searched) = (Vec::new(), Seq(upto.0.saturating_add(1)), 0);
     while found.len() < READ_MAX && searched < SEARCH_MAX {
         let cursor = Cursor { before: Some(before), limit: PAGE, ..Cursor::default() };
@@ -230,7 +230,7 @@ async fn search(
 }
 
 /// Returns what the log records of the guard after each of these messages.
-async fn marks(ctx: &Context, sides: Sides, found: &[Found]) -> Result<Vec<Mark>, ApiError> {
+async fn marks(ctx: &Context, sides: Sides, found: &[FoundEntry]) -> Result<Vec<Mark>, ApiError> {
     // The fact follows its message at once, or behind the question to a human and that question's lifts.
     let places = found.iter().flat_map(|(seq, _)| [Seq(seq.0 + 1), Seq(seq.0 + 3)]).collect();
     let mut marks: Vec<Mark> = Vec::new();
@@ -250,7 +250,7 @@ async fn marks(ctx: &Context, sides: Sides, found: &[Found]) -> Result<Vec<Mark>
 }
 
 /// Returns the place of the first of the `messages` messages up to `last`, and how many of them can't be read.
-fn begin(found: &[Found], last: Seq, messages: u32) -> (usize, u32) {
+fn begin(found: &[FoundEntry], last: Seq, messages: u32) -> (usize, u32) {
     let end = found.partition_point(|(seq, _)| *seq <= last);
     let messages = usize::try_from(messages).unwrap_or(usize::MAX);
     let unread = u32::try_from(messages.saturating_sub(end)).unwrap_or(u32::MAX);
@@ -259,7 +259,7 @@ fn begin(found: &[Found], last: Seq, messages: u32) -> (usize, u32) {
 
 impl Window {
     /// The messages from the begin of the exchange that a mark is about, up to `last`.
-    fn upto(mut found: Vec<Found>, mark: &Mark, last: Seq) -> Self {
+    fn upto(mut found: Vec<FoundEntry>, mark: &Mark, last: Seq) -> Self {
         let (first, unread) = begin(&found, mark.at, mark.curve.messages);
         found.truncate(found.partition_point(|(seq, _)| *seq <= last));
         found.drain(..first.min(found.len()));
@@ -288,7 +288,7 @@ async fn readable(
 ) -> Result<([String; 2], Vec<bool>), ApiError> {
     let messages = window.messages.clone();
     let look = move |live: &Live<'_>| {
-        let may = |(_, entry): &Found| message_of(entry).is_some_and(|m| views::may_read(live.state, who, m));
+        let may = |(_, entry): &FoundEntry| message_of(entry).is_some_and(|m| views::may_read(live.state, who, m));
         let names = [sides.asker, sides.delegate].map(|agent| live.state.name_of(agent).to_owned());
         (names, messages.iter().map(may).collect())
     };
@@ -354,7 +354,7 @@ const fn verdict(mark: &Mark) -> ExchangeVerdict {
 }
 
 /// Returns the earlier message that a text repeats; `None` if the text adds enough.
-fn repeated(reading: &Reading, new_units: u64, earlier: &[Reading], messages: &[Found]) -> Option<Repetition> {
+fn repeated(reading: &Reading, new_units: u64, earlier: &[Reading], messages: &[FoundEntry]) -> Option<Repetition> {
     let of = reading.unit_count();
     if new_units * NEW_SHARE > of {
         return None;
@@ -388,7 +388,7 @@ mod tests {
 
     const SIDES: Sides = Sides { task: TaskId(1), asker: AgentId(2), delegate: AgentId(3) };
 
-    fn said(seq: u64, body: &str) -> Found {
+    fn said(seq: u64, body: &str) -> FoundEntry {
         let message = Message {
             from: SIDES.delegate,
             to: Recipient::One(SIDES.asker),
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_long_exchange_is_counted_whole_and_its_end_is_listed() {
-        let messages: Vec<Found> = (0..260).map(|n| said(10 * n + 10, "still red, as before")).collect();
+        let messages: Vec<FoundEntry> = (0..260).map(|n| said(10 * n + 10, "still red, as before")).collect();
         let curve = Curve { messages: 250, ..Curve::default() };
         let mark = Mark {
             at: Seq(2_600),
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_at_the_begin_is_said() {
-        let found: Vec<Found> = (1..=3).map(|n| said(n, "red")).collect();
+        let found: Vec<FoundEntry> = (1..=3).map(|n| said(n, "red")).collect();
         assert_eq!(begin(&found, Seq(3), 5), (0, 2));
         assert_eq!(begin(&found, Seq(2), 1), (1, 0));
         assert_eq!(begin(&[], Seq(2), 0), (0, 0));

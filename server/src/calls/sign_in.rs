@@ -45,7 +45,7 @@ pub struct Begun {
 }
 
 /// A human who has signed in.
-pub struct Known {
+pub struct SignedInHuman {
     /// The human.
     pub principal: Principal,
     /// The hash of the human's own token, to which the session is bound.
@@ -126,7 +126,7 @@ pub async fn begin(ctx: &Context, next: &str) -> Result<Begun, ApiError> {
 }
 
 /// Ends a sign-in that began in this browser: exchanges the code, and returns the human and the path to go on to.
-pub async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str) -> Result<(Known, String), ApiError> {
+pub async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str) -> Result<(SignedInHuman, String), ApiError> {
     let sign_in = configured(ctx)?;
     let (now, signer) = (ctx.handle.now(), ctx.handle.signer());
     let next = begun(cookie, now).ok_or_else(other_browser)?;
@@ -178,7 +178,7 @@ pub(crate) async fn by_id_token(ctx: &Context, id_token: &str) -> Result<SignedI
     if !used.map_err(|error| ApiError::internal(&format!("the list of used ID tokens: {error}")))? {
         return Err(unproven("This ID token was used already: get a new one from the provider".into()));
     }
-    let Known { principal, token, expires_at, name, .. } = admit(ctx, sign_in, claims).await?;
+    let SignedInHuman { principal, token, expires_at, name, .. } = admit(ctx, sign_in, claims).await?;
     let who = principal.agent();
     let role = ctx.handle.query(move |live: &Live<'_>| live.state.agent(who).map(|human| human.role)).await?;
     let token = ctx.handle.signer().sign_bearer(who, &token, expires_at);
@@ -186,7 +186,7 @@ pub(crate) async fn by_id_token(ctx: &Context, id_token: &str) -> Result<SignedI
 }
 
 /// Returns the human to whom the claims belong, and registers them at the first sign-in. Signing in is an act (D12).
-async fn admit(ctx: &Context, sign_in: &Arc<SignIn>, claims: Claims) -> Result<Known, ApiError> {
+async fn admit(ctx: &Context, sign_in: &Arc<SignIn>, claims: Claims) -> Result<SignedInHuman, ApiError> {
     let shared = Arc::clone(sign_in);
     // Writes a file at an account's first sign-in, so it must not run on a thread that serves other calls.
     let person =
@@ -212,7 +212,7 @@ async fn admit(ctx: &Context, sign_in: &Arc<SignIn>, claims: Claims) -> Result<K
     };
     humans::act(ctx, principal).await?;
     let valid_ms = sign_in.provider.oidc().valid_ms;
-    Ok(Known { principal, token, expires_at: ctx.handle.now().plus(valid_ms), valid_ms, name })
+    Ok(SignedInHuman { principal, token, expires_at: ctx.handle.now().plus(valid_ms), valid_ms, name })
 }
 
 /// Returns the live agent or human with this name, and whether it is a human.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::book::{self, Parcel, Topic};
 use super::channel::{Channel, Severity};
-use super::plan::{Next, Outcome, Plan, Rules, Waiting};
+use super::plan::{Next, Outcome, PendingTopic, Plan, Rules};
 use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
 use crate::calls::{Context, ended, escalations};
@@ -46,7 +46,7 @@ pub(crate) struct Follower {
 
 /// The items of a notification, as read from the state.
 #[derive(Default)]
-struct Found {
+struct FoundItems {
     calls: BTreeMap<Topic, ApprovalView>,
     incidents: BTreeMap<Topic, IncidentView>,
     notes: BTreeMap<Topic, Item>,
@@ -128,7 +128,7 @@ impl Follower {
     /// Reads the pending topics from the state and moves the cursor to its position.
     async fn look(&mut self) -> Result<(), ApiError> {
         let look = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()), unread(live));
-        type Looked = (Seq, BTreeMap<Topic, Waiting>, BTreeSet<Seq>);
+        type Looked = (Seq, BTreeMap<Topic, PendingTopic>, BTreeSet<Seq>);
         let (seq, waiting, unread): Looked = self.ctx.handle.query(look).await?;
         let passed_over = unread.iter().rev().filter(|unread| **unread > self.cursor).take(PASSED_OVER_MAX);
         let passed_over: Vec<Seq> = passed_over.copied().collect();
@@ -274,11 +274,11 @@ impl Follower {
         Ok(Some(Notification::waiting(named, channel, (severity, counts), items, (parcel.folded, console))))
     }
 
-    async fn found(&self, topics: &[Topic]) -> Result<Found, ApiError> {
+    async fn found(&self, topics: &[Topic]) -> Result<FoundItems, ApiError> {
         let noted: Vec<Topic> = topics.iter().filter(|topic| matches!(topic, Topic::Note(_))).copied().collect();
         let wanted = topics.to_vec();
         let look = move |live: &Live<'_>| {
-            let (mut found, mut questions) = (Found::default(), Vec::new());
+            let (mut found, mut questions) = (FoundItems::default(), Vec::new());
             for topic in wanted {
                 match topic {
                     Topic::Question(id) => questions.push(id),

@@ -42,7 +42,7 @@ pub(super) struct Rules {
 
 /// The times and the severity of a pending topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct PendingTopic {
     at: Time,
     expires_at: Option<Time>,
     /// Its severity at the start.
@@ -51,7 +51,7 @@ pub(super) struct Waiting {
     repeats: bool,
 }
 
-impl Waiting {
+impl PendingTopic {
     const fn urgent(at: Time) -> Self {
         Self { at, expires_at: None, severity: Severity::Urgent, repeats: true }
     }
@@ -160,7 +160,7 @@ pub(super) enum Next {
 /// The pending topics, and the record of what each channel was sent.
 pub(super) struct Plan {
     rules: Vec<Rules>,
-    waiting: BTreeMap<Topic, Waiting>,
+    waiting: BTreeMap<Topic, PendingTopic>,
     book: NotificationLedger,
     /// The channels with a send in progress, by their place in the configuration.
     busy: BTreeSet<usize>,
@@ -182,20 +182,21 @@ impl Plan {
     }
 
     /// Returns all topics that are pending in this state, except those for information.
-    pub(super) fn waiting_in(state: &State, now: Time) -> BTreeMap<Topic, Waiting> {
+    pub(super) fn waiting_in(state: &State, now: Time) -> BTreeMap<Topic, PendingTopic> {
         let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
-        let questions = questions.map(|(id, known)| (Topic::Question(*id), Waiting::question(known.at, known.cause)));
+        let questions =
+            questions.map(|(id, known)| (Topic::Question(*id), PendingTopic::question(known.at, known.cause)));
         let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
-        let calls = calls.map(|(id, known)| (Topic::Call(*id), Waiting::call(known.at, known.expires_at)));
+        let calls = calls.map(|(id, known)| (Topic::Call(*id), PendingTopic::call(known.at, known.expires_at)));
         let incidents = state.incidents.iter().filter(|(_, known)| known.lifted.is_none());
-        let incidents = incidents.map(|(id, known)| (Topic::Incident(*id), Waiting::incident(known.at, known.on)));
-        let stop = (state.running == Running::Stopped).then_some((Topic::Stop, Waiting::urgent(now)));
+        let incidents = incidents.map(|(id, known)| (Topic::Incident(*id), PendingTopic::incident(known.at, known.on)));
+        let stop = (state.running == Running::Stopped).then_some((Topic::Stop, PendingTopic::urgent(now)));
         questions.chain(calls).chain(incidents).chain(stop).collect()
     }
 
     /// Replaces the pending topics. A topic for information remains pending while some human has it unread in the
     /// inbox.
-    pub(super) fn correct(&mut self, mut waiting: BTreeMap<Topic, Waiting>, unread: &BTreeSet<Seq>) {
+    pub(super) fn correct(&mut self, mut waiting: BTreeMap<Topic, PendingTopic>, unread: &BTreeSet<Seq>) {
         let notes = self.waiting.iter().filter(|(topic, _)| matches!(topic, Topic::Note(seq) if unread.contains(seq)));
         waiting.extend(notes.map(|(topic, note)| (*topic, *note)));
         for ledger in self.book.values_mut() {
@@ -212,16 +213,16 @@ impl Plan {
     /// Takes a fact into account. Some topics are settled without a fact of their own, so [`Plan::correct`] has to be
     /// called before anything is sent.
     pub(super) fn hear(&mut self, seq: Seq, at: Time, fact: &Fact) {
-        if let Some(note) = Waiting::note(at, fact) {
+        if let Some(note) = PendingTopic::note(at, fact) {
             self.waiting.insert(Topic::Note(seq), note);
         } else if let Fact::IncidentNoted { incident, agent, .. } = fact {
-            self.waiting.insert(Topic::Incident(*incident), Waiting::incident(at, IncidentOn::Agent(*agent)));
+            self.waiting.insert(Topic::Incident(*incident), PendingTopic::incident(at, IncidentOn::Agent(*agent)));
         } else if let Fact::EscalationOpened { escalation, cause, .. } = fact {
-            self.waiting.insert(Topic::Question(*escalation), Waiting::question(at, *cause));
+            self.waiting.insert(Topic::Question(*escalation), PendingTopic::question(at, *cause));
         } else if let Fact::ApprovalAsked { approval, expires_at, .. } = fact {
-            self.waiting.insert(Topic::Call(*approval), Waiting::call(at, *expires_at));
+            self.waiting.insert(Topic::Call(*approval), PendingTopic::call(at, *expires_at));
         } else if let Fact::LatchSet { incident, .. } = fact {
-            self.waiting.insert(Topic::Incident(*incident), Waiting::urgent(at));
+            self.waiting.insert(Topic::Incident(*incident), PendingTopic::urgent(at));
         } else if let Fact::ApprovalDecided { approval, .. } = fact {
             self.settle(Topic::Call(*approval));
         } else if let Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } = fact {
@@ -229,7 +230,7 @@ impl Plan {
         } else if let Fact::Controlled { scope: Scope::Workspace, control, .. } = fact {
             match control {
                 Control::Stop => {
-                    self.waiting.insert(Topic::Stop, Waiting::urgent(at));
+                    self.waiting.insert(Topic::Stop, PendingTopic::urgent(at));
                 }
                 Control::Pause | Control::Resume => self.settle(Topic::Stop),
             }
@@ -306,7 +307,7 @@ impl Plan {
     /// Returns the topics that are ready for a channel, most urgent first; `true` marks one that was sent before.
     fn ready_on(&self, rules: &Rules, now: Time) -> Vec<(Topic, bool)> {
         let Some(ledger) = self.book.get(&rules.name) else { return Vec::new() };
-        let ready = |topic: &Topic, waiting: &Waiting| {
+        let ready = |topic: &Topic, waiting: &PendingTopic| {
             let ready = waiting.ready(rules, ledger.told.get(topic)).filter(|ready| *ready <= now);
             ready.and_then(|ready| waiting.closing(ready, rules)).is_some()
         };

@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use super::NoSignIn;
-use super::keys::Key;
+use super::keys::ProviderKey;
 
 /// The longest ID token that is read, in bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -78,7 +78,7 @@ pub(super) fn key_id(token: &str) -> Result<Option<String>, NoSignIn> {
 }
 
 /// Verifies an ID token with one of these keys.
-pub(super) fn verify(token: &str, keys: &[&Key], expected: &Expected<'_>) -> Result<Claims, NoSignIn> {
+pub(super) fn verify(token: &str, keys: &[&ProviderKey], expected: &Expected<'_>) -> Result<Claims, NoSignIn> {
     let mut why = invalid("none of the provider's keys has signed it");
     for key in keys {
         let mut validation = Validation::new(key.algorithm);

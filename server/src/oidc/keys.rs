@@ -11,13 +11,13 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPu
 
 /// A key of the provider, for one algorithm.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct ProviderKey {
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) key: DecodingKey,
 }
 
-impl Key {
+impl ProviderKey {
     /// Reads a key of a key set; `None` if it isn't one that signs with RS256 or ES256. The key says which algorithm it
     /// is for, never the token: a token can't have a public key taken for the secret of an HMAC.
     pub(super) fn of(jwk: &Jwk) -> Option<Self> {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::claims::{self, Claims, Expected};
-use super::keys::Key;
+use super::keys::ProviderKey;
 use super::{NoSignIn, Oidc, safe_url};
 use crate::tls::client_config;
 
@@ -31,14 +31,14 @@ const AGAIN_MS: u64 = 10 * 1000;
 /// The provider, with what is known of it.
 pub(crate) struct Provider {
     oidc: Arc<Oidc>,
-    known: Mutex<Known>,
+    known: Mutex<ProviderState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProviderState {
     http: Option<Client>,
     metadata: Option<(Metadata, Time)>,
-    keys: Vec<Key>,
+    keys: Vec<ProviderKey>,
     keys_at: Option<Time>,
 }
 
@@ -64,7 +64,7 @@ struct Tokens {
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct TokenRefusal {
     error: String,
 }
 
@@ -123,7 +123,7 @@ impl Provider {
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(body);
         let (status, bytes) = call(request, &metadata.token_endpoint).await?;
         if status.is_client_error() {
-            let why = serde_json::from_slice::<Refused>(&bytes).map(|refused| refused.error);
+            let why = serde_json::from_slice::<TokenRefusal>(&bytes).map(|refused| refused.error);
             let why = why.unwrap_or_else(|_| status.to_string());
             return Err(if why == "invalid_client" || why == "unauthorized_client" {
                 NoSignIn::Provider(format!(
@@ -161,7 +161,7 @@ impl Metadata {
     }
 }
 
-impl Known {
+impl ProviderState {
     /// Returns the HTTP client; made once, because it reads the system's root certificates.
     async fn http(&mut self) -> Result<Client, NoSignIn> {
         if let Some(http) = &self.http {
@@ -199,7 +199,7 @@ impl Known {
     }
 
     /// Returns the keys that may have signed a token: those with its id, or all if it names none.
-    async fn keys(&mut self, oidc: &Oidc, id: Option<&str>, now: Time) -> Result<Vec<Key>, NoSignIn> {
+    async fn keys(&mut self, oidc: &Oidc, id: Option<&str>, now: Time) -> Result<Vec<ProviderKey>, NoSignIn> {
         let age = self.keys_at.map(|at| now.since(at));
         let found = self.named(id);
         if !found.is_empty() && age.is_some_and(|age| age < FRESH_MS) {
@@ -209,14 +209,14 @@ impl Known {
             let url = self.metadata(oidc, now).await?.jwks_uri;
             let set: KeySet = get(&self.http().await?, &url).await?;
             // A key of a kind that isn't known here leaves the others usable.
-            let read = |key: Value| Key::of(&serde_json::from_value::<Jwk>(key).ok()?);
+            let read = |key: Value| ProviderKey::of(&serde_json::from_value::<Jwk>(key).ok()?);
             self.keys = set.keys.into_iter().filter_map(read).collect();
             self.keys_at = Some(now);
         }
         Ok(self.named(id))
     }
 
-    fn named(&self, id: Option<&str>) -> Vec<Key> {
+    fn named(&self, id: Option<&str>) -> Vec<ProviderKey> {
         self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).cloned().collect()
     }
 }

@@ -13,7 +13,7 @@ use crate::fallible_log::{Body, Meaning, Publication, Stream, Tail};
 
 /// A reply that waits until everything that it shows is durable.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldReply {
     pub(super) call: u64,
     pub(super) reply: Reply,
     /// The position and the chain of the state that the reply shows.
@@ -29,7 +29,7 @@ pub(super) struct Batch {
     /// The position of the first entry, if there is one.
     pub(super) first: Option<Seq>,
     pub(super) entries: Vec<Arc<Entry>>,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldReply>,
 }
 
 /// A commit that waits for its acknowledgement.
@@ -37,7 +37,7 @@ pub(super) struct Batch {
 pub(super) struct Flying {
     pub(super) ticket: u64,
     pub(super) publication: Publication,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldReply>,
 }
 
 /// The part of a broker that exists while it leads.
@@ -284,7 +284,7 @@ impl Broker {
         let reply =
             out.effects.into_iter().find_map(|e| if let Effect::Reply(reply) = e { Some(*reply) } else { None });
         if let (Some(call), Some(reply)) = (call, reply) {
-            batch.held.push(Held { call, reply, shows, by_lease: false });
+            batch.held.push(HeldReply { call, reply, shows, by_lease: false });
         }
     }
 }

@@ -16,7 +16,7 @@ use lastword_facts::{Code, MessageType, Seq};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 
-use super::{Event, Run, Scene};
+use super::{Arrival, HistoryRun, Scene};
 use crate::adversary::{Pace, Setting};
 use crate::alphabet::Random;
 use crate::world::World;
@@ -51,7 +51,7 @@ struct Actor {
 }
 
 #[derive(Debug)]
-struct Call {
+struct ClientCall {
     input: Input,
     actor: Option<usize>,
     attempt: u32,
@@ -63,7 +63,7 @@ struct Call {
 pub(super) struct Clients {
     scene: Scene,
     actors: Vec<Actor>,
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, ClientCall>,
     adversaries: Random,
     silent_at: Option<u64>,
     calm: bool,
@@ -166,14 +166,14 @@ fn name_of(actor: usize) -> AgentName {
     AgentName::new(&name).expect("a name")
 }
 
-impl Run<'_> {
+impl HistoryRun<'_> {
     pub(super) fn act(&mut self, actor: usize) {
         let known = &self.clients.actors[actor];
         if known.call.is_some() || known.done || self.clients.is_silent(self.now) {
             return;
         }
         let Some(by) = self.oracle.state().prove(&credential(actor + 1)) else {
-            return self.after(500, Event::Act(actor));
+            return self.after(500, Arrival::Act(actor));
         };
         let input = match self.clients.scene {
             Scene::Race => self.races(actor, by),
@@ -185,7 +185,7 @@ impl Run<'_> {
                 let call = self.call(Some(actor), input);
                 self.clients.actors[actor].call = Some(call);
             }
-            None => self.after(500, Event::Act(actor)),
+            None => self.after(500, Arrival::Act(actor)),
         }
     }
 
@@ -193,23 +193,23 @@ impl Run<'_> {
         let call = self.clients.calls.len() as u64 + 1;
         let floor = self.oracle.shown();
         self.note(|| format!("call {call} of {actor:?}: {input:?}"));
-        self.clients.calls.insert(call, Call { input, actor, attempt: 0, floor, answered: false });
+        self.clients.calls.insert(call, ClientCall { input, actor, attempt: 0, floor, answered: false });
         self.attempt(call);
         call
     }
 
     fn attempt(&mut self, call: u64) {
         let node = self.any_node();
-        self.send(Event::Call(node, call, false));
+        self.send(Arrival::Call(node, call, false));
         // A network may deliver a call twice, too: to another broker, and much later.
         if self.faulty(50) {
             let other = self.any_node();
-            self.send(Event::Call(other, call, false));
+            self.send(Arrival::Call(other, call, false));
         }
         let Some(known) = self.clients.calls.get(&call) else { return };
         if known.actor.is_some() {
             let attempt = known.attempt;
-            self.after(ANSWER_MS, Event::GiveUp(call, attempt));
+            self.after(ANSWER_MS, Arrival::GiveUp(call, attempt));
         }
     }
 
@@ -232,7 +232,7 @@ impl Run<'_> {
         let Some(reply) = reply else {
             if actor.is_some() {
                 let ms = 50 + self.below(300);
-                self.after(ms, Event::GiveUp(call, attempt));
+                self.after(ms, Arrival::GiveUp(call, attempt));
             }
             return;
         };
@@ -242,7 +242,7 @@ impl Run<'_> {
         self.clients.actors[actor].call = None;
         let empty = matches!(*reply, Reply::Delivery(None) | Reply::Refused { .. });
         let ms = if empty { 200 + self.below(1_000) } else { 5 + self.below(200) };
-        self.after(ms, Event::Act(actor));
+        self.after(ms, Arrival::Act(actor));
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other replies change nothing for a client")]
@@ -373,7 +373,7 @@ impl Run<'_> {
             return;
         }
         let ms = 20 + self.below(400);
-        self.after(ms, Event::Adversary);
+        self.after(ms, Arrival::Adversary);
         if self.oracle.state().agents.len() <= HUMANS + 1 {
             return;
         }

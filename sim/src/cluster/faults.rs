@@ -1,7 +1,7 @@
 //! The faults of a history, and the count of what it met: a campaign proves nothing about what never happened in it.
 
 use super::broker::{Broker, Role};
-use super::{BROKERS, Event, Process, Run};
+use super::{Arrival, BROKERS, HistoryRun, Process};
 use crate::fallible_log::SERVES_MS;
 
 /// The time between two faults, at most, in ms.
@@ -92,13 +92,13 @@ met! {
     warnings,
 }
 
-impl Run<'_> {
+impl HistoryRun<'_> {
     pub(super) fn fault(&mut self) {
         if self.healed {
             return;
         }
         let later = self.below(FAULT_EVERY_MS);
-        self.after(later, Event::Fault);
+        self.after(later, Arrival::Fault);
         let leading = self.brokers.iter().position(Broker::leads).filter(|_| self.rng_percent(70));
         let node = leading.unwrap_or_else(|| self.any_node());
         match self.below(10) {
@@ -136,7 +136,7 @@ impl Run<'_> {
         self.met.batches_dropped += self.brokers[node].dropped();
         self.brokers[node].crash(self.setting);
         let ms = self.below(AWAY_MAX_MS);
-        self.after(ms, Event::Start(node));
+        self.after(ms, Arrival::Start(node));
     }
 
     pub(super) fn start(&mut self, node: usize) {
@@ -162,7 +162,7 @@ impl Run<'_> {
         }
         self.note(|| format!("broker {node}: is stopped"));
         let ms = 500 + self.below(AWAY_MAX_MS);
-        self.after(ms, Event::Resume(node));
+        self.after(ms, Arrival::Resume(node));
         if self.rng_percent(50) {
             self.holds_back(node, ms);
         }
@@ -170,7 +170,7 @@ impl Run<'_> {
 
     /// What a broker that is stopped was about to send arrives when it resumes, or when another one takes over.
     fn holds_back(&mut self, node: usize, away_ms: u64) {
-        let own = |event: &Event| matches!(event, Event::Publish(from, ..) if from.node == node);
+        let own = |event: &Arrival| matches!(event, Arrival::Publish(from, ..) if from.node == node);
         let held: Vec<(u64, u64)> = self.events.iter().filter(|(_, event)| own(event)).map(|(at, _)| *at).collect();
         let base = if self.rng_percent(50) { away_ms } else { SERVES_MS };
         for at in held {
@@ -192,7 +192,7 @@ impl Run<'_> {
         for news in waiting {
             // Its threads go on in any order.
             let ms = self.below(THREADS_MS);
-            self.after(ms, Event::Broker(process, news));
+            self.after(ms, Arrival::Broker(process, news));
         }
     }
 

@@ -16,7 +16,7 @@ use lastword_witness::Witness;
 
 use super::clients::RACE_MESSAGES;
 use super::faults::Met;
-use super::{Run, Scene};
+use super::{HistoryRun, Scene};
 use crate::adversary::falls_silent;
 use crate::fallible_log::{Body, Meaning, Stored, Stream, Tail};
 use crate::world::World;
@@ -31,7 +31,7 @@ pub struct Broken {
 }
 
 /// What a promise finds.
-type Found = Result<(), String>;
+type PromiseResult = Result<(), String>;
 
 /// An answer at the moment at which a broker releases it.
 pub(super) struct Released<'a> {
@@ -146,7 +146,7 @@ impl Oracle {
         hasher.finish()
     }
 
-    fn expect(&mut self, promise: &'static str, found: Found) {
+    fn expect(&mut self, promise: &'static str, found: PromiseResult) {
         if let Err(detail) = found
             && !self.broken.iter().any(|broken| broken.promise == promise)
         {
@@ -155,7 +155,7 @@ impl Oracle {
     }
 
     /// Does the same for a promise without which nothing else can be judged.
-    fn require(&mut self, promise: &'static str, found: Found) {
+    fn require(&mut self, promise: &'static str, found: PromiseResult) {
         self.lost |= found.is_err();
         self.expect(promise, found);
     }
@@ -220,7 +220,7 @@ impl Oracle {
         self.acknowledges(answer, met);
     }
 
-    fn a_finish_settles_the_request_of_its_own_turn(&self, answer: &Released<'_>) -> Found {
+    fn a_finish_settles_the_request_of_its_own_turn(&self, answer: &Released<'_>) -> PromiseResult {
         let Input::Finish(_, Some(turn), _) = answer.input else { return Ok(()) };
         let Reply::Finished { answer: Some(seq), .. } = answer.reply else { return Ok(()) };
         let (served, settled) = (self.turns.get(turn), self.settled.get(seq));
@@ -230,7 +230,7 @@ impl Oracle {
         Err(format!("{turn} serves {served:?}, and {seq} settles {settled:?}"))
     }
 
-    fn every_released_answer_shows_what_is_in_the_log(&self, answer: &Released<'_>) -> Found {
+    fn every_released_answer_shows_what_is_in_the_log(&self, answer: &Released<'_>) -> PromiseResult {
         let (seq, chain) = answer.shows;
         let known = usize::try_from(seq.0).ok().and_then(|at| self.chains.get(at));
         if known == Some(&chain) {
@@ -263,7 +263,7 @@ impl Oracle {
         self.counted.iter().flat_map(|commit| (commit.first.0..).map(Seq).zip(commit.entries.iter().map(AsRef::as_ref)))
     }
 
-    fn an_acknowledged_message_is_in_the_log_exactly_once(&self) -> Found {
+    fn an_acknowledged_message_is_in_the_log_exactly_once(&self) -> PromiseResult {
         let mut stored: BTreeMap<(AgentId, &RequestId), Vec<Seq>> = BTreeMap::new();
         let mut copies = BTreeSet::new();
         for (seq, entry) in self.entries() {
@@ -284,7 +284,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn an_epoch_has_the_records_of_one_leader(&self) -> Found {
+    fn an_epoch_has_the_records_of_one_leader(&self) -> PromiseResult {
         let mut leaders: BTreeMap<u64, usize> = BTreeMap::new();
         for Counted { sequence, epoch, node, .. } in &self.counted {
             let leader = *leaders.entry(*epoch).or_insert(*node);
@@ -295,7 +295,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn a_crossing_is_warned_about_once(&self, met: &mut Met) -> Found {
+    fn a_crossing_is_warned_about_once(&self, met: &mut Met) -> PromiseResult {
         let mut counts: BTreeMap<Place, u64> = BTreeMap::new();
         let mut warned: BTreeSet<(Place, Crossing)> = BTreeSet::new();
         for (seq, entry) in self.entries() {
@@ -314,7 +314,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn the_raced_grant_is_used_up_exactly(&self) -> Found {
+    fn the_raced_grant_is_used_up_exactly(&self) -> PromiseResult {
         let grant = GrantId(1);
         let by_state = self.state().grants.get(&grant).map(|grant| grant.messages);
         let by_witness = self.witness.totals(grant).map(|(messages, _)| messages);
@@ -326,7 +326,7 @@ impl Oracle {
 }
 
 /// Checks that each request ended at most once, and if `at_rest` that each did.
-fn a_request_ends_exactly_once<'a>(entries: impl Iterator<Item = &'a Entry>, at_rest: bool) -> Found {
+fn a_request_ends_exactly_once<'a>(entries: impl Iterator<Item = &'a Entry>, at_rest: bool) -> PromiseResult {
     let mut ends: BTreeMap<TaskId, u32> = BTreeMap::new();
     for entry in entries {
         let Fact::Accepted { message } = &entry.fact else { continue };
@@ -343,7 +343,7 @@ fn a_request_ends_exactly_once<'a>(entries: impl Iterator<Item = &'a Entry>, at_
 }
 
 /// Checks that open work waits where its agent, its own requests or a human will find it.
-fn every_open_request_waits_for_whom_it_should(state: &State, unanswered: usize) -> Found {
+fn every_open_request_waits_for_whom_it_should(state: &State, unanswered: usize) -> PromiseResult {
     for (id, task) in state.tasks.iter().filter(|(_, task)| !task.is_closed()) {
         if !is_found(state, id, task) {
             return Err(format!("{id} of {} is {:?} and nothing leads to it", task.agent, task.phase));
@@ -364,7 +364,7 @@ fn is_found(state: &State, id: TaskId, task: &Task) -> bool {
 }
 
 /// Checks the commits that one broker counted against the starts of epochs in the stream.
-fn no_record_of_an_old_epoch_counts_behind_a_new_one(stream: &Stream, counted: &[u64]) -> Found {
+fn no_record_of_an_old_epoch_counts_behind_a_new_one(stream: &Stream, counted: &[u64]) -> PromiseResult {
     for sequence in counted {
         let newest = stream.messages().iter().zip(1..*sequence).filter(|(m, _)| matches!(m.body, Body::EpochStart));
         let newest = newest.map(|(start, _)| start.epoch).max();
@@ -376,7 +376,7 @@ fn no_record_of_an_old_epoch_counts_behind_a_new_one(stream: &Stream, counted: &
     Ok(())
 }
 
-impl Run<'_> {
+impl HistoryRun<'_> {
     /// Checks the promises that hold for a whole history, once nothing fails any more.
     pub(super) fn judge_the_end(&mut self) {
         let idle = self.is_idle();
@@ -407,7 +407,7 @@ impl Run<'_> {
         self.rests();
     }
 
-    fn facts_alone_rebuild_the_same_state_on_every_broker(&self) -> Found {
+    fn facts_alone_rebuild_the_same_state_on_every_broker(&self) -> PromiseResult {
         let folded = bytes(self.oracle.state());
         for (node, broker) in self.brokers.iter().enumerate() {
             if let Some(gap) = broker.gap {

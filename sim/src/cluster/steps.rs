@@ -13,10 +13,10 @@ use lastword_facts::fact::EDITION;
 use lastword_facts::ids::HOUR_MS;
 use lastword_facts::names::Ref;
 
-use super::broker::{Batch, Begins, Flying, Held, Leading, Role, Starting};
+use super::broker::{Batch, Begins, Flying, HeldReply, Leading, Role, Starting};
 use super::clock::Clock;
 use super::promises::Released;
-use super::{Event, News, Run, Wrong};
+use super::{Arrival, HistoryRun, News, Wrong};
 use crate::fallible_log::{Body, Mismatch, Publication, SERVES_MS, Stored};
 
 /// The time after which an append or a read without an answer is unknown, in ms.
@@ -25,11 +25,11 @@ const STORE_MS: u64 = 500;
 const RENEW_MS: u64 = 1_000;
 /// The most appends in flight where the fence is weak.
 const IN_FLIGHT_WEAK: usize = 16;
-impl Run<'_> {
+impl HistoryRun<'_> {
     pub(super) fn beat_later(&mut self, node: usize) {
         let ms = 100 + self.below(200);
         let process = self.brokers[node].process();
-        self.after(ms, Event::Broker(process, News::Beat));
+        self.after(ms, Arrival::Broker(process, News::Beat));
     }
 
     fn ticket(&mut self) -> u64 {
@@ -73,7 +73,7 @@ impl Run<'_> {
                     self.brokers[node].save();
                 }
                 if self.rng_percent(40) {
-                    self.send(Event::AskLease(process, now, None));
+                    self.send(Arrival::AskLease(process, now, None));
                 }
             }
             Role::Starting(starting) => {
@@ -88,7 +88,7 @@ impl Run<'_> {
                 let (epoch, renews) = (leading.epoch, now >= leading.renewed_at + RENEW_MS);
                 if renews {
                     leading.renewed_at = now;
-                    self.send(Event::AskLease(process, now, Some(epoch)));
+                    self.send(Arrival::AskLease(process, now, Some(epoch)));
                 }
                 self.tick(node);
             }
@@ -169,14 +169,14 @@ impl Run<'_> {
                 mine.into_iter().for_each(|flying| flying.ticket = ticket);
             }
         }
-        self.send(Event::AskTail(process, ticket));
-        self.after(STORE_MS, Event::Broker(process, News::Overdue(ticket)));
+        self.send(Arrival::AskTail(process, ticket));
+        self.after(STORE_MS, Arrival::Broker(process, News::Overdue(ticket)));
     }
 
     fn publish(&mut self, node: usize, ticket: u64, publication: Publication) {
         let process = self.brokers[node].process();
-        self.send(Event::Publish(process, ticket, Box::new(publication)));
-        self.after(STORE_MS, Event::Broker(process, News::Overdue(ticket)));
+        self.send(Arrival::Publish(process, ticket, Box::new(publication)));
+        self.after(STORE_MS, Arrival::Broker(process, News::Overdue(ticket)));
     }
 
     fn publish_again(&mut self, node: usize, ticket: u64, publication: Publication) {
@@ -267,11 +267,11 @@ impl Run<'_> {
             self.brokers[node].judge(now, input, Some(call));
         } else if forwarded || broker.leader == node {
             self.met.unserved += 1;
-            self.send(Event::Answer(call, None));
+            self.send(Arrival::Answer(call, None));
         } else {
             self.met.forwarded += 1;
             let leader = broker.leader;
-            self.send(Event::Call(leader, call, true));
+            self.send(Arrival::Call(leader, call, true));
         }
     }
 
@@ -437,18 +437,18 @@ impl Run<'_> {
         self.steps_down(node);
     }
 
-    fn release(&mut self, node: usize, held: Vec<Held>) {
+    fn release(&mut self, node: usize, held: Vec<HeldReply>) {
         let leads = self.serves(node) || self.setting.wrong == Some(Wrong::ChecksLeaseFirst);
-        for Held { call, reply, shows, by_lease } in held {
+        for HeldReply { call, reply, shows, by_lease } in held {
             if by_lease && !leads {
                 self.met.reads_refused += 1;
-                self.send(Event::Answer(call, None));
+                self.send(Arrival::Answer(call, None));
                 continue;
             }
             let Some((floor, input)) = self.clients.asked(call) else { continue };
             self.note(|| format!("broker {node}: call {call} gets {reply:?}"));
             self.oracle.released(&Released { node, call, shows, floor, reply: &reply, input: &input }, &mut self.met);
-            self.send(Event::Answer(call, Some(Box::new(reply))));
+            self.send(Arrival::Answer(call, Some(Box::new(reply))));
         }
     }
 }

@@ -121,7 +121,7 @@ impl SqliteLog {
     }
 
     /// Writes the batch in one transaction; returns the new last position and its hash.
-    fn write(&mut self, epoch: u64, entries: &[Arc<Entry>]) -> Result<(Seq, Hash), Failure> {
+    fn write(&mut self, epoch: u64, entries: &[Arc<Entry>]) -> Result<(Seq, Hash), WriteFailure> {
         self.buffer.clear();
         let mut rest = self.fill(entries)?;
         let behind = Seq(first_of(self.last, entries).0 - 1);
@@ -147,7 +147,7 @@ impl SqliteLog {
     }
 
     /// Encodes entries until a row is full; returns the rest.
-    fn fill<'a>(&mut self, entries: &'a [Arc<Entry>]) -> Result<&'a [Arc<Entry>], Failure> {
+    fn fill<'a>(&mut self, entries: &'a [Arc<Entry>]) -> Result<&'a [Arc<Entry>], WriteFailure> {
         for (i, entry) in entries.iter().enumerate() {
             if self.buffer.len() >= ROW_BYTES_TARGET {
                 return Ok(&entries[i..]);
@@ -157,7 +157,7 @@ impl SqliteLog {
         Ok(&[])
     }
 
-    fn insert(&self, epoch: u64, behind: Seq, previous: &Hash, count: usize) -> Result<(Seq, Hash), Failure> {
+    fn insert(&self, epoch: u64, behind: Seq, previous: &Hash, count: usize) -> Result<(Seq, Hash), WriteFailure> {
         let count = count as u64;
         let row = Row { first: Seq(behind.0 + 1), count, epoch, blob: &self.buffer };
         let hash = row.hash(previous);
@@ -179,14 +179,14 @@ impl SqliteLog {
 
     /// Rolls back a failed append. If the rollback fails, or the cause isn't a full disk, no further append is
     /// accepted: only a restart can find out what is on disk.
-    fn fail(&mut self, failure: Failure) -> AppendError {
+    fn fail(&mut self, failure: WriteFailure) -> AppendError {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
         match failure {
-            Failure::Sqlite(error) if undone && error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            WriteFailure::Sqlite(error) if undone && error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                 AppendError::Full { reason: explain(&error) }
             }
-            Failure::Sqlite(error) => self.stop(explain(&error)),
-            Failure::Encode(error) => self.stop(format!("an entry can't be encoded: {error}")),
+            WriteFailure::Sqlite(error) => self.stop(explain(&error)),
+            WriteFailure::Encode(error) => self.stop(format!("an entry can't be encoded: {error}")),
         }
     }
 
@@ -205,7 +205,7 @@ impl Log for SqliteLog {
                 self.epoch = epoch;
                 Ok(epoch)
             }
-            Err(error) => Err(self.fail(Failure::Sqlite(error))),
+            Err(error) => Err(self.fail(WriteFailure::Sqlite(error))),
         }
     }
 
@@ -275,18 +275,18 @@ impl Log for SqliteLog {
     }
 }
 
-enum Failure {
+enum WriteFailure {
     Sqlite(rusqlite::Error),
     Encode(postcard::Error),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for WriteFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<postcard::Error> for Failure {
+impl From<postcard::Error> for WriteFailure {
     fn from(error: postcard::Error) -> Self {
         Self::Encode(error)
     }

@@ -235,11 +235,11 @@ impl<'a> Walk<'a> {
     fn chunk(&mut self, db: &Connection, archived: Anchor) -> Result<bool, Broken> {
         self.rows(db).map_err(|stop| match stop {
             // A running server may have moved rows to the archive before they were read.
-            Stop::Broken(_) if sqlite_archive::behind(db).is_ok_and(|behind| behind != archived) => {
+            VerifyStop::Broken(_) if sqlite_archive::behind(db).is_ok_and(|behind| behind != archived) => {
                 self.broken(Problem::Moved)
             }
-            Stop::Broken(broken) => broken,
-            Stop::File(error) => self.broken(Problem::File(error.to_string())),
+            VerifyStop::Broken(broken) => broken,
+            VerifyStop::File(error) => self.broken(Problem::File(error.to_string())),
         })
     }
 
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
         Err(self.broken(Problem::Segment(problem)))
     }
 
-    fn rows(&mut self, db: &Connection) -> Result<bool, Stop> {
+    fn rows(&mut self, db: &Connection) -> Result<bool, VerifyStop> {
         // The first read starts below 0, so that an inserted row with a position before the first one is found.
         let behind =
             if std::mem::replace(&mut self.begun, true) { self.state.end.at.0.cast_signed() } else { i64::MIN };
@@ -356,18 +356,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-enum Stop {
+enum VerifyStop {
     Broken(Broken),
     File(rusqlite::Error),
 }
 
-impl From<Broken> for Stop {
+impl From<Broken> for VerifyStop {
     fn from(broken: Broken) -> Self {
         Self::Broken(broken)
     }
 }
 
-impl From<rusqlite::Error> for Stop {
+impl From<rusqlite::Error> for VerifyStop {
     fn from(error: rusqlite::Error) -> Self {
         Self::File(error)
     }

@@ -95,9 +95,9 @@ impl Peer {
 
 /// Holds the permit of a request's answer, from its handler to its writer.
 #[derive(Clone, Default)]
-pub(crate) struct Slot(Arc<Mutex<Option<AnswerPermit>>>);
+pub(crate) struct PermitSlot(Arc<Mutex<Option<AnswerPermit>>>);
 
-impl Slot {
+impl PermitSlot {
     /// Takes the permit out.
     pub(crate) fn take(&self) -> Option<AnswerPermit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -111,7 +111,7 @@ impl Slot {
 /// Waits for the permit of a call's answer, if it may be long. A call that waits for news gets none: it would hold it
 /// idle.
 pub(super) async fn enter(method: &Method, uri: &Uri, extensions: &axum::http::Extensions) -> Result<(), ApiError> {
-    let (Some(peer), Some(slot)) = (extensions.get::<Peer>(), extensions.get::<Slot>()) else { return Ok(()) };
+    let (Some(peer), Some(slot)) = (extensions.get::<Peer>(), extensions.get::<PermitSlot>()) else { return Ok(()) };
     let waits = uri.path().ends_with("/inbox")
         || uri.path().ends_with("/events")
         || uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")));
@@ -128,7 +128,7 @@ pub(super) async fn in_lane(request: Request, next: Next) -> Response {
 
 /// Ties each answer's permit to its bytes, so that it is dropped once they are written.
 pub(super) async fn count(mut request: Request, next: Next) -> Response {
-    let slot = Slot::default();
+    let slot = PermitSlot::default();
     request.extensions_mut().insert(slot.clone());
     let response = next.run(request).await;
     let Some(mut permit) = slot.take() else { return response };
@@ -140,20 +140,20 @@ pub(super) async fn count(mut request: Request, next: Next) -> Response {
     match axum::body::to_bytes(body, length).await {
         Ok(bytes) => {
             permit.keep(bytes.len());
-            Response::from_parts(parts, Body::from(Bytes::from_owner(Held { bytes, permit })))
+            Response::from_parts(parts, Body::from(Bytes::from_owner(PermittedBytes { bytes, permit })))
         }
         Err(error) => ApiError::internal(&format!("an answer broke off: {error}")).into_response(),
     }
 }
 
 /// The bytes of an answer with their permit.
-struct Held {
+struct PermittedBytes {
     bytes: Bytes,
     #[expect(dead_code, reason = "it is held")]
     permit: AnswerPermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for PermittedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -35,7 +35,7 @@ const NOT_BLANK: &str = r"\S";
 
 /// The constraint on a member.
 #[derive(Clone, Copy)]
-enum Form {
+enum Constraint {
     /// A text with this pattern; for a list, each of its items.
     Text(&'static str),
     /// A text with this pattern, other than these reserved names.
@@ -54,44 +54,44 @@ const RESERVED: &[&str] = &lastword_facts::names::RESERVED;
 const NOBODY: &[&str] = &[lastword_facts::names::SYSTEM_NAME, lastword_facts::names::OWN_NAME];
 
 /// The schema, the member and its constraint.
-const MEMBERS: &[(&str, &str, Form)] = &[
-    ("Envelope", "from", Form::Own(NAME, RESERVED)),
-    ("NewToken", "expires_in_ms", Form::Min(1)),
-    ("NewToken", "expires_in_ms", Form::Max(crate::calls::tokens::VALID_MS_MAX)),
-    ("Envelope", "ref", Form::Text(REF)),
-    ("Envelope", "depth", Form::Max(255)),
-    ("Envelope", "request_id", Form::Text(REQUEST_ID)),
-    ("Envelope", "action", Form::Text(NAME)),
-    ("Envelope", "in_reply_to", Form::Text(MESSAGE_ID)),
-    ("Envelope", "caused_by", Form::Text(MESSAGE_ID)),
-    ("NewAgent", "name", Form::Own(NAME, RESERVED)),
-    ("NewAgent", "actions", Form::Text(NAME)),
-    ("NewAgent", "groups", Form::Text(NAME)),
-    ("AgentPatch", "actions", Form::Text(NAME)),
-    ("AgentPatch", "groups", Form::Text(NAME)),
-    ("NewHuman", "name", Form::Own(NAME, RESERVED)),
-    ("NewClaim", "resource", Form::Text(RESOURCE)),
-    ("NewRoom", "name", Form::Text(REF)),
-    ("NewRoom", "members", Form::Own(NAME, RESERVED)),
-    ("Post", "body", Form::Text(NOT_BLANK)),
-    ("Post", "mentions", Form::Own(NAME, RESERVED)),
-    ("Post", "ref", Form::Text(REF)),
-    ("Extend", "grant", Form::Text(GRANT_ID)),
-    ("Extend", "rounds", Form::Max(10)),
-    ("Extend", "cost_usd", Form::Min(0)),
-    ("AgentGrant", "cost_usd", Form::Min(0)),
-    ("NewSchedule", "name", Form::Text(NAME)),
-    ("NewSchedule", "cron", Form::Format("cron")),
-    ("NewSchedule", "time_zone", Form::Format("time-zone")),
-    ("NewSchedule", "to", Form::Own(ONE, RESERVED)),
-    ("NewSchedule", "body", Form::Text(NOT_BLANK)),
-    ("NewSchedule", "ref", Form::Format("ref-template")),
-    ("NewEscalation", "message", Form::Text(NOT_BLANK)),
-    ("NewEscalation", "ref", Form::Text(REF)),
-    ("EscalationAnswer", "lift", Form::Text(LIFT_ID)),
-    ("ModelUsage", "model", Form::Text(MODEL)),
-    ("HeldCall", "tool", Form::Text(NOT_BLANK)),
-    ("DecideApproval", "digest", Form::Text(DIGEST)),
+const MEMBERS: &[(&str, &str, Constraint)] = &[
+    ("Envelope", "from", Constraint::Own(NAME, RESERVED)),
+    ("NewToken", "expires_in_ms", Constraint::Min(1)),
+    ("NewToken", "expires_in_ms", Constraint::Max(crate::calls::tokens::VALID_MS_MAX)),
+    ("Envelope", "ref", Constraint::Text(REF)),
+    ("Envelope", "depth", Constraint::Max(255)),
+    ("Envelope", "request_id", Constraint::Text(REQUEST_ID)),
+    ("Envelope", "action", Constraint::Text(NAME)),
+    ("Envelope", "in_reply_to", Constraint::Text(MESSAGE_ID)),
+    ("Envelope", "caused_by", Constraint::Text(MESSAGE_ID)),
+    ("NewAgent", "name", Constraint::Own(NAME, RESERVED)),
+    ("NewAgent", "actions", Constraint::Text(NAME)),
+    ("NewAgent", "groups", Constraint::Text(NAME)),
+    ("AgentPatch", "actions", Constraint::Text(NAME)),
+    ("AgentPatch", "groups", Constraint::Text(NAME)),
+    ("NewHuman", "name", Constraint::Own(NAME, RESERVED)),
+    ("NewClaim", "resource", Constraint::Text(RESOURCE)),
+    ("NewRoom", "name", Constraint::Text(REF)),
+    ("NewRoom", "members", Constraint::Own(NAME, RESERVED)),
+    ("Post", "body", Constraint::Text(NOT_BLANK)),
+    ("Post", "mentions", Constraint::Own(NAME, RESERVED)),
+    ("Post", "ref", Constraint::Text(REF)),
+    ("Extend", "grant", Constraint::Text(GRANT_ID)),
+    ("Extend", "rounds", Constraint::Max(10)),
+    ("Extend", "cost_usd", Constraint::Min(0)),
+    ("AgentGrant", "cost_usd", Constraint::Min(0)),
+    ("NewSchedule", "name", Constraint::Text(NAME)),
+    ("NewSchedule", "cron", Constraint::Format("cron")),
+    ("NewSchedule", "time_zone", Constraint::Format("time-zone")),
+    ("NewSchedule", "to", Constraint::Own(ONE, RESERVED)),
+    ("NewSchedule", "body", Constraint::Text(NOT_BLANK)),
+    ("NewSchedule", "ref", Constraint::Format("ref-template")),
+    ("NewEscalation", "message", Constraint::Text(NOT_BLANK)),
+    ("NewEscalation", "ref", Constraint::Text(REF)),
+    ("EscalationAnswer", "lift", Constraint::Text(LIFT_ID)),
+    ("ModelUsage", "model", Constraint::Text(MODEL)),
+    ("HeldCall", "tool", Constraint::Text(NOT_BLANK)),
+    ("DecideApproval", "digest", Constraint::Text(DIGEST)),
 ];
 
 /// Adds the constraints to the schemas.
@@ -102,8 +102,8 @@ pub(crate) fn extend(schemas: &mut Map<String, Value>) {
         }
     }
     if let Some([one, many]) = schemas.get_mut("To").and_then(|to| to["oneOf"].as_array_mut()).map(Vec::as_mut_slice) {
-        Form::Own(ADDRESS, NOBODY).add(one);
-        Form::Own(ADDRESS, NOBODY).add(many);
+        Constraint::Own(ADDRESS, NOBODY).add(one);
+        Constraint::Own(ADDRESS, NOBODY).add(many);
         many["minItems"] = json!(1);
     }
     if let Some(mentions) = schemas.get_mut("Post").and_then(|post| member_of(post, "mentions")) {
@@ -213,7 +213,7 @@ fn member_of<'a>(schema: &'a mut Value, member: &str) -> Option<&'a mut Value> {
     schema.get_mut("allOf")?.as_array_mut()?.iter_mut().find_map(|part| member_of(part, member))
 }
 
-impl Form {
+impl Constraint {
     fn add(self, schema: &mut Value) {
         let schema = if schema.get("items").is_some() { &mut schema["items"] } else { schema };
         match self {

@@ -53,7 +53,7 @@ pub(super) const LIST_MAX: usize = 256;
 
 /// The result of one message of a list: what the reply would have been, had it been sent alone.
 #[derive(Serialize)]
-struct Outcome<M> {
+struct MessageOutcome<M> {
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<SentBody<M>>,
@@ -127,8 +127,8 @@ async fn send_list<M: SentView + Serialize>(
     // Submitted together, so that one append makes all of them durable.
     let sends = drafts.into_iter().map(|draft| async move {
         match messages::send::<M>(ctx, caller, Box::new(draft), wait).await.map(sent) {
-            Ok(body) => Outcome { status: if body.is_some() { 201 } else { 204 }, body, problem: None },
-            Err(fault) => Outcome { status: fault.0.status, body: None, problem: Some(fault.0) },
+            Ok(body) => MessageOutcome { status: if body.is_some() { 201 } else { 204 }, body, problem: None },
+            Err(fault) => MessageOutcome { status: fault.0.status, body: None, problem: Some(fault.0) },
         }
     });
     Ok(Out(Page::whole(join_all(sends).await)).into_response())

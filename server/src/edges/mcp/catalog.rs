@@ -29,7 +29,7 @@ use Presence::{Full, Optional, Required};
 /// The name, type and description of an argument, and when it is listed.
 pub(super) type Property = (&'static str, &'static str, &'static str, Presence);
 /// The name, description and arguments of a tool.
-pub(super) type Row = (&'static str, &'static str, &'static [Property]);
+pub(super) type ToolRow = (&'static str, &'static str, &'static [Property]);
 
 /// The tools that every agent needs, in the order in which they are listed.
 pub(super) const CORE: [&str; 6] =
@@ -43,7 +43,7 @@ const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 pub(super) const TURN: &str = "turn";
 const IN_TURN: Property = (TURN, "string", "Turn token; only with several open turns", Full);
 
-const TOOLS: &[Row] = &[
+const TOOLS: &[ToolRow] = &[
     (
         "next_message",
         "Take your next task or, inside a turn, the next answer to your requests. `message` is null if none arrived.",
@@ -217,8 +217,8 @@ pub(super) fn tool(name: &str, offer: Offer, form: Form) -> Option<Tool> {
     Some(Tool::new(*name, *description, schema(properties, form)).with_meta(meta))
 }
 
-fn rows(offer: Offer) -> impl Iterator<Item = &'static Row> {
-    let shared = move |row: &&Row| offer == Offer::Agent || human::SHARED.contains(&row.0);
+fn rows(offer: Offer) -> impl Iterator<Item = &'static ToolRow> {
+    let shared = move |row: &&ToolRow| offer == Offer::Agent || human::SHARED.contains(&row.0);
     let more = if offer == Offer::Human { human::TOOLS } else { &[] };
     TOOLS.iter().filter(shared).chain(more)
 }

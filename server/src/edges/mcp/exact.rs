@@ -21,7 +21,7 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 const TOOLS: [&str; 4] = [permit::TOOL, "request_approval", "resolve_agent_approval", "use_approval"];
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ToolCallMessage<'a> {
     #[serde(borrow)]
     params: Option<Params<'a>>,
 }
@@ -42,7 +42,7 @@ pub(super) fn refused(message: &[u8]) -> Option<Vec<u8>> {
     }
     let text = std::str::from_utf8(message).ok().filter(|text| TOOLS.iter().any(|tool| text.contains(tool)))?;
     let of_tool = |params: &Params<'_>| params.name.as_deref().is_some_and(|name| TOOLS.contains(&name));
-    let reason = match serde_json::from_str::<Message<'_>>(text) {
+    let reason = match serde_json::from_str::<ToolCallMessage<'_>>(text) {
         Ok(message) => {
             let arguments = message.params.filter(of_tool)?.arguments?;
             Arguments::parse(arguments.get()).and_then(|arguments| arguments.exact_value()).err()?

@@ -9,7 +9,7 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::args;
-use super::catalog::{Presence, Row};
+use super::catalog::{Presence, ToolRow};
 use super::tools;
 use crate::calls::audit::PageParams;
 use crate::calls::{Caller, Context, escalations};
@@ -27,7 +27,7 @@ pub(super) const INSTRUCTIONS: &str = "You act with a human's token: each decisi
 pub(super) const SHARED: [&str; 4] = ["check_request", "resolve_agent_approval", "list_agents", "get_conversation"];
 
 /// The tools that only a human has.
-pub(super) const TOOLS: &[Row] = &[
+pub(super) const TOOLS: &[ToolRow] = &[
     ("list_escalations", "List the questions of agents to humans, newest first.", &[]),
     (
         "answer_escalation",

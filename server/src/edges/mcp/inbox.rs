@@ -31,11 +31,11 @@ pub(super) struct InboxView {
     /// The ids of the open turns.
     turns: Vec<String>,
     /// The first queued deliveries, in the order in which they are taken.
-    waiting: Vec<Waiting>,
+    waiting: Vec<InboxItem>,
 }
 
 #[derive(Debug, Serialize)]
-struct Waiting {
+struct InboxItem {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(rename = "ref")]
@@ -47,7 +47,7 @@ struct Waiting {
 }
 
 /// A queued entry: a task with the latest answer for it, or a notice to a human.
-type Key = (Option<TaskId>, Option<Seq>);
+type InboxKey = (Option<TaskId>, Option<Seq>);
 
 /// Returns the current inbox.
 pub(super) async fn view(ctx: &Context, caller: Caller) -> Result<InboxView, ApiError> {
@@ -80,7 +80,7 @@ fn tasks<'a>(live: &'a Live<'_>, agent: AgentId) -> Vec<(TaskId, &'a Task)> {
 }
 
 /// Returns the entry of a task: its first answer, otherwise its request.
-fn listed(live: &Live<'_>, task: &Task) -> Waiting {
+fn listed(live: &Live<'_>, task: &Task) -> InboxItem {
     let answer = task.ready.first();
     let (asked, from) = match answer {
         Some(ready) => {
@@ -89,7 +89,7 @@ fn listed(live: &Live<'_>, task: &Task) -> Waiting {
         }
         None => (task, task.asker.agent()),
     };
-    Waiting {
+    InboxItem {
         kind: if answer.is_some() { "response" } else { "request" },
         reference: live.state.ref_of(asked.conv).map_or_else(String::new, ToString::to_string),
         request_id: asked.request.as_ref().map(|request| request.id.to_string()),
@@ -97,9 +97,10 @@ fn listed(live: &Live<'_>, task: &Task) -> Waiting {
     }
 }
 
-fn keys(live: &Live<'_>, agent: AgentId) -> BTreeSet<Key> {
+fn keys(live: &Live<'_>, agent: AgentId) -> BTreeSet<InboxKey> {
     let tasks = tasks(live, agent).into_iter();
-    let mut keys: BTreeSet<Key> = tasks.map(|(id, task)| (Some(id), task.ready.last().map(|r| r.message))).collect();
+    let mut keys: BTreeSet<InboxKey> =
+        tasks.map(|(id, task)| (Some(id), task.ready.last().map(|r| r.message))).collect();
     if let Some(own) = live.state.agent(agent).filter(|own| own.is_human()) {
         keys.extend(own.notices.iter().map(|(seq, _)| (None, Some(*seq))));
     }

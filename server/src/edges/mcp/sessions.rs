@@ -29,19 +29,19 @@ pub(super) enum SessionState {
 
 /// The sessions of one surface.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<Table>);
+pub(super) struct Sessions(Mutex<OpenSessions>);
 
 #[derive(Default)]
-struct Table {
+struct OpenSessions {
     /// The broker, which forgets the client when its session ends.
     handle: Option<Handle>,
-    open: BTreeMap<String, Session>,
+    open: BTreeMap<String, McpSession>,
     ended: VecDeque<String>,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Session {
+struct McpSession {
     owner: Owner,
     used: u64,
     streams: watch::Sender<usize>,
@@ -51,7 +51,7 @@ struct Session {
 impl Sessions {
     /// Returns the sessions of this broker's agents.
     pub(super) fn of(handle: &Handle) -> Self {
-        Self(Mutex::new(Table { handle: Some(handle.clone()), ..Table::default() }))
+        Self(Mutex::new(OpenSessions { handle: Some(handle.clone()), ..OpenSessions::default() }))
     }
 
     /// Adds a session; returns the one that has to be closed for it, if any.
@@ -62,7 +62,7 @@ impl Sessions {
         let full = table.open.values().filter(|session| session.owner == owner).count() >= SESSIONS_MAX;
         // A counter instead of a clock, because only the order of uses matters.
         table.uses += 1;
-        let session = Session { owner, used: table.uses, streams: watch::Sender::new(0), calls: BTreeMap::new() };
+        let session = McpSession { owner, used: table.uses, streams: watch::Sender::new(0), calls: BTreeMap::new() };
         table.open.insert(id.to_owned(), session);
         idle.filter(|_| full).inspect(|idle| table.end(idle))
     }
@@ -70,7 +70,7 @@ impl Sessions {
     /// Returns the state of session `id` for `caller`, and counts as a use of it.
     pub(super) fn standing(&self, id: &str, caller: Owner) -> SessionState {
         let mut table = self.lock();
-        let Table { open, ended, uses, .. } = &mut *table;
+        let OpenSessions { open, ended, uses, .. } = &mut *table;
         *uses += 1;
         match open.get_mut(id) {
             Some(session) if session.owner == caller => {
@@ -103,10 +103,10 @@ impl Sessions {
     }
 
     /// Registers a call in progress until the returned value is dropped.
-    pub(super) fn call(self: &Arc<Self>, id: &str, call: &RequestId) -> Option<Call> {
+    pub(super) fn call(self: &Arc<Self>, id: &str, call: &RequestId) -> Option<CallInProgress> {
         let (name, taken_back) = (call.to_string(), Arc::new(Notify::new()));
         self.lock().open.get_mut(id)?.calls.insert(name.clone(), Arc::clone(&taken_back));
-        Some(Call { sessions: Arc::clone(self), id: id.to_owned(), name, taken_back })
+        Some(CallInProgress { sessions: Arc::clone(self), id: id.to_owned(), name, taken_back })
     }
 
     /// Cancels a call.
@@ -117,12 +117,12 @@ impl Sessions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl OpenSessions {
     fn end(&mut self, id: &str) {
         if let Some(session) = self.open.remove(id) {
             if let (Some(handle), Some(agent)) = (&self.handle, session.owner) {
@@ -152,21 +152,21 @@ impl Drop for Stream {
 }
 
 /// A call in progress.
-pub(super) struct Call {
+pub(super) struct CallInProgress {
     sessions: Arc<Sessions>,
     id: String,
     name: String,
     taken_back: Arc<Notify>,
 }
 
-impl Call {
+impl CallInProgress {
     /// Waits until the client cancels the call.
     pub(super) async fn taken_back(&self) {
         self.taken_back.notified().await;
     }
 }
 
-impl Drop for Call {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         if let Some(session) = self.sessions.lock().open.get_mut(&self.id) {
             session.calls.remove(&self.name);

@@ -43,7 +43,7 @@ struct Unacknowledged {
     max: usize,
     cursor: u64,
     bytes: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnacknowledgedDelivery>,
     /// The turns of the session, with the messages that were pushed in each.
     turns: BTreeMap<TurnId, BTreeSet<Seq>>,
     /// The turns that ended while one of their deliveries was being taken or waited to be pushed.
@@ -52,7 +52,7 @@ struct Unacknowledged {
     watches: bool,
 }
 
-struct Waiting {
+struct UnacknowledgedDelivery {
     cursor: u64,
     bytes: usize,
     turn: Option<TurnId>,
@@ -95,7 +95,7 @@ impl Window {
         let (cursor, bytes) = (state.cursor, text.len());
         state.bytes += bytes;
         parcel.push();
-        state.waiting.push_back(Waiting { cursor, bytes, turn, parcel });
+        state.waiting.push_back(UnacknowledgedDelivery { cursor, bytes, turn, parcel });
         if let Some(turn) = turn {
             state.turns.entry(turn).or_default().extend(message);
         }
@@ -112,7 +112,7 @@ impl Window {
         self.end(&[turn]);
     }
 
-    fn accept(&self, which: impl Fn(&Waiting) -> bool) {
+    fn accept(&self, which: impl Fn(&UnacknowledgedDelivery) -> bool) {
         let mut accepted = Vec::new();
         let mut state = self.lock();
         let mut at = 0;
@@ -123,7 +123,7 @@ impl Window {
                 at += 1;
             }
         }
-        state.bytes -= accepted.iter().map(|waiting: &Waiting| waiting.bytes).sum::<usize>();
+        state.bytes -= accepted.iter().map(|waiting: &UnacknowledgedDelivery| waiting.bytes).sum::<usize>();
         drop(state);
         accepted.into_iter().for_each(|waiting| waiting.parcel.accept());
         self.moved.notify_one();

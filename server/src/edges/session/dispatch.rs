@@ -28,7 +28,7 @@ use serde_json::Value;
 use super::deliveries::Window;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
-use crate::edges::http::answers::{AnswerPermit, Slot};
+use crate::edges::http::answers::{AnswerPermit, PermitSlot};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::{
     CLIENT_HEADER, PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, sent, text_draft,
@@ -273,7 +273,7 @@ async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Wait
             turns::progress(ctx, caller, Some(turn), *body).await.map(|renewed| reply(id, 200, &renewed))
         }
         Prepared::Routed(request) => {
-            let slot = Slot::default();
+            let slot = PermitSlot::default();
             let answered = routed(&desk, *request, &slot).await;
             let mut said = Said::of(replied(id, answered).await.unwrap_or_else(|fault| refused(id, &fault)));
             said.permit = slot.take();
@@ -412,7 +412,7 @@ fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
 }
 
 /// Makes a call through the routes of HTTP.
-async fn routed(desk: &Desk, mut request: Request<Body>, slot: &Slot) -> Response {
+async fn routed(desk: &Desk, mut request: Request<Body>, slot: &PermitSlot) -> Response {
     request.extensions_mut().insert(slot.clone());
     let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
     response

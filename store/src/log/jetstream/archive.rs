@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
 use super::file::{Mark, newest_mark, remove_marks};
-use super::nats::{Nats, NatsError, Place};
+use super::nats::{Nats, NatsError, StreamNames};
 use crate::data_dir::{FILE_BASE, FILE_DATABASE};
 use crate::log::sqlite_archive::{self, Sealed, SqliteArchive};
 use crate::log::{Archive, ArchiveError, Segment, SnapshotError, snapshot, sqlite};
@@ -115,7 +115,7 @@ pub(crate) struct Bucket(ObjectStore);
 
 impl Bucket {
     /// Returns the bucket of a workspace; `None` if nothing ever left its log.
-    pub(crate) async fn open(nats: &Nats, place: &Place) -> Result<Option<Self>, NatsError> {
+    pub(crate) async fn open(nats: &Nats, place: &StreamNames) -> Result<Option<Self>, NatsError> {
         match nats.jetstream().get_stream(format!("OBJ_{}", place.stream)).await {
             Ok(_) => {}
             Err(error) => match error.kind() {
@@ -135,7 +135,7 @@ impl Bucket {
             .map_err(|e| unavailable(&e))
     }
 
-    async fn open_or_create(nats: &Nats, place: &Place) -> Result<Self, NatsError> {
+    async fn open_or_create(nats: &Nats, place: &StreamNames) -> Result<Self, NatsError> {
         if let Some(found) = Self::open(nats, place).await? {
             return Ok(found);
         }
@@ -252,7 +252,7 @@ async fn timed<T>(answer: impl Future<Output = Result<T, NatsError>>) -> Result<
 pub(super) struct SharedArchive {
     pub(super) local: SqliteArchive,
     pub(super) nats: Nats,
-    pub(super) place: Place,
+    pub(super) place: StreamNames,
     pub(super) stream_id: String,
     pub(super) dir: PathBuf,
     pub(super) readers: Pool,

@@ -74,8 +74,8 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    const fn end(&self) -> End {
-        End { last: self.last, hash: self.hash, epoch: self.row_epoch }
+    const fn end(&self) -> MirrorEnd {
+        MirrorEnd { last: self.last, hash: self.hash, epoch: self.row_epoch }
     }
 
     fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
@@ -100,7 +100,7 @@ pub(crate) struct MirrorFile {
 
 /// The end of a mirror's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct MirrorEnd {
     pub(crate) last: Seq,
     pub(crate) hash: Hash,
     /// The epoch of the last row.
@@ -112,7 +112,7 @@ impl MirrorFile {
     ///
     /// # Errors
     /// The directory is in use or holds a log of its own, or the file system refuses.
-    pub(crate) fn open(dir: &Path) -> Result<(Self, Applied, End), OpenError> {
+    pub(crate) fn open(dir: &Path) -> Result<(Self, Applied, MirrorEnd), OpenError> {
         let lock = DirLock::take(dir)?;
         if dir.join(FILE_HEAD).exists() {
             return Err(own_log(dir));
@@ -126,13 +126,13 @@ impl MirrorFile {
     }
 
     /// Moves the mirror aside and begins an empty one.
-    pub(crate) fn replace(self) -> Result<(Self, Applied, End), OpenError> {
+    pub(crate) fn replace(self) -> Result<(Self, Applied, MirrorEnd), OpenError> {
         let Self { lock, db, .. } = self;
         drop(db);
         Self::anew(lock)
     }
 
-    fn anew(lock: DirLock) -> Result<(Self, Applied, End), OpenError> {
+    fn anew(lock: DirLock) -> Result<(Self, Applied, MirrorEnd), OpenError> {
         let dir = lock.dir().to_owned();
         move_aside(&dir).map_err(|error| OpenError::io(&dir, &error))?;
         let (db, applied, end) = open_database(&dir)?;
@@ -150,7 +150,7 @@ impl MirrorFile {
     }
 
     /// Begins an empty mirror where a start says.
-    pub(crate) fn begin(mut self, start: &Start) -> Result<(Self, Applied, End), OpenError> {
+    pub(crate) fn begin(mut self, start: &Start) -> Result<(Self, Applied, MirrorEnd), OpenError> {
         let path = self.dir().join(FILE_BASE);
         data_dir::replace(&path, &[&start.base]).map_err(|error| OpenError::io(&path, &error))?;
         let mark = start.mark;
@@ -306,7 +306,7 @@ fn own_log(dir: &Path) -> OpenError {
     OpenError::Io { place, reason: reason.to_owned() }
 }
 
-fn open_database(dir: &Path) -> Result<(Connection, Applied, End), OpenError> {
+fn open_database(dir: &Path) -> Result<(Connection, Applied, MirrorEnd), OpenError> {
     let path = dir.join(FILE_DATABASE);
     let unopened = |error: rusqlite::Error| sqlite::unopened(&path, &error);
     data_dir::open_private(&path).map_err(|error| OpenError::io(&path, &error))?;
@@ -328,7 +328,7 @@ fn open_database(dir: &Path) -> Result<(Connection, Applied, End), OpenError> {
     let epoch: Option<i64> = db.query_row(epoch, [], |row| row.get(0)).optional().map_err(unopened)?;
     // Without rows it begins where a start said.
     let begun = if epoch.is_none() { mark_where(&db, "at = ?1", applied.at).map_err(unopened)? } else { None };
-    let end = End { last, hash, epoch: epoch.map_or(0, i64::cast_unsigned) };
+    let end = MirrorEnd { last, hash, epoch: epoch.map_or(0, i64::cast_unsigned) };
     Ok((db, applied, begun.map_or(end, |mark| mark.end())))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lastword_facts::{Entry, Seq};
 
 use super::mirror::{Inner, retry};
-use super::nats::{Expect, Nats, NatsError, Place, Refused};
+use super::nats::{Expect, Nats, NatsError, Refused, StreamNames};
 use super::record::{self, EpochStart, Head, PART_BYTES_MAX, PARTS_MAX, StoredRow};
 use super::tail::Subject;
 use crate::log::chain::Row;
@@ -28,7 +28,7 @@ pub(super) struct JetStreamLog {
 /// Publishes the commits of an epoch, one message at a time.
 pub(super) struct Publisher {
     pub(super) nats: Nats,
-    pub(super) place: Place,
+    pub(super) place: StreamNames,
     pub(super) lease: Lease,
     pub(super) epoch: u64,
     /// The sequence of the `EpochStart`.

@@ -8,9 +8,9 @@ use lastword_facts::{Entry, Seq};
 use tokio::time::Instant;
 
 use super::archive::{Bucket, SharedArchive};
-use super::file::{Applied, End, Mark, MirrorFile};
+use super::file::{Applied, Mark, MirrorEnd, MirrorFile};
 use super::leader::{JetStreamLog, Lease};
-use super::nats::{Expect, Nats, NatsError, Place, Refused, Stored};
+use super::nats::{Expect, Nats, NatsError, Refused, Stored, StreamNames};
 use super::news::News;
 use super::opening::{catch_up, compare, fetch, lost, supersedes, unwritten};
 use super::record::{EpochStart, StoredRow};
@@ -90,7 +90,7 @@ pub struct Mirror(pub(super) Box<Inner>);
 
 pub(super) struct Inner {
     pub(super) nats: Nats,
-    pub(super) place: Place,
+    pub(super) place: StreamNames,
     pub(super) file: MirrorFile,
     pub(super) tail: Tail,
     stream_id: String,
@@ -134,7 +134,7 @@ impl Mirror {
         dir: &Path,
         known: Option<&str>,
     ) -> Result<Self, MirrorError> {
-        let place = Place::of(workspace)?;
+        let place = StreamNames::of(workspace)?;
         let mut extent = nats.extent(&place).await?;
         let (mut file, mut applied, mut end) = MirrorFile::open(dir)?;
         let removed = known == Some(extent.created.as_str());
@@ -160,7 +160,7 @@ impl Mirror {
             (file, applied, end) = catch_up(&bucket, (file, applied, end), &extent).await?;
         }
         compare(nats, &place, (&applied, &end), dir).await?;
-        let End { last, hash, epoch: row_epoch } = end;
+        let MirrorEnd { last, hash, epoch: row_epoch } = end;
         let Applied { at, epoch, batch, row_at, .. } = applied;
         let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };
         let (stream_id, lag) = (extent.created, extent.last - at);
@@ -537,7 +537,12 @@ pub(super) async fn retry(lease: &Lease, reason: &str) -> Result<(), AppendError
 }
 
 /// Publishes the start of an epoch if it is newer than all others; returns its sequence.
-pub(super) async fn claim(nats: &Nats, place: &Place, start: &EpochStart, lease: &Lease) -> Result<u64, AppendError> {
+pub(super) async fn claim(
+    nats: &Nats,
+    place: &StreamNames,
+    start: &EpochStart,
+    lease: &Lease,
+) -> Result<u64, AppendError> {
     let fatal = |reason: String| AppendError::Fatal { reason };
     let payload = start.message().map_err(|error| fatal(error.to_string()))?;
     loop {

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::archive::{Bucket, FetchError, Start};
 use super::leader::{Lease, Publisher};
 use super::mirror::{claim, retry};
-use super::nats::{Nats, NatsError, Place};
+use super::nats::{Nats, NatsError, StreamNames};
 use super::record::{EpochStart, PART_BYTES_MAX, StoredRow};
 use super::tail::{Commit, Step, Tail};
 use crate::data_dir::{self, FILE_BASE, FILE_DATABASE};
@@ -130,7 +130,7 @@ pub async fn move_in(
     dir: &Path,
     progress: &mut dyn FnMut(Seq, Seq),
 ) -> Result<Moved, MoveError> {
-    let place = Place::of(workspace)?;
+    let place = StreamNames::of(workspace)?;
     if !dir.join(FILE_DATABASE).exists() {
         return Err(OpenError::Missing { place: dir.join(FILE_DATABASE).display().to_string() }.into());
     }
@@ -191,7 +191,7 @@ pub async fn move_out(
     dir: &Path,
     progress: &mut dyn FnMut(Seq),
 ) -> Result<Moved, MoveError> {
-    let place = Place::of(workspace)?;
+    let place = StreamNames::of(workspace)?;
     let last = nats.extent(&place).await?.last;
     if newest(nats, &place).await?.is_some_and(|start| start.importing) {
         return Err(MoveError::Unfinished { stream: place.stream });
@@ -234,7 +234,7 @@ pub async fn move_out(
 }
 
 /// Fetches what left a stream into the archive of a data directory.
-async fn archived(nats: &Nats, place: &Place, dir: &Path) -> Result<Option<Start>, MoveError> {
+async fn archived(nats: &Nats, place: &StreamNames, dir: &Path) -> Result<Option<Start>, MoveError> {
     let Some(bucket) = Bucket::open(nats, place).await? else { return Ok(None) };
     let extent = nats.extent(place).await?;
     let Some(start) = bucket.newest(&bucket.starts().await?, &extent.created).await? else { return Ok(None) };
@@ -246,14 +246,14 @@ async fn archived(nats: &Nats, place: &Place, dir: &Path) -> Result<Option<Start
 }
 
 /// Returns the newest start of an epoch.
-async fn newest(nats: &Nats, place: &Place) -> Result<Option<EpochStart>, MoveError> {
+async fn newest(nats: &Nats, place: &StreamNames) -> Result<Option<EpochStart>, MoveError> {
     let Some(found) = nats.last_epoch(place).await? else { return Ok(None) };
     let damaged = |problem| MoveError::Damaged { stream: place.stream.clone(), at: found.at, problem };
     EpochStart::parse(&found.payload).map(Some).map_err(damaged)
 }
 
 /// Returns the last message of a stream that is empty, or holds an interrupted copy.
-async fn unfinished(nats: &Nats, place: &Place) -> Result<u64, MoveError> {
+async fn unfinished(nats: &Nats, place: &StreamNames) -> Result<u64, MoveError> {
     let extent = nats.extent(place).await?;
     if extent.last > 0 && !newest(nats, place).await?.is_some_and(|start| start.importing) {
         return Err(MoveError::Taken { place: place.stream.clone() });
@@ -264,7 +264,7 @@ async fn unfinished(nats: &Nats, place: &Place) -> Result<u64, MoveError> {
 /// Reads the stream from behind `tail` up to `last`, and passes each commit that counts on.
 async fn read(
     nats: &Nats,
-    place: &Place,
+    place: &StreamNames,
     tail: &mut Tail,
     last: u64,
     patience: &Patience,

@@ -141,14 +141,14 @@ pub struct Nats {
 
 /// The names of a workspace's stream and subjects.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct StreamNames {
     pub(crate) workspace: String,
     pub(crate) stream: String,
     pub(crate) log: String,
     pub(crate) epoch: String,
 }
 
-impl Place {
+impl StreamNames {
     /// # Errors
     /// The workspace can't have this name.
     pub(crate) fn of(workspace: &str) -> Result<Self, NatsError> {
@@ -230,7 +230,7 @@ pub(crate) enum Refused {
 
 /// An answer to a publish: the sequence, or an error.
 #[derive(Deserialize)]
-struct Answer {
+struct PublishAnswer {
     seq: Option<u64>,
     error: Option<jetstream::Error>,
 }
@@ -305,7 +305,7 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, a stream of this name can't hold a log, or NATS refuses.
     pub async fn create_stream(&self, workspace: &str, replicas: usize) -> Result<(), NatsError> {
-        let place = Place::of(workspace)?;
+        let place = StreamNames::of(workspace)?;
         match self.info(&place).await {
             Ok(info) => return check(&info.config, &place),
             Err(NatsError::Missing { .. }) => {}
@@ -329,7 +329,8 @@ impl Nats {
         let names = self.jetstream.stream_names().try_collect::<Vec<_>>().await;
         let names = names.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
         let workspace = |name: String| name.strip_prefix(STREAM).map(str::to_owned);
-        let mut found: Vec<_> = names.into_iter().filter_map(workspace).filter(|ws| Place::of(ws).is_ok()).collect();
+        let mut found: Vec<_> =
+            names.into_iter().filter_map(workspace).filter(|ws| StreamNames::of(ws).is_ok()).collect();
         found.sort_unstable();
         Ok(found)
     }
@@ -339,7 +340,7 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, it has no stream, or NATS doesn't answer.
     pub async fn stream_id(&self, workspace: &str) -> Result<String, NatsError> {
-        self.info(&Place::of(workspace)?).await.map(|info| info.created.to_string())
+        self.info(&StreamNames::of(workspace)?).await.map(|info| info.created.to_string())
     }
 
     /// Returns how many servers store the stream of a workspace, and how many of them are up to date.
@@ -347,7 +348,7 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, it has no stream, or NATS doesn't answer.
     pub async fn copies(&self, workspace: &str) -> Result<Copies, NatsError> {
-        let info = self.info(&Place::of(workspace)?).await?;
+        let info = self.info(&StreamNames::of(workspace)?).await?;
         let followers = info
             .cluster
             .as_ref()
@@ -361,7 +362,7 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, or NATS refuses.
     pub async fn remove_stream(&self, workspace: &str) -> Result<(), NatsError> {
-        let place = Place::of(workspace)?;
+        let place = StreamNames::of(workspace)?;
         for name in [format!("OBJ_{}", place.stream), place.stream] {
             let Err(error) = self.jetstream.delete_stream(&name).await else { continue };
             let missing = matches!(error.kind(), DeleteStreamErrorKind::JetStream(error)
@@ -373,7 +374,7 @@ impl Nats {
         Ok(())
     }
 
-    async fn info(&self, place: &Place) -> Result<Info, NatsError> {
+    async fn info(&self, place: &StreamNames) -> Result<Info, NatsError> {
         let stream = self.jetstream.get_stream(&place.stream).await.map_err(|error| match error.kind() {
             GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
                 NatsError::Missing { workspace: place.workspace.clone() }
@@ -387,7 +388,7 @@ impl Nats {
     }
 
     /// Returns the extent of the workspace's stream, as its leader knows it.
-    pub(crate) async fn extent(&self, place: &Place) -> Result<Extent, NatsError> {
+    pub(crate) async fn extent(&self, place: &StreamNames) -> Result<Extent, NatsError> {
         let info = self.info(place).await?;
         check(&info.config, place)?;
         let (first, last) = (info.state.first_sequence, info.state.last_sequence);
@@ -395,12 +396,12 @@ impl Nats {
     }
 
     /// Returns the number of servers on which the workspace's stream is stored.
-    pub(crate) async fn replicas(&self, place: &Place) -> Result<usize, NatsError> {
+    pub(crate) async fn replicas(&self, place: &StreamNames) -> Result<usize, NatsError> {
         Ok(self.info(place).await?.config.num_replicas)
     }
 
     /// Removes the parts of commits up to the message `upto`. Starts of epochs stay.
-    pub(crate) async fn purge(&self, place: &Place, upto: u64) -> Result<(), NatsError> {
+    pub(crate) async fn purge(&self, place: &StreamNames, upto: u64) -> Result<(), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
         let stream = self.jetstream.get_stream_no_info(&place.stream).await;
         let stream = stream.map_err(|error| unavailable(error.to_string()))?;
@@ -409,14 +410,14 @@ impl Nats {
     }
 
     /// Returns a message, as the stream's leader has it; `None` if it has none there.
-    pub(crate) async fn message(&self, place: &Place, at: u64) -> Result<Option<Stored>, NatsError> {
+    pub(crate) async fn message(&self, place: &StreamNames, at: u64) -> Result<Option<Stored>, NatsError> {
         let stream = self.jetstream.get_stream_no_info(&place.stream).await;
         let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
         found(stream.get_raw_message(at).await)
     }
 
     /// Returns the last message of the epoch subject, as the stream's leader has it.
-    pub(crate) async fn last_epoch(&self, place: &Place) -> Result<Option<Stored>, NatsError> {
+    pub(crate) async fn last_epoch(&self, place: &StreamNames) -> Result<Option<Stored>, NatsError> {
         let stream = self.jetstream.get_stream_no_info(&place.stream).await;
         let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
         found(stream.get_last_raw_message_by_subject(&place.epoch).await)
@@ -424,7 +425,7 @@ impl Nats {
 
     /// Returns the messages behind `at`, in order, and how many there are; the stream goes on with those that are yet to
     /// come.
-    pub(super) async fn messages(&self, place: &Place, at: u64) -> Result<(News, u64), NatsError> {
+    pub(super) async fn messages(&self, place: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
         // The client queues requests while it is disconnected; the servers would get them after their timeout.
         if self.client.connection_state() != State::Connected {
@@ -434,7 +435,7 @@ impl Nats {
         created.map_err(|_| unavailable("no server creates a consumer".to_owned()))?
     }
 
-    async fn consumer(&self, place: &Place, at: u64) -> Result<(News, u64), NatsError> {
+    async fn consumer(&self, place: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
         let mut connects = self.connects.clone();
         connects.mark_unchanged();
@@ -472,12 +473,12 @@ impl Nats {
                     Refused::Unknown(error.to_string())
                 }
             })?;
-        let answer: Answer = serde_json::from_slice(&answer.payload)
+        let answer: PublishAnswer = serde_json::from_slice(&answer.payload)
             .map_err(|error| Refused::Unknown(format!("the acknowledgement can't be read: {error}")))?;
         match answer {
-            Answer { error: Some(error), .. } => Err(refused(&error)),
-            Answer { seq: Some(seq), .. } => Ok(seq),
-            Answer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
+            PublishAnswer { error: Some(error), .. } => Err(refused(&error)),
+            PublishAnswer { seq: Some(seq), .. } => Ok(seq),
+            PublishAnswer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
         }
     }
 }
@@ -515,7 +516,7 @@ fn found(got: Result<jetstream::message::StreamMessage, RawMessageError>) -> Res
 }
 
 /// The stream of a workspace.
-fn config(place: &Place, replicas: usize) -> Config {
+fn config(place: &StreamNames, replicas: usize) -> Config {
     Config {
         name: place.stream.clone(),
         description: Some("The log of a Lastword workspace".to_owned()),
@@ -534,7 +535,7 @@ fn config(place: &Place, replicas: usize) -> Config {
 }
 
 /// Refuses a stream from which messages may disappear, or whose subjects are others.
-fn check(found: &Config, place: &Place) -> Result<(), NatsError> {
+fn check(found: &Config, place: &StreamNames) -> Result<(), NatsError> {
     let mut subjects = found.subjects.clone();
     subjects.sort_unstable();
     let refuse = |found: String, needed: String| Err(NatsError::Config { stream: place.stream.clone(), found, needed });

@@ -5,9 +5,9 @@ use std::path::Path;
 use lastword_facts::Seq;
 
 use super::archive::{Bucket, FetchError};
-use super::file::{Applied, End, MirrorFile};
+use super::file::{Applied, MirrorEnd, MirrorFile};
 use super::mirror::MirrorError;
-use super::nats::{Extent, Nats, Place};
+use super::nats::{Extent, Nats, StreamNames};
 use super::record::Head;
 use super::tail::Subject;
 use crate::log::sqlite_archive::Sealed;
@@ -26,9 +26,9 @@ pub(super) async fn fetch(bucket: &Bucket, file: &MirrorFile, segments: &[Sealed
 /// Begins the mirror anew from the archive if the stream no longer has what follows its end.
 pub(super) async fn catch_up(
     bucket: &Bucket,
-    (mut file, mut applied, mut end): (MirrorFile, Applied, End),
+    (mut file, mut applied, mut end): (MirrorFile, Applied, MirrorEnd),
     extent: &Extent,
-) -> Result<(MirrorFile, Applied, End), MirrorError> {
+) -> Result<(MirrorFile, Applied, MirrorEnd), MirrorError> {
     let starts = bucket.starts().await?;
     // Only up to the mark of the older start was anything purged.
     let purged = starts.get(1).map_or(0, |older| older.mark);
@@ -45,14 +45,14 @@ pub(super) async fn catch_up(
     Ok((file, applied, end))
 }
 
-pub(super) fn lost(place: &Place, dir: &Path, problem: String) -> MirrorError {
+pub(super) fn lost(place: &StreamNames, dir: &Path, problem: String) -> MirrorError {
     MirrorError::Lost { workspace: place.workspace.clone(), place: dir.display().to_string(), problem }
 }
 
 /// Checks that a stream which replaced the one of a mirror has at least the entries up to `last`.
 pub(super) async fn supersedes(
     nats: &Nats,
-    place: &Place,
+    place: &StreamNames,
     extent: &Extent,
     last: Seq,
     dir: &Path,
@@ -77,8 +77,8 @@ pub(super) async fn supersedes(
 /// Compares the mirror's end with the messages that brought it.
 pub(super) async fn compare(
     nats: &Nats,
-    place: &Place,
-    (applied, end): (&Applied, &End),
+    place: &StreamNames,
+    (applied, end): (&Applied, &MirrorEnd),
     dir: &Path,
 ) -> Result<(), MirrorError> {
     let fails =
