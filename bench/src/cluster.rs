@@ -139,7 +139,7 @@ async fn exchanges(broker: &Handle, load: Load) -> Result<Measured, Failure> {
     drive(load, |n| {
         sent += 1;
         let (agent, name) = &agents[n];
-        exchange(broker, human, (name, *agent), format!("BENCH-{name}-{sent}"), body.clone())
+        exchange(broker, human, name, *agent, format!("BENCH-{name}-{sent}"), body.clone())
     })
     .await
 }

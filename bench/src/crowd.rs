@@ -125,7 +125,7 @@ impl Crowd {
         served.attached(self.agents).await?;
         let opened = served.resident()? as f64 / MIB;
         let figures = tokio::select! {
-            figures = self.measure(&served, (&mut seats, pairs), &counts, &progress) => figures?,
+            figures = self.measure(&served, &mut seats, pairs, &counts, &progress) => figures?,
             failure = failed(&mut tasks) => return Err(failure),
         };
         served.end().await?;
@@ -202,7 +202,8 @@ impl Crowd {
     async fn measure(
         &self,
         served: &Served,
-        (seats, pairs): (&mut Vec<Seat>, &[(String, String)]),
+        seats: &mut Vec<Seat>,
+        pairs: &[(String, String)],
         counts: &Counts,
         progress: &impl Fn(&'static str),
     ) -> Result<Vec<Figure>, Failure> {
@@ -214,7 +215,7 @@ impl Crowd {
         let pause = Duration::from_secs_f64(seats.len() as f64 / FED_A_SECOND);
         for seat in &*seats {
             let (session, _) = Session::open(served.human.endpoint(), &operator).await?;
-            feeding.spawn(feed(session, (seat.name.clone(), seat.kind), Arc::clone(&seat.fed), pause, stopped.clone()));
+            feeding.spawn(feed(session, seat.name.clone(), seat.kind, Arc::clone(&seat.fed), pause, stopped.clone()));
         }
         let work = Work { crowd: self, served, asking: &asking, pairs, counts };
         progress("all read");

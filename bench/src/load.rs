@@ -116,7 +116,7 @@ pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, 
     drive(load, |n| {
         sent += 1;
         let (name, agent) = &proofs[n];
-        exchange(server.handle(), human, (name, *agent), format!("BENCH-{name}-{sent}"), body.clone())
+        exchange(server.handle(), human, name, *agent, format!("BENCH-{name}-{sent}"), body.clone())
     })
     .await
 }
@@ -148,7 +148,7 @@ pub(super) async fn fill(
         for n in (0..asked).filter(|n| n / requests % team == worker) {
             let conversation = n / requests;
             let body = format!("{WORDS} number{conversation} part {n}");
-            exchange(server.handle(), human, (name, *agent), format!("LONG-{conversation}"), body).await?;
+            exchange(server.handle(), human, name, *agent, format!("LONG-{conversation}"), body).await?;
             if n % 1_000 == 0 {
                 progress(n * 2);
             }
@@ -164,7 +164,8 @@ pub(super) const WORDS: &str = "the release needs a look at the staging database
 pub(crate) async fn exchange(
     broker: &Handle,
     human: Principal,
-    (name, agent): (&str, Principal),
+    name: &str,
+    agent: Principal,
     reference: String,
     body: String,
 ) -> Result<(), Failure> {

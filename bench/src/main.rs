@@ -246,8 +246,9 @@ async fn measure(args: &Args) -> Result<Measurements, Failure> {
     }
     if args.what == What::Pages {
         bar.set_length(args.talks as u64);
-        let size = (args.talks, args.messages);
-        report.figures.extend(pages::pages(&program, dir.path(), size, |done| bar.set_position(done)).await?);
+        report.figures.extend(
+            pages::pages(&program, dir.path(), args.talks, args.messages, |done| bar.set_position(done)).await?,
+        );
     }
     if args.what == What::Sessions {
         report.figures = sessions(args, &program, dir.path(), &bar).await?;
@@ -316,7 +317,7 @@ async fn loads(
             bar.inc(1);
         }
         if let Some(peers) = peers {
-            beside.extend(peers.rows((&server, &served), load(in_flight), base).await?);
+            beside.extend(peers.rows(&server, &served, load(in_flight), base).await?);
         }
     }
     let base = lines[4].measured.per_second;

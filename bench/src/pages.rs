@@ -62,7 +62,8 @@ const PAGES: [&str; 22] = [
 pub(crate) async fn pages(
     program: &Program,
     dir: &Path,
-    (conversations, messages): (usize, usize),
+    conversations: usize,
+    messages: usize,
     progress: impl Fn(u64),
 ) -> Result<Vec<Figure>, Failure> {
     let data = dir.join("pages");

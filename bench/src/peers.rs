@@ -48,7 +48,8 @@ impl Connected {
     /// file's records a second.
     pub(crate) async fn rows(
         &self,
-        (server, served): (&Server, &Served),
+        server: &Server,
+        served: &Served,
         load: Load,
         bare: f64,
     ) -> Result<Vec<PeerRow>, Failure> {
@@ -84,6 +85,15 @@ impl Connected {
         }
         Ok(rows)
     }
+}
+
+/// What to do with a delivered message; it is acknowledged either way.
+#[derive(Clone)]
+enum OnDelivery {
+    /// Publish one of the same length to this subject or stream, before the acknowledgement.
+    Answer(String),
+    /// Wake its worker, after the acknowledgement.
+    Done(WaitingWorkers),
 }
 
 /// Wakes the worker that published this message.

@@ -20,7 +20,7 @@ const LAST: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
 /// Begins a session on a new connection.
-pub(crate) async fn begin(stream: &mut TcpStream, (host, token): (&str, &str)) -> Result<(), Failure> {
+pub(crate) async fn begin(stream: &mut TcpStream, host: &str, token: &str) -> Result<(), Failure> {
     let head = format!(
         "GET {PATH} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: upgrade\r\n\
          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n\
@@ -74,7 +74,7 @@ impl Raw {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(RECEIVE_BYTES)?;
         let mut stream = socket.connect(addr.parse().map_err(Failure::bug)?).await?;
-        begin(&mut stream, (addr, token)).await?;
+        begin(&mut stream, addr, token).await?;
         Ok(Self { stream, held: Vec::new(), start: 0 })
     }
 

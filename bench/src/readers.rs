@@ -314,7 +314,8 @@ impl Fed {
 /// Sends to a reader, a message in each `pause`, until `stop`.
 pub(crate) async fn feed(
     session: Session,
-    (name, kind): (String, Kind),
+    name: String,
+    kind: Kind,
     fed: Arc<Fed>,
     pause: Duration,
     stop: watch::Receiver<bool>,

@@ -92,9 +92,9 @@ impl Soak {
             answering.spawn(answer(agent, "y".repeat(self.body)));
         }
         let (begin, exchanged) = (now(), Cell::new(0_u64));
-        let watch = self.watch(&served, &data, (begin, &exchanged), progress);
+        let watch = self.watch(&served, &data, begin, &exchanged, progress);
         let workers =
-            agents.iter().enumerate().map(|(n, (name, _))| self.work(&served.human, (n, name), begin, &exchanged));
+            agents.iter().enumerate().map(|(n, (name, _))| self.work(&served.human, n, name, begin, &exchanged));
         let (samples, _) = tokio::try_join!(watch, futures_util::future::try_join_all(workers))?;
         answering.abort_all();
         served.end().await?;
@@ -106,7 +106,8 @@ impl Soak {
     async fn work(
         &self,
         human: &Client,
-        (worker, agent): (usize, &str),
+        worker: usize,
+        agent: &str,
         begin: Instant,
         exchanged: &Cell<u64>,
     ) -> Result<(), Failure> {
@@ -136,7 +137,8 @@ impl Soak {
         &self,
         served: &Served,
         data: &Path,
-        (begin, exchanged): (Instant, &Cell<u64>),
+        begin: Instant,
+        exchanged: &Cell<u64>,
         progress: impl Fn(Duration, &Sample),
     ) -> Result<Vec<Sample>, Failure> {
         let mut samples = Vec::new();

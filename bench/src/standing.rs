@@ -137,7 +137,7 @@ impl Wait {
     }
 
     /// Begins to wait on a new connection.
-    async fn begin(self, stream: &mut TcpStream, (host, token): (&str, &str)) -> Result<(), Failure> {
+    async fn begin(self, stream: &mut TcpStream, host: &str, token: &str) -> Result<(), Failure> {
         match self {
             Self::Poll => {
                 let head = format!(
@@ -147,7 +147,7 @@ impl Wait {
                 stream.write_all(head.as_bytes()).await.map_err(Failure::unavailable)
             }
             Self::Session => {
-                raw::begin(stream, (host, token)).await?;
+                raw::begin(stream, host, token).await?;
                 raw::write(stream, r#"{"id":1,"call":"watch","body":{"deliveries":{}}}"#).await?;
                 let mut answer = Vec::new();
                 while !answer.ends_with(b"}}") {
@@ -169,7 +169,7 @@ pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize, wait: Wai
     for (_, token) in &tokens {
         let mut poll =
             TcpStream::connect(&child.addr).await.map_err(|error| Failure::unavailable(error).hint(&files))?;
-        wait.begin(&mut poll, (&child.addr, token)).await?;
+        wait.begin(&mut poll, &child.addr, token).await?;
         polls.push(poll);
     }
     child.attached(agents).await?;

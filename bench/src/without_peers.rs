@@ -21,7 +21,7 @@ impl Connected {
     }
 
     #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
-    pub(crate) async fn rows(&self, _: (&Server, &Served), _: Load, _: f64) -> Result<Vec<PeerRow>, Failure> {
+    pub(crate) async fn rows(&self, _: &Server, _: &Served, _: Load, _: f64) -> Result<Vec<PeerRow>, Failure> {
         match self.0 {}
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use lastword_core::State;
 use lastword_facts::fact::hex;
 use lastword_facts::{Seq, Time};
-use lastword_store::{Archive, ArchiveError, LogReader, ReadError, Segment, SnapshotError, Snapshots};
+use lastword_store::{Archive, ArchiveError, Base, LogReader, ReadError, Segment, SnapshotError, Snapshots};
 use lastword_wire::{ArchivesView, DiskSpace, SegmentView, rfc3339};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -225,10 +225,10 @@ impl Mover {
         let core = replay(self.snapshots.load()?, self.log.as_ref(), self.archive.as_ref())?;
         let state = core.state();
         let bytes = postcard::to_allocvec(state)?;
-        let base = (state.seq, bytes.as_slice());
+        let base = Base { at: state.seq, state: &bytes };
         {
             let _one = self.handle.saving();
-            self.snapshots.save(base.0, base.1)?;
+            self.snapshots.save(base.at, base.state)?;
         }
         let needed = self.oldest_read(state)?.unwrap_or(state.seq);
         let free = Seq(needed.0 - 1);
@@ -257,7 +257,7 @@ impl Mover {
     }
 
     /// Moves one segment of the entries up to `upto`; returns its bytes in the log.
-    fn seal(&self, moved: &mut Moved, upto: Seq, base: (Seq, &[u8])) -> Result<Option<u64>, MoveError> {
+    fn seal(&self, moved: &mut Moved, upto: Seq, base: Base<'_>) -> Result<Option<u64>, MoveError> {
         self.goes_on()?;
         let Some((segment, bytes)) = self.archive.seal(upto, SEGMENT_BYTES, base)? else { return Ok(None) };
         moved.segments.push(segment);

@@ -307,7 +307,7 @@ pub(crate) fn idled(core: &mut Core, clock: &Clock, by: Option<Principal>, ms: u
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use lastword_store::MemoryLog;
+    use lastword_store::{Base, MemoryLog};
 
     use super::*;
 
@@ -333,7 +333,7 @@ mod tests {
 
         fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
             if self.reads.fetch_add(1, Ordering::Relaxed) == 2 {
-                self.log.seal(Seq(30), u64::MAX, (Seq(40), &self.base)).unwrap().unwrap();
+                self.log.seal(Seq(30), u64::MAX, Base { at: Seq(40), state: &self.base }).unwrap().unwrap();
             }
             self.log.read(from, max.min(10))
         }

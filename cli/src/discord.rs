@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lastword_client::Endpoint;
 use lastword_discord::bridge::ids::{ChannelId, RoleId, UserId};
 use lastword_discord::bridge::settings::{self as bridge, Bot, BotPolicy, HeaderStyle, Identity, Secret, Speaker};
 use lastword_discord::bridge::{BridgeError, ByChannel, ChannelSettings};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use crate::config::variable;
 use crate::failure::Failure;
 use crate::notify::private;
+use crate::session::ServerAccess;
 
 /// The name of the bridge's own file in the data directory.
 const FILE_BOOK: &str = "discord.sqlite";
@@ -127,12 +127,12 @@ fn ids<Id: Copy + Ord>(list: &[Snowflake<Id>]) -> BTreeSet<Id> {
     list.iter().map(|id| id.0).collect()
 }
 
-/// Returns the bridge's settings with all tokens; `at` is the server's address and a human's token.
+/// Returns the bridge's settings with all tokens; `access` has a human's token.
 pub(crate) fn settings(
     table: &toml::Table,
     base: &Path,
     data: &Path,
-    (broker_at, token): (Endpoint, String),
+    access: ServerAccess,
 ) -> Result<DiscordSettings, Failure> {
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
     let table: DiscordTable = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
@@ -146,8 +146,8 @@ pub(crate) fn settings(
     let roles = roles(&table.role).map_err(failed)?;
     let by_channel = by_channel(&table.channel).map_err(failed)?;
     let bridge = bridge::Settings {
-        broker_at,
-        token: Secret::new(&token),
+        broker_at: access.endpoint,
+        token: Secret::new(&access.token),
         channels: ids(&table.channels),
         home: table.home.map(|id| id.0),
         bots: bots?,
@@ -297,6 +297,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use lastword_client::Endpoint;
+
     use super::*;
 
     fn read(text: &str) -> (tempfile::TempDir, Result<DiscordSettings, Failure>) {
@@ -305,8 +307,8 @@ mod tests {
         fs::write(&token, "canary\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let table: toml::Table = text.parse().unwrap();
-        let settings =
-            settings(&table, dir.path(), dir.path(), (Endpoint::new("http://127.0.0.1:9"), "lw_canary".into()));
+        let access = ServerAccess { endpoint: Endpoint::new("http://127.0.0.1:9"), token: "lw_canary".into() };
+        let settings = settings(&table, dir.path(), dir.path(), access);
         (dir, settings)
     }
 

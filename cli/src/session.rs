@@ -51,15 +51,22 @@ pub(crate) struct Running {
     pub(crate) pid: u32,
 }
 
+/// The server, and this run's token for it.
+#[derive(Clone)]
+pub(crate) struct ServerAccess {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) token: String,
+}
+
 impl Context {
     /// Returns a client of the server with this run's token.
     pub(crate) fn client(&self, authority: Authority) -> Result<Client, Failure> {
-        let (endpoint, token) = self.access(authority)?;
+        let ServerAccess { endpoint, token } = self.access(authority)?;
         Ok(Client::new(&endpoint, Some(Token::new(&token)?))?)
     }
 
     /// Returns the server and this run's token. From here on this process is closed to others of its user.
-    pub(crate) fn access(&self, authority: Authority) -> Result<(Endpoint, String), Failure> {
+    pub(crate) fn access(&self, authority: Authority) -> Result<ServerAccess, Failure> {
         keep_to_itself()?;
         // A token is named first: without one, an agent's program hears of that, and not of the server.
         let server = self.server().unwrap_or_default();
@@ -74,7 +81,7 @@ impl Context {
         // Its source is only known here.
         let named = |error| Failure::from(error).in_token(&self.settings.token);
         Token::new(&token).map_err(named)?;
-        Ok((self.endpoint()?, token))
+        Ok(ServerAccess { endpoint: self.endpoint()?, token })
     }
 
     /// Returns the file with the token of a sign-in at this server.

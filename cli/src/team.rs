@@ -332,7 +332,8 @@ pub(crate) struct Team {
 impl Team {
     /// Registers every agent and starts its runner. An agent that can't be run is reported, and the others run.
     pub(crate) async fn start(
-        (members, prices): (&[Member], &Prices),
+        members: &[Member],
+        prices: &Prices,
         endpoint: &Endpoint,
         operator: &str,
         data: &Path,

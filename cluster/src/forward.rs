@@ -68,7 +68,8 @@ impl Forwarder {
     pub(crate) async fn forward(
         &self,
         leader: &Leader,
-        (secret, workspace): (&str, &str),
+        secret: &str,
+        workspace: &str,
         from: Option<IpAddr>,
         request: Request,
     ) -> Result<Response, NotForwarded> {

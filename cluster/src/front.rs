@@ -237,9 +237,9 @@ async fn known_there(
             ApiError::new(Code::Unauthenticated, "The leader's address is told to a valid token").into_response(),
         ));
     };
-    let secret = (shared.secret.as_str(), call.workspace.as_str());
+    let from = peer.map(Peer::address);
     let probe = probe(token.clone(), headers);
-    let asked = shared.forwarder.forward(leader, secret, peer.map(Peer::address), probe).await?;
+    let asked = shared.forwarder.forward(leader, &shared.secret, &call.workspace, from, probe).await?;
     Ok(Some(asked).filter(|asked| !asked.headers().contains_key(PROOF)))
 }
 
@@ -279,19 +279,20 @@ async fn there(
 ) -> Result<Response, NotForwarded> {
     let session = asks_for_session(request.uri(), request.headers()).then(|| hyper::upgrade::on(&mut request));
     let from = peer.as_ref().map(Peer::address);
-    let secret = (shared.secret.as_str(), call.workspace.as_str());
+    let (secret, workspace) = (&shared.secret, &call.workspace);
     let answered = async {
         // A call may take longer than an unproven connection has: whose it is, is asked first, once a connection.
         if let Some(peer) = peer.as_ref().filter(|peer| !peer.is_proven())
             && let Some(token) = request.headers().get(AUTHORIZATION)
         {
-            let asked = shared.forwarder.forward(leader, secret, from, probe(token.clone(), request.headers())).await?;
+            let probe = probe(token.clone(), request.headers());
+            let asked = shared.forwarder.forward(leader, secret, workspace, from, probe).await?;
             match asked.headers().get(PROOF).and_then(|proof| proof.to_str().ok()) {
                 Some(proof) => peer.prove_by(proof),
                 None => return Ok(asked),
             }
         }
-        shared.forwarder.forward(leader, secret, from, request).await
+        shared.forwarder.forward(leader, secret, workspace, from, request).await
     };
     let forwarded = tokio::select! {
         forwarded = answered => forwarded,

@@ -71,7 +71,9 @@ impl Heartbeat {
     /// [`RegistryError::Conflict`] if another program that is alive uses the node's name.
     async fn beat(
         &self,
-        (registry, node, info): (&Registry, &str, NodeInfo),
+        registry: &Registry,
+        node: &str,
+        info: NodeInfo,
         revision: Option<u64>,
     ) -> Result<u64, RegistryError> {
         let (key, value) = (node_key(node), serde_json::to_vec(&info).unwrap_or_default());
@@ -97,7 +99,7 @@ impl Heartbeat {
         mut revision: Option<u64>,
     ) -> RegistryError {
         loop {
-            let beat = self.beat((&registry, &node, info()), revision);
+            let beat = self.beat(&registry, &node, info(), revision);
             let pause = match tokio::time::timeout(ANSWER_MAX, beat).await {
                 Ok(Ok(next)) => {
                     revision = Some(next);

@@ -155,9 +155,9 @@ impl Holder {
         loop {
             let mut followed = self.follow_from_here().await?;
             let Some(revision) = self.follow(&mut followed).await? else { return Ok(()) };
-            let configured = self.configured()?;
+            let (settings, config) = self.configured()?;
             let Some(lease) = self.take(revision).await else { continue };
-            let next = self.lead(lease, followed, configured).await;
+            let next = self.lead(lease, followed, settings, config).await;
             if self.shared.heartbeat.is_valid() {
                 self.release(lease, next.as_ref().ok().cloned().flatten()).await;
             }
@@ -317,7 +317,8 @@ impl Holder {
         &mut self,
         revision: u64,
         followed: Followed,
-        (settings, config): (WorkspaceSettings, u64),
+        settings: WorkspaceSettings,
+        config: u64,
     ) -> Result<Option<String>, Setback> {
         let took = Stopwatch::start();
         let Followed { mirror, mut core, index, heard, .. } = followed;
@@ -368,7 +369,7 @@ impl Holder {
         self.shared.open(&self.workspace, Some(Arc::clone(&open)));
         let ms = took.elapsed().as_millis();
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
-        let (next, drain) = self.serve((revision, stretch, config), &handle).await;
+        let (next, drain) = self.serve(revision, stretch, config, &handle).await;
         self.shared.open(&self.workspace, None);
         let first = workspace.context().archives.first.clone();
         workspace.close(drain).await;
@@ -380,11 +381,7 @@ impl Holder {
     }
 
     /// Waits until the workspace should be closed; returns the node that should go on, and how long calls may take to end.
-    async fn serve(
-        &mut self,
-        (revision, stretch, config): (u64, u64, u64),
-        handle: &Handle,
-    ) -> (Option<String>, Duration) {
+    async fn serve(&mut self, revision: u64, stretch: u64, config: u64, handle: &Handle) -> (Option<String>, Duration) {
         let (mut failed, mut ending) = (handle.failed(), self.stopping.clone());
         let mut looks = self.shared.looks.subscribe();
         loop {

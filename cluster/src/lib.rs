@@ -372,7 +372,7 @@ impl Node {
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
         let routes = front::routes(Arc::clone(&shared));
-        listening.spawn(serve(listener, routes, certificate.clone(), (stopping, LEAVING_MIN)));
+        listening.spawn(serve(listener, routes, certificate.clone(), stopping, LEAVING_MIN));
         Ok(Self { shared, dir, addr, certificate, stop, listening, followers, holders, failed })
     }
 

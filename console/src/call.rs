@@ -30,7 +30,8 @@ pub(super) fn card(
     viewer: &Viewer,
     moment: &Moment,
     limits: &LimitsView,
-    (decision, held): (&Decision, &ApprovalView),
+    decision: &Decision,
+    held: &ApprovalView,
     extent: Extent,
 ) -> Markup {
     let id = &held.id;

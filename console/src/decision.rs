@@ -64,7 +64,7 @@ pub(super) async fn page(
         @if is_open(&decision.asked) {
             div.cards.one {
                 @match &decision.asked {
-                    Asked::Call(held) => (call::card(&viewer, &moment, &limits, (&decision, held), Extent::Whole)),
+                    Asked::Call(held) => (call::card(&viewer, &moment, &limits, &decision, held, Extent::Whole)),
                     Asked::Question(_) | Asked::Latch(_) => (card(&viewer, &moment, &limits, &decision)),
                 }
             }
@@ -135,10 +135,10 @@ fn state_word(asked: &Asked) -> &'static str {
 /// Shows a pending decision with the forms that settle it.
 pub(super) fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
     match (&decision.asked, &decision.timed_out) {
-        (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, (asked, request)),
+        (Asked::Question(asked), Some(request)) => timed_out(viewer, moment, decision, asked, request),
         (Asked::Question(asked), None) => question(viewer, moment, decision, asked),
-        (Asked::Call(held), _) => call::card(viewer, moment, limits, (decision, held), Extent::Folded),
-        (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, (incident, Some(decision))),
+        (Asked::Call(held), _) => call::card(viewer, moment, limits, decision, held, Extent::Folded),
+        (Asked::Latch(incident), _) => incidents::card(viewer, moment, limits, incident, Some(decision)),
     }
 }
 
@@ -152,7 +152,8 @@ fn timed_out(
     viewer: &Viewer,
     moment: &Moment,
     decision: &Decision,
-    (asked, request): (&EscalationView, &TimedOut),
+    asked: &EscalationView,
+    request: &TimedOut,
 ) -> Markup {
     let id = &asked.id;
     html! {

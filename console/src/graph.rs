@@ -171,7 +171,7 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
     let (side_x, side_y) = ((b.y - a.y) * 0.12, (a.x - b.x) * 0.12);
     let (cx, cy) = (mx + (middle - mx) * 0.35 + side_x, my + (middle - my) * 0.35 + side_y);
     let end = towards(cx, cy, b, b.r + 4.0);
-    let (tip, left, right) = arrow((cx, cy), end);
+    let (tip, left, right) = arrow(cx, cy, end.0, end.1);
     let state = match (edge.open, edge.answered) {
         (0, 0) => "cut",
         (0, _) => "answered",
@@ -207,12 +207,12 @@ fn towards(x: f64, y: f64, spot: Spot, distance: f64) -> (f64, f64) {
 }
 
 /// Returns the corners of the tip of an arrow from a point to its end.
-fn arrow(from: (f64, f64), end: (f64, f64)) -> ((f64, f64), (f64, f64), (f64, f64)) {
-    let (dx, dy) = (end.0 - from.0, end.1 - from.1);
+fn arrow(from_x: f64, from_y: f64, x: f64, y: f64) -> ((f64, f64), (f64, f64), (f64, f64)) {
+    let (dx, dy) = (x - from_x, y - from_y);
     let length = dx.hypot(dy).max(1.0);
     let (ux, uy) = (dx / length, dy / length);
-    let back = (end.0 - ux * 8.0, end.1 - uy * 8.0);
-    (end, (back.0 - uy * 4.0, back.1 + ux * 4.0), (back.0 + uy * 4.0, back.1 - ux * 4.0))
+    let back = (x - ux * 8.0, y - uy * 8.0);
+    ((x, y), (back.0 - uy * 4.0, back.1 + ux * 4.0), (back.0 + uy * 4.0, back.1 - ux * 4.0))
 }
 
 fn table(graph: &Graph) -> Markup {

@@ -52,7 +52,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         }
         div.cards { @for incident in &open {
             @let decision = pending.iter().find(|decision| decision.asked.id() == incident.id);
-            (card(&viewer, &moment, &limits, (incident, decision)))
+            (card(&viewer, &moment, &limits, incident, decision))
         } }
         @if !noted.is_empty() {
             details #noted.fold open {
@@ -80,7 +80,8 @@ pub(super) fn card(
     viewer: &Viewer,
     moment: &Moment,
     limits: &LimitsView,
-    (incident, decision): (&IncidentView, Option<&Decision>),
+    incident: &IncidentView,
+    decision: Option<&Decision>,
 ) -> Markup {
     let id = &incident.id;
     html! {

@@ -119,12 +119,12 @@ impl Viewer {
         } else {
             let waiting = decisions::waiting(ctx).await?;
             let running = control::running(ctx).await?;
-            whole(&title(page.title), &self.around(moment, &page, (waiting, running)))
+            whole(&title(page.title), &self.around(moment, &page, waiting, running))
         };
         Ok(Html(markup.into_string()).into_response())
     }
 
-    fn around(&self, moment: &Moment, page: &Page<'_>, (waiting, running): (usize, Running)) -> Markup {
+    fn around(&self, moment: &Moment, page: &Page<'_>, waiting: usize, running: Running) -> Markup {
         html! {
             a.skip href="#main" { "Skip to the content" }
             div #top {

@@ -46,7 +46,7 @@ pub(super) async fn page(
         }
         (None, None) => {
             if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
-                write_refused(&viewer, &moment, &line, (*write, refusal))
+                write_refused(&viewer, &moment, &line, *write, refusal)
             } else {
                 other(&moment, &line)
             }
@@ -184,12 +184,7 @@ const fn tried(write: WriteKind) -> &'static str {
 }
 
 /// Shows a refused write other than a message: a post, a question, a held call or a claim.
-fn write_refused(
-    viewer: &Viewer,
-    moment: &Moment,
-    line: &HistoryEntry,
-    (write, refusal): (WriteKind, &Refusal),
-) -> Markup {
+fn write_refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, write: WriteKind, refusal: &Refusal) -> Markup {
     let problem = Problem::new(refusal);
     let event = &line.event;
     html! {

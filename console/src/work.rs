@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{Fact, Part, Rerun};
+use lastword_facts::fact::{Fact, Part, Rerun, Spend};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_facts::{AnswerStatus, Message, Seq, Time};
 
@@ -94,8 +94,15 @@ pub(super) struct Works {
     pub(super) outside: Vec<usize>,
     messages: BTreeMap<u64, TaskId>,
     turns: BTreeMap<TurnId, (TaskId, usize)>,
-    calls: BTreeMap<ApprovalId, (TaskId, usize, usize)>,
-    questions: BTreeMap<EscalationId, (TaskId, usize, usize)>,
+    calls: BTreeMap<ApprovalId, WaitPlace>,
+    questions: BTreeMap<EscalationId, WaitPlace>,
+}
+
+/// Where the work on a task notes a wait for a human, and the mark of what it waits for.
+struct WaitPlace {
+    task: TaskId,
+    wait: usize,
+    mark: usize,
 }
 
 impl Works {
@@ -124,16 +131,14 @@ impl Works {
             Fact::RootEnded { task, status } => self.end(*task, at, *status),
             Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
             Fact::TurnOpened { turn, task, attempt, .. } => self.turn(at, *turn, *task, *attempt),
-            Fact::TurnClosed { turn, spend, .. } => {
-                self.charge(*turn, (spend.tokens, spend.cost_microusd), true, Some(at))
-            }
+            Fact::TurnClosed { turn, spend, .. } => self.charge(*turn, *spend, true, Some(at)),
             Fact::TurnFinished { turn, spend, .. } => {
-                self.charge(*turn, (spend.tokens, spend.cost_microusd), false, Some(at));
+                self.charge(*turn, *spend, false, Some(at));
             }
             Fact::TurnCharged { turn, spend, estimated, .. } => {
-                self.charge(*turn, (spend.tokens, spend.cost_microusd), *estimated, Some(at));
+                self.charge(*turn, *spend, *estimated, Some(at));
             }
-            Fact::Spent { turn, spend } => self.charge(*turn, (spend.tokens, spend.cost_microusd), false, None),
+            Fact::Spent { turn, spend } => self.charge(*turn, *spend, false, None),
             Fact::Refused { turn, .. } => {
                 let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
                 match task.and_then(|task| self.tasks.get_mut(&task)) {
@@ -194,8 +199,8 @@ impl Works {
 
     /// Ends what a task still asked humans, as the broker does when the task ends or starts again.
     fn withdraw(&mut self, task: TaskId, at: Time) {
-        let calls = self.calls.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
-        let questions = self.questions.extract_if(.., |_, place| place.0 == task).map(|(_, place)| place);
+        let calls = self.calls.extract_if(.., |_, place| place.task == task).map(|(_, place)| place);
+        let questions = self.questions.extract_if(.., |_, place| place.task == task).map(|(_, place)| place);
         for place in calls.chain(questions).collect::<Vec<_>>() {
             self.settle(place, at, "withdrawn");
         }
@@ -211,22 +216,23 @@ impl Works {
     }
 
     /// Notes what a turn spent; each report replaces the one before.
-    fn charge(&mut self, turn: TurnId, (tokens, cost_microusd): (u64, u64), estimated: bool, end: Option<Time>) {
+    fn charge(&mut self, turn: TurnId, spend: Spend, estimated: bool, end: Option<Time>) {
         let known = self.turns.get(&turn).and_then(|(task, at)| self.tasks.get_mut(task)?.turns.get_mut(*at));
         if let Some(turn) = known {
+            let Spend { tokens, cost_microusd } = spend;
             *turn = WorkTurn { span: Span { to: end, ..turn.span }, tokens, cost_microusd, estimated };
         }
     }
 
     /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark; `None` if its
     /// request is on another page.
-    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> Option<(TaskId, usize, usize)> {
+    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> Option<WaitPlace> {
         let work = self.tasks.get_mut(&task)?;
         // A request that timed out is over; nobody waits for the answer to the question about it.
         let ended = work.answered;
         work.waits.push(Span { from: at, to: ended });
         work.marks.push(mark);
-        Some((task, work.waits.len() - 1, work.marks.len() - 1))
+        Some(WaitPlace { task, wait: work.waits.len() - 1, mark: work.marks.len() - 1 })
     }
 
     fn answered(&mut self, escalation: EscalationId, at: Time, word: &'static str) {
@@ -235,7 +241,7 @@ impl Works {
         }
     }
 
-    fn settle(&mut self, (task, wait, mark): (TaskId, usize, usize), at: Time, word: &'static str) {
+    fn settle(&mut self, WaitPlace { task, wait, mark }: WaitPlace, at: Time, word: &'static str) {
         let Some(work) = self.tasks.get_mut(&task) else { return };
         if let Some(wait) = work.waits.get_mut(wait) {
             wait.to = wait.to.or(Some(at));

@@ -11,15 +11,15 @@ pub(crate) fn in_line(old: &str, new: String) -> String {
     let parsed = |text| parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()).ok()?.value;
     match (parsed(old), parsed(&new)) {
         (Some(before), Some(after)) => {
-            format!("{}{}{}", &new[..after.start()], value((old, &before), (&new, &after)), &new[after.end()..])
+            format!("{}{}{}", &new[..after.start()], value(old, &before, &new, &after), &new[after.end()..])
         }
         _ => new,
     }
 }
 
-fn value((old, before): (&str, &Value<'_>), (new, after): (&str, &Value<'_>)) -> String {
+fn value(old: &str, before: &Value<'_>, new: &str, after: &Value<'_>) -> String {
     match (before, after) {
-        (Value::Object(before), Value::Object(after)) => object((old, before), (new, after)),
+        (Value::Object(before), Value::Object(after)) => object(old, before, new, after),
         (Value::Array(before), Value::Array(after)) if is_line(old, before.range) => {
             let end = before.elements.last().map(|last| last.end());
             let added = after.elements.iter().skip(before.elements.len()).map(|element| element.range());
@@ -32,7 +32,7 @@ fn value((old, before): (&str, &Value<'_>), (new, after): (&str, &Value<'_>)) ->
     }
 }
 
-fn object((old, before): (&str, &Object<'_>), (new, after): (&str, &Object<'_>)) -> String {
+fn object(old: &str, before: &Object<'_>, new: &str, after: &Object<'_>) -> String {
     let keeps_line = !before.properties.is_empty() && is_line(old, before.range);
     // The text that is taken over, but for the values of the members that both have.
     let (base, whole) = if keeps_line { (old, before) } else { (new, after) };
@@ -43,7 +43,7 @@ fn object((old, before): (&str, &Object<'_>), (new, after): (&str, &Object<'_>))
         let name = member.name.as_str();
         let (Some(was), Some(is)) = (named(before, name), named(after, name)) else { continue };
         text += &base[at..member.value.start()];
-        text += &value((old, &before.properties[was].value), (new, &after.properties[is].value));
+        text += &value(old, &before.properties[was].value, new, &after.properties[is].value);
         at = member.value.end();
     }
     let added = after.properties.iter().filter(|member| named(before, member.name.as_str()).is_none());

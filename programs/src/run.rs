@@ -124,7 +124,7 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
     report_taken(&shared.report, &delivery, &turn);
     let ended = {
         let _watched = shared.watch.begin(&turn.id, delivery.message.request_id.as_deref(), control.clone());
-        let mut attending = pin!(keep_lease(&shared, (&delivery, &turn), (noted, usage), &control));
+        let mut attending = pin!(keep_lease(&shared, &delivery, &turn, noted, usage, &control));
         let mut running = pin!(async {
             // `catch_up` belongs to the run: `keep_lease` must renew the lease and watch the deadline until then.
             let ended = shared.drive(&mut run).await;
@@ -254,8 +254,10 @@ fn cut(answer: String, bytes_max: usize) -> String {
 /// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
 async fn keep_lease(
     shared: &RunnerContext,
-    (delivery, turn): (&Delivery, &TurnView),
-    (mut noted, mut usage): (mpsc::Receiver<String>, watch::Receiver<Option<Usage>>),
+    delivery: &Delivery,
+    turn: &TurnView,
+    mut noted: mpsc::Receiver<String>,
+    mut usage: watch::Receiver<Option<Usage>>,
     control: &RunControl,
 ) {
     let pace = shared.settings.progress.max(shared.limits.progress);

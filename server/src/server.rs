@@ -174,7 +174,7 @@ impl Server {
         let mut workspace = Workspace::open(config.settings(), opening).await?;
         let routes = app(workspace.context().clone(), pages, anonymous_mcp);
         let stopping = workspace.context().stopping.clone();
-        workspace.spawn(listen::serve(listener, routes, certificate.clone(), (stopping, Duration::ZERO)));
+        workspace.spawn(listen::serve(listener, routes, certificate.clone(), stopping, Duration::ZERO));
         Ok(Self { addr, workspace, certificate })
     }
 

@@ -25,7 +25,7 @@ pub use crate::log::jetstream::{
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};
 pub use crate::log::{
-    AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
+    AppendError, Archive, ArchiveError, Base, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
 };
 pub use crate::opening::{ChainReader, DataDir, DataDirLock};
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use lastword_facts::{Entry, Fact, Seq};
 
-pub use self::archive::{Archive, ArchiveError, Segment};
+pub use self::archive::{Archive, ArchiveError, Base, Segment};
 
 /// An append-only list of entries with one writer, the leader.
 pub trait Log: Send {

@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
+use super::{BATCH_MAX, OnDelivery, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
 use crate::systems::Work;
@@ -102,15 +102,6 @@ impl JetStream {
         let consumer = context.create_consumer_on_stream(config, stream).await.map_err(failed)?;
         Ok(Consumer { client, context, consumer, then })
     }
-}
-
-/// What to do with a delivered message; it is acknowledged either way.
-#[derive(Clone)]
-enum OnDelivery {
-    /// Publish one of the same length to this subject, before the acknowledgement.
-    Answer(String),
-    /// Wake its worker, after the acknowledgement.
-    Done(WaitingWorkers),
 }
 
 struct Consumer {

@@ -11,7 +11,7 @@ use redis::streams::{StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands as _, AsyncConnectionConfig, Client, IntoConnectionInfo as _, RedisError, RedisResult};
 use tokio::task::JoinSet;
 
-use super::{BATCH_MAX, PATIENCE, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
+use super::{BATCH_MAX, OnDelivery, PATIENCE, WaitingWorkers, beside, payload, reap, unused, wake_publisher};
 use crate::failure::Failure;
 use crate::load::{Load, Measured};
 use crate::systems::Work;
@@ -102,15 +102,6 @@ impl Streams {
         let () = reads.xgroup_create_mkstream(stream, GROUP, "0").await.map_err(failed)?;
         Ok(Consumer { reads, calls: calls.clone(), stream: stream.to_owned(), then })
     }
-}
-
-/// What to do with a delivered message; it is acknowledged either way.
-#[derive(Clone)]
-enum OnDelivery {
-    /// Publish one of the same length to this stream, before the acknowledgement.
-    Answer(String),
-    /// Wake its worker, after the acknowledgement.
-    Done(WaitingWorkers),
 }
 
 struct Consumer {

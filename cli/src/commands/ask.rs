@@ -50,12 +50,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
     envelope.reference = args.reference;
-    wait_for_answer((client, None), &envelope, WaitTimes { first: None, most: args.wait }, cx).await
+    wait_for_answer(client, None, &envelope, WaitTimes { first: None, most: args.wait }, cx).await
 }
 
 /// Sends a request, and waits for its answer.
 pub(super) async fn wait_for_answer(
-    (mut client, turn): (Client, Option<String>),
+    mut client: Client,
+    turn: Option<String>,
     envelope: &Envelope,
     wait: WaitTimes,
     cx: &Context,

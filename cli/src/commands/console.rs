@@ -19,7 +19,7 @@ const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     // The link acts as the token's owner.
-    let (endpoint, _) = cx.access(Authority::Act)?;
+    let endpoint = cx.access(Authority::Act)?.endpoint;
     let link = cx.client(Authority::Act)?.sign_in_link().await?;
     let url = format!("{}{}", endpoint.url().trim_end_matches('/'), link.path);
     let opened = !args.print && !cx.out.is_json() && has_display() && OPENERS.iter().any(|program| open(program, &url));

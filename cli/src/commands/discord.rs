@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use lastword_facts::fact::Role;
 
 use super::Context;
+#[cfg(feature = "discord")]
+use crate::discord::settings;
 use crate::failure::Failure;
+#[cfg(feature = "discord")]
+use crate::session::{Authority, ServerAccess};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -99,7 +103,6 @@ pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
 #[cfg(feature = "discord")]
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     use crate::config::CONFIG_FILE;
-    use crate::session::Authority;
 
     if let Some(DiscordCommand::Init(args)) = args.command {
         return super::discord_init::init(args, cx).await;
@@ -109,7 +112,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             .hint(format!("`lastword discord init` adds it to {CONFIG_FILE}; see docs/discord.md")));
     };
     let access = cx.access(Authority::Act)?;
-    let settings = read(table, &base(cx), access.clone(), cx)?;
+    let settings = settings(table, &base(cx), &cx.settings.data, access.clone())?;
     match args.command {
         Some(DiscordCommand::Check | DiscordCommand::Init(_)) => check(&settings, cx).await,
         None => serve(settings, access, cx).await,
@@ -126,35 +129,22 @@ fn base(cx: &Context) -> PathBuf {
     cx.settings.file.as_deref().and_then(std::path::Path::parent).map(PathBuf::from).unwrap_or_default()
 }
 
-#[cfg(feature = "discord")]
-pub(super) fn read(
-    table: &toml::Table,
-    base: &std::path::Path,
-    access: (lastword_client::Endpoint, String),
-    cx: &Context,
-) -> Result<lastword_discord::DiscordSettings, Failure> {
-    crate::discord::settings(table, base, &cx.settings.data, access)
-}
-
 /// Reads the settings from the configuration file once more; `None` without a file or its table.
 #[cfg(feature = "discord")]
-fn reread(
-    access: (lastword_client::Endpoint, String),
-    cx: &Context,
-) -> Option<Result<lastword_discord::DiscordSettings, Failure>> {
+fn reread(access: ServerAccess, cx: &Context) -> Option<Result<lastword_discord::DiscordSettings, Failure>> {
     let text = std::fs::read_to_string(cx.settings.file.as_deref()?).ok()?;
     let file: toml::Table = match text.parse() {
         Ok(file) => file,
         Err(error) => return Some(Err(Failure::usage(error.to_string()))),
     };
-    Some(read(file.get("discord")?.as_table()?, &base(cx), access, cx))
+    Some(settings(file.get("discord")?.as_table()?, &base(cx), &cx.settings.data, access))
 }
 
 /// Waits for other settings that can be used. Those that can't are reported once, and change nothing.
 #[cfg(feature = "discord")]
 async fn changed(
     now: &lastword_discord::DiscordSettings,
-    access: &(lastword_client::Endpoint, String),
+    access: &ServerAccess,
     cx: &Context,
 ) -> lastword_discord::DiscordSettings {
     let mut told = None;
@@ -185,7 +175,7 @@ pub(super) async fn check(settings: &lastword_discord::DiscordSettings, cx: &Con
 #[cfg(feature = "discord")]
 async fn serve(
     mut settings: lastword_discord::DiscordSettings,
-    access: (lastword_client::Endpoint, String),
+    access: ServerAccess,
     cx: &Context,
 ) -> Result<(), Failure> {
     use lastword_discord::bridge::event::{Event, EventSink};

@@ -11,8 +11,9 @@ use lastword_facts::fact::Role;
 use lastword_facts::names::AgentName;
 
 use super::Context;
-use super::discord::{InitArgs, check, read};
+use super::discord::{InitArgs, check};
 use crate::config::CONFIG_FILE;
+use crate::discord::settings;
 use crate::failure::Failure;
 use crate::notify::private;
 use crate::out::escape_line;
@@ -79,7 +80,7 @@ pub(super) async fn init(args: InitArgs, cx: &Context) -> Result<(), Failure> {
     let written: toml::Table = new.parse().map_err(Failure::bug)?;
     let table = written.get("discord").and_then(toml::Value::as_table);
     // Settings that can't be used never take the place of others.
-    let settings = read(table.ok_or_else(|| Failure::bug("no [discord]"))?, base, access, cx)?;
+    let settings = settings(table.ok_or_else(|| Failure::bug("no [discord]"))?, base, &cx.settings.data, access)?;
     fs::write(&path, &new)?;
     say(&format!("wrote {}\n", path.display()))?;
     check(&settings, cx).await

@@ -100,9 +100,9 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         }
     }
     let said = match gemini {
-        Some(names) => {
+        Some((theirs, ours)) => {
             let event = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
-            from_gemini(&client, &folder, (occasion, &event), names, args.action).await?
+            from_gemini(&client, &folder, occasion, &event, theirs, ours, args.action).await?
         }
         None if args.action == Action::Wait => return wait(&client, &folder, &occasion).await,
         None => {
@@ -151,8 +151,10 @@ async fn wait(client: &Client, folder: &Path, occasion: &Occasion) -> Result<(),
 async fn from_gemini(
     client: &Client,
     folder: &Path,
-    (mut occasion, event): (Occasion, &Value),
-    (theirs, ours): (&str, &str),
+    mut occasion: Occasion,
+    event: &Value,
+    theirs: &str,
+    ours: &str,
     action: Action,
 ) -> Result<Option<Value>, Failure> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -28,7 +28,7 @@ use super::versions::{newer, on_path};
 use crate::failure::Failure;
 use crate::out::quoted;
 use crate::render;
-use crate::session::{Authority, loopback, running};
+use crate::session::{Authority, ServerAccess, loopback, running};
 use crate::team::{Member, kept_token};
 
 /// The folder in the data directory with a lock file for each agent that sits in a session.
@@ -98,7 +98,7 @@ impl SessionPlace {
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
             start_broker(cx).await?;
         }
-        let (endpoint, token) = cx.access(Authority::Act)?;
+        let ServerAccess { endpoint, token } = cx.access(Authority::Act)?;
         // The program, its hooks and its tools are one, and so is the next session in this place (F1).
         let endpoint = endpoint.called_by(Some(CLIENT));
         let human = Client::new(&endpoint, Some(Token::new(&token)?))?;

@@ -9,7 +9,7 @@ use lastword_server::edges::mcp::{Remote, Selection, serve_nothing, serve_stdio}
 use super::Context;
 use crate::failure::Failure;
 use crate::out::Out;
-use crate::session::{Authority, no_human_for_a_model};
+use crate::session::{Authority, ServerAccess, no_human_for_a_model};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 /// Standard output belongs to the protocol: everything else goes to standard error.
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let (endpoint, token) = cx.access(Authority::Act)?;
+    let ServerAccess { endpoint, token } = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
     // A client of its own, unless a launcher has named the one that it is a part of. Its session carries no call of MCP: its
     // end tells the broker that the client is gone, so that the next one gets the open delivery (F1).

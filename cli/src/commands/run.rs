@@ -13,7 +13,7 @@ use super::{Context, versions};
 use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::quantity::duration;
-use crate::session::Authority;
+use crate::session::{Authority, ServerAccess};
 use crate::team::{Member, driver, input, report, usage};
 
 #[derive(Debug, clap::Args)]
@@ -88,13 +88,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let member = member(args)?;
     let settings = member.settings(&cx.settings.prices)?;
     if let Err(error) = settings.check().map_err(RunnerError::from) {
-        if let Ok((endpoint, token)) = cx.access(Authority::Act) {
+        if let Ok(ServerAccess { endpoint, token }) = cx.access(Authority::Act) {
             let client = Client::new(&endpoint, Some(Token::new(&token)?))?;
             error.tell(&client, named.as_deref().unwrap_or(OWN_NAME)).await;
         }
         return Err(error.into());
     }
-    let (endpoint, token) = cx.access(Authority::Act)?;
+    let ServerAccess { endpoint, token } = cx.access(Authority::Act)?;
     let token = match named {
         Some(_) => member.enrol(&Client::new(&endpoint, Some(Token::new(&token)?))?, None).await?,
         None => token,

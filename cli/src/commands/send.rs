@@ -73,7 +73,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match wait.filter(|_| envelope.kind == MessageType::Request) {
         // The broker knows from the first call on that it waits (Q8).
         Some(wait) => {
-            ask::wait_for_answer((client, turn), &envelope, WaitTimes { first: Some(wait), most: wait }, cx).await
+            ask::wait_for_answer(client, turn, &envelope, WaitTimes { first: Some(wait), most: wait }, cx).await
         }
         None => show(&client.send(&envelope, &SendTerms { idempotency_key: None, wait: None }).await?, cx),
     }

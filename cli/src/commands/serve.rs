@@ -215,7 +215,7 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
     let endpoint = Endpoint::new(&server.local_url());
     let trust = kept_trust(&data, &endpoint);
     let mut team =
-        Team::start((members, &cx.settings.prices), &endpoint.trusting(trust), &operator, &data, cx.out).await?;
+        Team::start(members, &cx.settings.prices, &endpoint.trusting(trust), &operator, &data, cx.out).await?;
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),

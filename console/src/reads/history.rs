@@ -139,7 +139,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
     let refused = refused.into_iter().map(|(_, refused)| refused).sum();
     let open = open_requests::of(ctx, convs.clone()).await?;
     let below = convs.clone();
-    let page = ask(ctx, move |index| index.history_page((conv, &starters), &below, asked.cut)).await?;
+    let page = ask(ctx, move |index| index.history_page(conv, &starters, &below, asked.cut)).await?;
     let span = PageSpan {
         before: page.before,
         within: page.within,

@@ -287,8 +287,8 @@ fn tasks(state: &State, grant: GrantId) -> Vec<(TaskId, &Task)> {
 }
 
 /// Returns whether a task has an open turn and waits for no human.
-fn works((id, task): &(TaskId, &Task), asking: &BTreeSet<TaskId>) -> bool {
-    matches!(task.phase, Phase::Open(_)) && !asking.contains(id)
+fn works(id: TaskId, task: &Task, asking: &BTreeSet<TaskId>) -> bool {
+    matches!(task.phase, Phase::Open(_)) && !asking.contains(&id)
 }
 
 fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
@@ -296,7 +296,7 @@ fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
     let mut working = BTreeSet::new();
     for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
         let tasks = tasks(state, id);
-        working.extend(tasks.iter().filter(|task| works(task, asking)).map(|(_, task)| task.agent));
+        working.extend(tasks.iter().filter(|(id, task)| works(*id, task, asking)).map(|(_, task)| task.agent));
         match standing(state, grant, &tasks, asking) {
             Standing::Held => tally.held += 1,
             Standing::Controlled(_) => tally.paused += 1,
@@ -316,7 +316,7 @@ fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BT
         Standing::Held
     } else if running != Running::Active {
         Standing::Controlled(running)
-    } else if tasks.iter().any(|task| works(task, asking)) {
+    } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
         Standing::Working
     } else if grant.human_waits > 0 {
         Standing::WaitsForHuman
@@ -342,7 +342,7 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
         subject: String::new(),
         giver: state.name_of(grant.giver).to_owned(),
         since: grant.opened_at,
-        working: names(&|task| works(task, asking)),
+        working: names(&|(id, task)| works(*id, task, asking)),
         asking: names(&|(id, _)| asking.contains(id)),
         queued: names(&|(_, task)| task.phase == Phase::Queued),
         standing: standing(state, grant, &tasks, asking),

@@ -263,7 +263,7 @@ fn budgets(live: &Live<'_>, turns: &[SpentTurn], midnight: Time) -> Vec<DayBudge
                 .collect();
             own.sort_unstable();
             let curve = summed(&own);
-            let used_up = used_up(&curve, &own, (used, limit), now);
+            let used_up = used_up(&curve, &own, used, limit, now);
             let estimated = !is_cost && agent.day.on(now).estimated;
             found.push(DayBudget { agent: agent.name().to_owned(), is_cost, used, estimated, limit, curve, used_up });
         }
@@ -286,7 +286,7 @@ fn summed(own: &[(Time, u64)]) -> Vec<(Time, u64)> {
 }
 
 /// Returns when a budget was used up; otherwise when it will be today at the pace of the last hour.
-fn used_up(curve: &[(Time, u64)], own: &[(Time, u64)], (used, limit): (u64, u64), now: Time) -> Option<Time> {
+fn used_up(curve: &[(Time, u64)], own: &[(Time, u64)], used: u64, limit: u64, now: Time) -> Option<Time> {
     if used >= limit {
         return curve.iter().find(|(_, sum)| *sum >= limit).map(|(at, _)| *at).or(Some(now));
     }
@@ -308,12 +308,12 @@ mod tests {
         let own = [(Time(NOON.0 - 2 * HOUR_MS), 60), (Time(NOON.0 - HOUR_MS / 2), 50)];
         let curve = summed(&own);
         assert_eq!(curve, [(own[0].0, 60), (own[1].0, 110)]);
-        let when = |limit| used_up(&curve, &own, (110, limit), NOON);
+        let when = |limit| used_up(&curve, &own, 110, limit, NOON);
         assert_eq!(when(100), Some(own[1].0));
         assert_eq!(when(60), Some(own[0].0));
         assert_eq!(when(160), Some(NOON.plus(HOUR_MS)));
         assert_eq!(when(1_000), None, "not today");
-        assert_eq!(used_up(&curve, &own[..1], (60, 100), NOON), None, "nothing was spent in the last hour");
+        assert_eq!(used_up(&curve, &own[..1], 60, 100, NOON), None, "nothing was spent in the last hour");
     }
 
     #[test]

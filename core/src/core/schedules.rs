@@ -88,7 +88,7 @@ impl Step<'_> {
         let refused = if self.state().unattended(self.now).is_some() {
             Some(Code::Unattended)
         } else if asks {
-            self.send_tick(by, draft, (name.clone(), next_at)).err().map(|refusal| refusal.code)
+            self.send_tick(by, draft, name.clone(), next_at).err().map(|refusal| refusal.code)
         } else {
             Some(Code::Forbidden)
         };

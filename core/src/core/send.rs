@@ -239,13 +239,13 @@ impl Step<'_> {
     }
 
     /// Admits a tick of a schedule as a request in the name of the human who set it.
-    pub(super) fn send_tick(&mut self, by: AgentId, draft: Box<Draft>, tick: (Label, Time)) -> Result<(), Refusal> {
+    pub(super) fn send_tick(&mut self, by: AgentId, draft: Box<Draft>, name: Label, next: Time) -> Result<(), Refusal> {
         let sending = self.sending(by, draft);
         let (refusal, _) = self.judge(&sending, None, &[]);
         match refusal {
             Some(refusal) => Err(refusal),
             None => {
-                self.accept(Sending { tick: Some(tick), ..sending });
+                self.accept(Sending { tick: Some((name, next)), ..sending });
                 Ok(())
             }
         }

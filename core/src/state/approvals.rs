@@ -61,7 +61,8 @@ impl Approval {
         task: Option<TaskId>,
         agent: AgentId,
         AskedCall { tool, arguments, reason, digest }: AskedCall,
-        (at, expires_at): (Time, Time),
+        at: Time,
+        expires_at: Time,
     ) -> Self {
         Self {
             task,
@@ -125,7 +126,7 @@ impl State {
         self.agents[agent.0 as usize].approvals_open += 1;
         // A held call is a write, so it counts in the agent's windows (G1).
         self.charge_sender(at, agent, agent);
-        self.approvals.insert(id, Approval::asked(task, agent, call, (at, expires_at)));
+        self.approvals.insert(id, Approval::asked(task, agent, call, at, expires_at));
         if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
             waiting.approvals.push(id);
             waiting.rare.get_or_insert_default().questions += 1;

@@ -159,7 +159,9 @@ async fn end_stray_work(
     mut strays: mpsc::Receiver<Stray>,
     connection: Connection,
     broker: lastword_client::Client,
-    (report, asked_to_end, grace): (EventSink, Arc<Notify>, watch::Receiver<Duration>),
+    report: EventSink,
+    asked_to_end: Arc<Notify>,
+    grace: watch::Receiver<Duration>,
 ) {
     let warn = |message: String| report.emit(&Event::Warning { message });
     let charge = async |after: &After| {
@@ -243,8 +245,9 @@ impl Process {
         tasks.spawn(connection.clone().read(stdout, move |heard| hearing.take(heard, &stray)));
         let token_file = token_file.to_owned();
         let mut process = Self { link: None, start, routes, token_file, ended: ending, asked_to_end, grace, tasks };
-        let means = (shared.report.clone(), Arc::clone(&process.asked_to_end), process.grace.subscribe());
-        process.tasks.spawn(end_stray_work(strays, connection.clone(), shared.broker.client().clone(), means));
+        let (report, asked_to_end) = (shared.report.clone(), Arc::clone(&process.asked_to_end));
+        let (broker, grace) = (shared.broker.client().clone(), process.grace.subscribe());
+        process.tasks.spawn(end_stray_work(strays, connection.clone(), broker, report, asked_to_end, grace));
         let capabilities = process.initialize(shared, &connection, pid).await?;
         process.link = Some(AgentConnection { connection, capabilities, acp: program::acp(settings) });
         Ok(process)

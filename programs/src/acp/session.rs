@@ -97,7 +97,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let ended = loop {
         let over = prompting.send(&session, text).await;
         if let PromptEnd::Answered(Ok(response)) = &over {
-            usage = sum(usage, response, (reports, prompting.route.take_rounds()));
+            usage = sum(usage, response, reports, prompting.route.take_rounds());
         }
         match prompting.follow() {
             Some(more) if followed < FOLLOWED_MAX && matches!(over, PromptEnd::Answered(Ok(_))) => {
@@ -320,7 +320,7 @@ pub(super) fn said(error: &CallError) -> String {
 
 /// Adds one prompt's tokens to the turn's. If the agent reports its last model request only, each round of tool calls
 /// counts as one more such request.
-fn sum(before: Option<Usage>, response: &PromptResponse, (reports, rounds): (AcpUsage, u64)) -> Option<Usage> {
+fn sum(before: Option<Usage>, response: &PromptResponse, reports: AcpUsage, rounds: u64) -> Option<Usage> {
     let Some(spent) = reported(response) else { return before };
     let before = before.unwrap_or_default();
     let requests = if reports == AcpUsage::LastRequest { rounds.saturating_add(1) } else { 1 };
@@ -387,7 +387,7 @@ mod tests {
         let within = Reported::new(1_030, 1_000, 30).cached_read_tokens(800).cached_write_tokens(100);
         for reported in [apart, within] {
             let response = PromptResponse::new(StopReason::EndTurn).usage(reported);
-            let sum = sum(None, &response, (AcpUsage::Whole, 7)).unwrap();
+            let sum = sum(None, &response, AcpUsage::Whole, 7).unwrap();
             let cached = (sum.cache_read_tokens, sum.cache_write_tokens);
             assert_eq!((sum.input_tokens, cached, sum.output_tokens), (1_000, (800, 100), 30));
         }
@@ -396,19 +396,19 @@ mod tests {
         let count = serde_json::json!({"input_tokens": 900, "output_tokens": 80});
         let meta = serde_json::json!({"quota": {"token_count": count, "model_usage": models}});
         let beside = PromptResponse::new(StopReason::EndTurn).meta(meta.as_object().cloned());
-        let whole = (AcpUsage::Whole, 7);
-        let twice = sum(sum(None, &beside, whole), &beside, whole).unwrap();
+        let add = |before| sum(before, &beside, AcpUsage::Whole, 7);
+        let twice = add(add(None)).unwrap();
         assert_eq!((twice.input_tokens, twice.output_tokens, twice.estimated), (1_800, 160, false));
         let named: Vec<_> = twice.models.iter().map(|part| (part.model.as_str(), part.tokens)).collect();
         assert_eq!(named, [("gemini-2.5-pro", 1_340), ("gemini-2.5-flash", 620)]);
-        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn), whole).is_none());
+        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn), AcpUsage::Whole, 7).is_none());
     }
     #[test]
     fn what_an_agent_leaves_out_is_estimated() {
         let response = PromptResponse::new(StopReason::EndTurn).usage(Reported::new(1_000, 900, 100));
-        let without_titles = sum(None, &response, (AcpUsage::WithoutTitles, 2)).unwrap();
+        let without_titles = sum(None, &response, AcpUsage::WithoutTitles, 2).unwrap();
         assert_eq!((without_titles.input_tokens, without_titles.estimated), (900, true));
-        let last = sum(None, &response, (AcpUsage::LastRequest, 2)).unwrap();
+        let last = sum(None, &response, AcpUsage::LastRequest, 2).unwrap();
         assert_eq!((last.input_tokens, last.output_tokens, last.estimated), (2_700, 300, true));
     }
 }

@@ -188,9 +188,9 @@ pub fn message_of(entry: &Entry) -> Option<&Message> {
 async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<FoundEntry>, Vec<Mark>), ApiError> {
     let Sides { task, asker, delegate } = sides;
     let asks = move |message: &Message| message.part.is_request() && message.sender_task == Some(task);
-    let mut found = search(ctx, (asker, delegate, MessageType::Request), upto, asks).await?;
+    let mut found = search(ctx, asker, delegate, MessageType::Request, upto, asks).await?;
     let answers = move |message: &Message| matches!(message.part, Part::Answer(_));
-    let answers = search(ctx, (delegate, asker, MessageType::Response), upto, answers).await?;
+    let answers = search(ctx, delegate, asker, MessageType::Response, upto, answers).await?;
     let asked = answers.iter().filter_map(|(_, entry)| message_of(entry)?.in_reply_to).collect();
     let mut asked: Vec<FoundEntry> = ctx.handle.entries(asked).await?;
     asked.retain(|(_, entry)| message_of(entry).is_some_and(asks));
@@ -208,7 +208,9 @@ async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<FoundEntry>
 /// Returns the newest messages from one agent to another up to a position that pass a test.
 async fn search(
     ctx: &Context,
-    (from, to, kind): (AgentId, AgentId, MessageType),
+    from: AgentId,
+    to: AgentId,
+    kind: MessageType,
     upto: Seq,
     test: impl Fn(&Message) -> bool,
 ) -> Result<Vec<FoundEntry>, ApiError> {

@@ -47,7 +47,7 @@ async fn told(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, Ap
     let (_, entry) = entries.into_iter().next().ok_or_else(unknown)?;
     match &entry.fact {
         Fact::Accepted { message } => of_message(ctx, caller, seq, &entry, message).await,
-        _ => of_record(ctx, caller, id, (seq, &entry)).await,
+        _ => of_record(ctx, caller, id, seq, &entry).await,
     }
 }
 
@@ -86,12 +86,7 @@ async fn of_message(
     Ok(Explanation { chain, message: Some(stored), exchange, ..told })
 }
 
-async fn of_record(
-    ctx: &Context,
-    caller: Caller,
-    id: &str,
-    (seq, entry): (Seq, &Entry),
-) -> Result<Explanation, ApiError> {
+async fn of_record(ctx: &Context, caller: Caller, id: &str, seq: Seq, entry: &Entry) -> Result<Explanation, ApiError> {
     let fact = entry.fact.clone();
     let look = move |live: &Live<'_>| {
         let (agent, turn, told) = views::refused(live.state, seq, &fact)?;

@@ -122,7 +122,7 @@ pub async fn send<M: SentView>(
     let response = match (wait, waits, shown.request_id()) {
         (Some(wait), Some(waits), Some(id)) => {
             let request = RequestId::new(id).map_err(|_| ApiError::internal("a request without a valid id"))?;
-            Box::pin(collect_sent(ctx, caller, request, (wait, waits), fresh)).await
+            Box::pin(collect_sent(ctx, caller, request, wait, waits, fresh)).await
         }
         _ => None,
     };
@@ -171,13 +171,14 @@ async fn collect_sent(
     ctx: &Context,
     caller: Caller,
     request: RequestId,
-    (wait, waits): (Duration, Wait<Collected>),
+    wait: Duration,
+    waits: Wait<Collected>,
     fresh: bool,
 ) -> Option<StoredMessage> {
     // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was registered.
     let there = if fresh { Ok(None) } else { Box::pin(collect_now(ctx, caller, request.clone())).await };
     let found = match there {
-        Ok(None) => collect(ctx, caller, request, (wait, waits)).await,
+        Ok(None) => collect(ctx, caller, request, wait, waits).await,
         there => there,
     };
     found.unwrap_or_else(|error| {
@@ -191,7 +192,8 @@ async fn collect(
     ctx: &Context,
     caller: Caller,
     request: RequestId,
-    (wait, mut waits): (Duration, Wait<Collected>),
+    wait: Duration,
+    mut waits: Wait<Collected>,
 ) -> Result<Option<StoredMessage>, ApiError> {
     let stopwatch = Stopwatch::start();
     loop {

@@ -129,7 +129,7 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     let owner = peer.clone();
     owner.own(async move {
         // Boxed, so that a session that waits doesn't hold what only its start needs.
-        let begun = Box::pin(begin(edge, peer, upgrade, (caller, client))).await;
+        let begun = Box::pin(begin(edge, peer, upgrade, caller, client)).await;
         if let Some(session) = begun {
             live(session).await;
         }
@@ -160,7 +160,8 @@ async fn begin(
     edge: Edge,
     peer: Peer,
     upgrade: OnUpgrade,
-    (proven, client): (Option<Proven>, Option<HeaderValue>),
+    proven: Option<Proven>,
+    client: Option<HeaderValue>,
 ) -> Option<Box<Session>> {
     let mut socket = match upgrade.await {
         Ok(upgraded) => Socket::open(upgraded).await,

@@ -79,6 +79,7 @@ mod tests {
     use std::sync::Arc;
 
     use lastword_facts::Seq;
+    use lastword_store::Base;
 
     use super::LogTail;
     use crate::calls::Caller;
@@ -96,7 +97,8 @@ mod tests {
         let mut behind = LogTail::new(ctx.clone(), caller, Some(Seq(0)));
         assert!(behind.read(1).await.is_some_and(|read| read.first().is_some_and(|(at, _)| *at == Seq(1))));
         let archive = Arc::clone(&ctx.archives.archive);
-        while archive.seal(Seq(u64::MAX), u64::MAX, (behind.committed(), b"state")).unwrap().is_some() {}
+        let base = Base { at: behind.committed(), state: b"state" };
+        while archive.seal(Seq(u64::MAX), u64::MAX, base).unwrap().is_some() {}
         let first = ctx.archives.log.first().unwrap();
         assert!(first > Seq(2), "{first:?}");
         assert!(behind.read(1).await.is_none());

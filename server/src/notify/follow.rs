@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::book::{self, Parcel, Topic};
-use super::channel::{Channel, Severity};
+use super::channel::Channel;
 use super::plan::{Next, Outcome, PendingTopic, Plan, Rules};
 use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
@@ -268,10 +268,9 @@ impl Follower {
                 Topic::Note(_) => What::Note,
             });
         }
-        let severity = items.iter().map(|item| item.severity).max().unwrap_or(Severity::Low);
         let console = channel.console.clone().unwrap_or_else(|| self.console.clone());
-        let named = (parcel.id.clone(), wall_time());
-        Ok(Some(Notification::waiting(named, channel, (severity, counts), items, (parcel.folded, console))))
+        let (id, folded) = (parcel.id.clone(), parcel.folded);
+        Ok(Some(Notification::waiting(id, wall_time(), channel, counts, items, folded, console)))
     }
 
     async fn found(&self, topics: &[Topic]) -> Result<FoundItems, ApiError> {

@@ -277,12 +277,15 @@ impl Counts {
 impl Notification {
     /// Builds a notification of these items; `counts` includes those that aren't listed.
     pub(super) fn waiting(
-        (id, at): (String, Time),
+        id: String,
+        at: Time,
         channel: &Channel,
-        (severity, counts): (Severity, Counts),
+        counts: Counts,
         items: Vec<Item>,
-        (folded, console): (usize, String),
+        folded: usize,
+        console: String,
     ) -> Self {
+        let severity = items.iter().map(|item| item.severity).max().unwrap_or(Severity::Low);
         let urgent = if severity == Severity::Urgent { "urgent: " } else { "" };
         let title = format!("Lastword: {urgent}{}", counts.words());
         let items: Vec<Item> = items.into_iter().map(|item| item.at(&console)).collect();
@@ -392,9 +395,8 @@ mod tests {
         let told = |include_arguments| {
             let items: Vec<Item> = (0..ITEMS_MAX).map(|_| Item::call(&call, include_arguments)).collect();
             let counts = Counts { approvals: 500, ..Counts::default() };
-            let (named, channel) = (("ntf-1".to_owned(), Time(0)), channel(Means::Command(Command::default())));
-            let told =
-                Notification::waiting(named, &channel, (Severity::Normal, counts), items, (0, "http://c/".into()));
+            let channel = channel(Means::Command(Command::default()));
+            let told = Notification::waiting("ntf-1".into(), Time(0), &channel, counts, items, 0, "http://c/".into());
             (told.json().unwrap(), told.text)
         };
         let (whole, text) = told(true);

@@ -124,7 +124,7 @@ impl Data {
     }
 
     /// Adds the incident of a limit that tripped, with its numbers.
-    fn met(self, state: &State, (incident, code): (IncidentId, Code), (limit, current): (u64, u64)) -> Self {
+    fn met(self, state: &State, incident: IncidentId, code: Code, limit: u64, current: u64) -> Self {
         let data = self.with("incident", incident.to_string()).with("code", code.word());
         let data = data.with_some(IS_COST, counts_cost(state, incident).then_some(true));
         data.with("limit", limit).with("current", current)
@@ -219,11 +219,11 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             .curve(*curve)
             .with_some("escalation", escalation.map(|escalation| escalation.to_string())),
         Fact::LatchSet { incident, on, code, limit, current } => {
-            data.latched(*on).met(state, (*incident, *code), (*limit, *current))
+            data.latched(*on).met(state, *incident, *code, *limit, *current)
         }
         Fact::LatchLifted { on, by } => data.latched(*on).by(state, *by),
         Fact::IncidentNoted { incident, code, limit, current, .. } => {
-            data.met(state, (*incident, *code), (*limit, *current))
+            data.met(state, *incident, *code, *limit, *current)
         }
 
         Fact::GrantOpened { grant, .. } => data.grant(*grant),

@@ -70,6 +70,15 @@ pub enum ArchiveError {
     Folder(#[from] io::Error),
 }
 
+/// The state from which the log is read after its first entries left it.
+#[derive(Clone, Copy, Debug)]
+pub struct Base<'a> {
+    /// The position of the state.
+    pub at: Seq,
+    /// The encoded state.
+    pub state: &'a [u8],
+}
+
 /// The part of a log that left it. One thread seals at a time.
 pub trait Archive: Send + Sync {
     /// Returns the segments, oldest first.
@@ -91,7 +100,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// The file or the log can't be written; no entry has left the log then.
-    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError>;
+    fn seal(&self, upto: Seq, bytes_max: u64, base: Base<'_>) -> Result<Option<(Segment, u64)>, ArchiveError>;
 
     /// Stores what left this log where every node of a cluster finds it, and lets it leave what they share. A log on one
     /// machine has nothing to do. Repeat it after a failure: nothing is lost.

@@ -8,7 +8,7 @@ use lastword_facts::{Entry, Seq};
 use crate::log::chain::GENESIS;
 use crate::log::verify::Anchor;
 use crate::log::{
-    AppendError, Archive, ArchiveError, Log, LogReader, ReadError, Segment, SnapshotError, Snapshots, first_of,
+    AppendError, Archive, ArchiveError, Base, Log, LogReader, ReadError, Segment, SnapshotError, Snapshots, first_of,
 };
 
 /// A fault of the next append.
@@ -157,17 +157,17 @@ impl Archive for MemoryLog {
         Ok(self.shared().entries.iter().map(length).sum::<usize>() as u64)
     }
 
-    fn seal(&self, upto: Seq, _bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError> {
+    fn seal(&self, upto: Seq, _bytes_max: u64, base: Base<'_>) -> Result<Option<(Segment, u64)>, ArchiveError> {
         let before = self.bytes()?;
         let mut shared = self.shared();
-        let upto = upto.min(base.0).min(Seq(shared.last().0.saturating_sub(1)));
+        let upto = upto.min(base.at).min(Seq(shared.last().0.saturating_sub(1)));
         let count = shared.entries.partition_point(|(seq, _)| *seq <= upto);
         let entries: Vec<_> = shared.entries.drain(..count).collect();
         let (Some((first, _)), Some((last, entry))) = (entries.first(), entries.last()) else { return Ok(None) };
         let end = Anchor { at: *last, hash: GENESIS };
         let file = format!("{}-{}.segment", first.0, last.0);
         let segment = Segment { first: *first, end, until: entry.at, file, bytes: Some(0) };
-        shared.base = Some((base.0, base.1.to_vec()));
+        shared.base = Some((base.at, base.state.to_vec()));
         shared.sealed.push((segment.clone(), entries));
         drop(shared);
         Ok(Some((segment, before - self.bytes()?)))

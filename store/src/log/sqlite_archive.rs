@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{self, FILE_BASE, FILE_DATABASE, FOLDER_ARCHIVE};
-use crate::log::archive::{Archive, ArchiveError, Segment};
+use crate::log::archive::{Archive, ArchiveError, Base, Segment};
 use crate::log::chain::{GENESIS, Hash};
 use crate::log::snapshot::SnapshotFile;
 use crate::log::sqlite_reader::SqliteReader;
@@ -252,11 +252,11 @@ impl Archive for SqliteArchive {
         Ok(self.readers.with(|db| db.query_row(sum, [], |row| row.get::<_, i64>(0)))?.cast_unsigned())
     }
 
-    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError> {
+    fn seal(&self, upto: Seq, bytes_max: u64, base: Base<'_>) -> Result<Option<(Segment, u64)>, ArchiveError> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         let (behind, end) = self.readers.with(|db| {
             let behind = behind(db)?;
-            end_of(db, behind.at, upto.min(base.0), bytes_max).map(|end| (behind, end))
+            end_of(db, behind.at, upto.min(base.at), bytes_max).map(|end| (behind, end))
         })?;
         let Some(NextSegment { first, last, until, bytes }) = end else { return Ok(None) };
         let folder = self.folder();
@@ -272,7 +272,7 @@ impl Archive for SqliteArchive {
             failed(source)
         })?;
         data_dir::sync_dir(&folder)?;
-        self.base_file().save(base.0, base.1)?;
+        self.base_file().save(base.at, base.state)?;
         let sealed = Sealed { first: first.0, last: last.0, until: until.0, hash: written.hash, file };
         let mut db = self.writer()?;
         let change = db.transaction()?;

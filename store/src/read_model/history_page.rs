@@ -70,7 +70,8 @@ impl IndexReader {
     /// The file can't be read.
     pub fn history_page(
         &self,
-        (conv, starters): (ConvId, &[AgentId]),
+        conv: ConvId,
+        starters: &[AgentId],
         convs: &[ConvId],
         cut: PageCut,
     ) -> Result<HistoryPage, ReadError> {
@@ -82,7 +83,7 @@ impl IndexReader {
             PageUnit::Messages | PageUnit::Requests => self.with(|db| {
                 let kind = if cut.unit == PageUnit::Requests { requests() } else { String::new() };
                 let units = positions(db, convs, &kind)?;
-                let begins = begins(db, (conv, starters), &units, cut)?;
+                let begins = begins(db, conv, starters, &units, cut)?;
                 Ok((units, begins))
             })?,
         };
@@ -170,7 +171,8 @@ fn requests() -> String {
 /// page as its begin or end can be.
 fn begins(
     db: &Connection,
-    (conv, starters): (ConvId, &[AgentId]),
+    conv: ConvId,
+    starters: &[AgentId],
     units: &[Seq],
     cut: PageCut,
 ) -> rusqlite::Result<Vec<Seq>> {

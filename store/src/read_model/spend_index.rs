@@ -86,23 +86,15 @@ impl<'a> Charging<'a> {
             Fact::Requeued { task, agent, why: Rerun::Rejected, .. } => self.reassigned(*task, *agent),
             Fact::TurnOpened { turn, task, message, .. } => self.opened(*turn, *task, *message),
             Fact::SpentOn { turn, models, .. } => self.spent_on(*turn, models),
-            Fact::Spent { turn, spend } => {
-                let agent = match self.serving.0.get(turn) {
-                    Some(agent) => Some(*agent),
-                    None => self.served.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
-                };
-                self.spent(*turn, (spend.counted(), false), agent, (entry, conv))
-            }
             Fact::WorkedOutside { turn, agent, grant, spend } => {
                 let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
                 let (turn, at, grant) = (turn.0.cast_signed(), entry.at.0.cast_signed(), grant.0.cast_signed());
                 self.spend_more.execute((turn, tokens, cost, at, false, conv, grant, agent.0)).map(|_| ())
             }
-            Fact::TurnClosed { turn, spend, .. } => self.closed(*turn, (spend.counted(), true), (entry, conv)),
-            Fact::TurnFinished { turn, spend, .. } => self.closed(*turn, (spend.counted(), false), (entry, conv)),
-            Fact::TurnCharged { turn, spend, estimated, .. } => {
-                self.closed(*turn, (spend.counted(), *estimated), (entry, conv))
-            }
+            Fact::Spent { turn, spend }
+            | Fact::TurnClosed { turn, spend, .. }
+            | Fact::TurnFinished { turn, spend, .. }
+            | Fact::TurnCharged { turn, spend, .. } => self.spent(*turn, spend.counted(), entry, conv),
             _ => Ok(()),
         }
     }
@@ -134,24 +126,21 @@ impl<'a> Charging<'a> {
         Ok(())
     }
 
-    fn closed(&mut self, turn: TurnId, spend: (Spend, bool), of: (&Entry, Option<i64>)) -> rusqlite::Result<()> {
-        let agent = match self.serving.0.remove(&turn) {
-            Some(agent) => Some(agent),
-            None => self.close.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
+    /// Records what a turn spent so far, or in all if the fact ends it.
+    fn spent(&mut self, turn: TurnId, spend: Spend, entry: &Entry, conv: Option<i64>) -> rusqlite::Result<()> {
+        let (known, stored) = if matches!(entry.fact, Fact::Spent { .. }) {
+            (self.serving.0.get(&turn).copied(), &mut self.served)
+        } else {
+            (self.serving.0.remove(&turn), &mut self.close)
         };
-        self.spent(turn, spend, agent, of)
-    }
-
-    fn spent(
-        &mut self,
-        turn: TurnId,
-        (spend, estimated): (Spend, bool),
-        agent: Option<u32>,
-        (entry, conv): (&Entry, Option<i64>),
-    ) -> rusqlite::Result<()> {
+        let agent: Option<u32> = match known {
+            Some(agent) => Some(agent),
+            None => stored.query_row([turn.0.cast_signed()], |row| row.get(0)).optional()?,
+        };
         if spend == Spend::default() {
             return Ok(());
         }
+        let estimated = matches!(entry.fact, Fact::TurnClosed { .. } | Fact::TurnCharged { estimated: true, .. });
         let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
         let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
         let at = entry.at.0.cast_signed();

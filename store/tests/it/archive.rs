@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_facts::{Entry, Seq};
 use lastword_store::format::{FILE_HEAD, FOLDER_ARCHIVE};
-use lastword_store::{Anchor, ArchiveError, DataDir, Expected, Log, Problem, Segment, Verified, VerifyError};
+use lastword_store::{Anchor, ArchiveError, Base, DataDir, Expected, Log, Problem, Segment, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -23,7 +23,8 @@ fn written() -> (TempDir, Box<dyn Log>) {
 }
 
 fn seal(log: &dyn Log, upto: u64) -> Option<Segment> {
-    log.archive().seal(Seq(upto), u64::MAX, (Seq(9), b"the state at 9")).unwrap().map(|(segment, _)| segment)
+    let base = Base { at: Seq(9), state: b"the state at 9" };
+    log.archive().seal(Seq(upto), u64::MAX, base).unwrap().map(|(segment, _)| segment)
 }
 
 fn walk(dir: &Path) -> (Result<Verified, VerifyError>, Vec<(Seq, Entry)>) {
@@ -207,7 +208,7 @@ fn of_rows(rows: u64) -> (TempDir, Box<dyn Log>) {
 fn a_copy_or_a_walk_whose_rows_leave_for_the_archive_meanwhile_says_so() {
     // More than are read at once.
     let (dir, log) = of_rows(200);
-    let moved = |upto| log.archive().seal(Seq(upto), u64::MAX, (Seq(200), b"state")).unwrap();
+    let moved = |upto| log.archive().seal(Seq(upto), u64::MAX, Base { at: Seq(200), state: b"state" }).unwrap();
     let backed_up = DataDir::at(dir.path()).back_up(&[], &mut Vec::new(), &mut |_, _| drop(moved(100)));
     assert!(backed_up.unwrap_err().to_string().contains("try again"));
     let walked = DataDir::at(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |at, _| {
@@ -230,10 +231,11 @@ fn room_is_given_back() {
         log.append(epoch, Seq(n * 100), &notes(n * 100 + 1..=n * 100 + 100)).unwrap();
     }
     let bytes = log.archive().bytes().unwrap();
-    log.archive().seal(Seq(19_000), bytes / 4, (Seq(20_000), b"state")).unwrap().unwrap();
+    let base = Base { at: Seq(20_000), state: b"state" };
+    log.archive().seal(Seq(19_000), bytes / 4, base).unwrap().unwrap();
     let left = log.archive().bytes().unwrap();
     assert!(left < bytes * 4 / 5 && left > bytes * 3 / 5, "{left} of {bytes}: a segment has about the bytes asked for");
-    while log.archive().seal(Seq(19_000), bytes / 4, (Seq(20_000), b"state")).unwrap().is_some() {}
+    while log.archive().seal(Seq(19_000), bytes / 4, base).unwrap().is_some() {}
     drop(log);
     let path = dir.path().join("lastword.db");
     let before = fs::metadata(&path).unwrap().len();

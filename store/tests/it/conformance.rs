@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use lastword_facts::{Entry, Seq};
-use lastword_store::{AppendError, Archive, DataDir, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots};
+use lastword_store::{AppendError, Archive, Base, DataDir, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots};
 use tempfile::TempDir;
 
 use crate::nats_server::One;
@@ -309,9 +309,10 @@ fn what_moves_to_the_archive_is_read_there_and_put_back() {
         }
         let (archive, reader) = (log.archive(), log.reader());
         assert_eq!((archive.segments().unwrap(), archive.base().unwrap()), (Vec::new(), None));
-        assert!(archive.seal(Seq(0), u64::MAX, (Seq(9), b"state")).unwrap().is_none(), "nothing to move");
+        let base = |at| Base { at: Seq(at), state: b"state" };
+        assert!(archive.seal(Seq(0), u64::MAX, base(9)).unwrap().is_none(), "nothing to move");
         let all = archive.bytes().unwrap();
-        let (segment, bytes) = archive.seal(Seq(4), u64::MAX, (Seq(9), b"state")).unwrap().unwrap();
+        let (segment, bytes) = archive.seal(Seq(4), u64::MAX, base(9)).unwrap().unwrap();
         assert_eq!((segment.first, segment.end.at, segment.until), (Seq(1), Seq(4), note(4).at));
         assert!(bytes > 0 && archive.bytes().unwrap() == all - bytes);
         assert_eq!((reader.first().unwrap(), reader.last().unwrap()), (Seq(5), Seq(9)));
@@ -320,10 +321,10 @@ fn what_moves_to_the_archive_is_read_there_and_put_back() {
         assert_eq!(reader.read(Seq(1), 2).unwrap(), [(Seq(5), note(5)), (Seq(6), note(6))]);
         assert_eq!(archive.base().unwrap(), Some((Seq(9), b"state".to_vec())));
         // Neither the last batch nor what is behind the base leaves the log.
-        assert_eq!(archive.seal(Seq(9), u64::MAX, (Seq(7), b"state")).unwrap().unwrap().0.end.at, Seq(7));
+        assert_eq!(archive.seal(Seq(9), u64::MAX, base(7)).unwrap().unwrap().0.end.at, Seq(7));
         archive.save_base(Seq(8), b"newer").unwrap();
         assert_eq!(archive.base().unwrap(), Some((Seq(8), b"newer".to_vec())));
-        assert!(archive.seal(Seq(9), u64::MAX, (Seq(9), b"state")).unwrap().is_none_or(|(s, _)| s.end.at < Seq(9)));
+        assert!(archive.seal(Seq(9), u64::MAX, base(9)).unwrap().is_none_or(|(s, _)| s.end.at < Seq(9)));
         let mut read = Vec::new();
         archive.walk(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
         assert!(read.len() >= 7);

@@ -7,7 +7,7 @@ use async_nats::jetstream::object_store::ObjectStore;
 use futures_util::TryStreamExt as _;
 use lastword_facts::{Entry, Seq};
 use lastword_store::format::FOLDER_ARCHIVE;
-use lastword_store::{DataDir, Log, Mirror, MirrorError, Nats, move_out};
+use lastword_store::{Base, DataDir, Log, Mirror, MirrorError, Nats, move_out};
 use tempfile::TempDir;
 
 use crate::jetstream::{follow, lead, open};
@@ -42,7 +42,8 @@ impl Team {
 
     fn seal(&self, upto: u64, base_at: u64) {
         let base = format!("the state at {base_at}");
-        self.log.archive().seal(Seq(upto), u64::MAX, (Seq(base_at), base.as_bytes())).unwrap().unwrap();
+        let base = Base { at: Seq(base_at), state: base.as_bytes() };
+        self.log.archive().seal(Seq(upto), u64::MAX, base).unwrap().unwrap();
     }
 
     /// Appends 500 entries, of which 400 leave in two steps. Each sealed part is longer than the distance of two marks.
@@ -131,7 +132,7 @@ fn a_new_node_begins_with_the_archive_and_the_rest_of_the_stream() {
     for n in 501..=700 {
         log.append(2, Seq(n - 1), &notes(n..=n)).unwrap();
     }
-    log.archive().seal(Seq(600), u64::MAX, (Seq(650), b"later")).unwrap().unwrap();
+    log.archive().seal(Seq(600), u64::MAX, Base { at: Seq(650), state: b"later" }).unwrap().unwrap();
     log.archive().publish().unwrap();
     let (_, names) = team.objects();
     assert_eq!(names.iter().filter(|name| name.starts_with("start-")).count(), 2, "{names:?}");

@@ -58,8 +58,8 @@ pub(super) async fn events(
         None => params.after,
     };
     let position = *ctx.handle.committed().borrow();
-    let from = (after.map(Seq), params.until.map(Seq));
-    let feed = Feed { permit, ..Feed::open((ctx, peer), caller, position, from).await? };
+    let (after, until) = (after.map(Seq), params.until.map(Seq));
+    let feed = Feed { permit, ..Feed::open(ctx, peer, caller, position, after, until).await? };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
@@ -85,10 +85,12 @@ pub(crate) struct Feed {
 impl Feed {
     /// Watches the events after a position, or after the current one, up to another position.
     pub(crate) async fn open(
-        (ctx, peer): (Context, Option<Peer>),
+        ctx: Context,
+        peer: Option<Peer>,
         caller: Caller,
         position: Seq,
-        (after, until): (Option<Seq>, Option<Seq>),
+        after: Option<Seq>,
+        until: Option<Seq>,
     ) -> Result<Self, ApiError> {
         if let Some(after) = after {
             epochs::check_position(&ctx, after).await?;

@@ -53,7 +53,8 @@ pub async fn serve(
     listener: TcpListener,
     routes: Router,
     certificate: Option<Arc<Certificate>>,
-    (mut stopping, leaving): (watch::Receiver<bool>, Duration),
+    mut stopping: watch::Receiver<bool>,
+    leaving: Duration,
 ) -> io::Result<()> {
     let routes = TowerToHyperService::new(routes);
     let (all, ending) = (Connections::new(), stopping.clone());

@@ -413,9 +413,8 @@ fn order(delivery: &input::Delivery) -> (Option<TurnId>, Seq) {
 
 async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<BoxStream<'static, Push>, ApiError> {
     desk.caller.may(Some(Scope::Read))?;
-    let feed =
-        Feed::open((desk.ctx.clone(), Some(desk.peer.clone())), desk.caller, position, (asked.after.map(Seq), None))
-            .await?;
+    let feed = Feed::open(desk.ctx.clone(), Some(desk.peer.clone()), desk.caller, position, asked.after.map(Seq), None)
+        .await?;
     let pushes = stream::unfold(Some(feed), |feed| async move {
         let mut feed = feed?;
         Some(match feed.next().await {

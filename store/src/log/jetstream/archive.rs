@@ -35,7 +35,7 @@ use super::file::{Mark, newest_mark, remove_marks};
 use super::nats::{Nats, NatsError, StreamNames};
 use crate::data_dir::{FILE_BASE, FILE_DATABASE};
 use crate::log::sqlite_archive::{self, Sealed, SqliteArchive};
-use crate::log::{Archive, ArchiveError, Segment, SnapshotError, snapshot, sqlite};
+use crate::log::{Archive, ArchiveError, Base, Segment, SnapshotError, snapshot, sqlite};
 use crate::pool::Pool;
 
 /// What the name of a start begins with.
@@ -325,7 +325,7 @@ impl Archive for SharedArchive {
         self.local.bytes()
     }
 
-    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError> {
+    fn seal(&self, upto: Seq, bytes_max: u64, base: Base<'_>) -> Result<Option<(Segment, u64)>, ArchiveError> {
         self.local.seal(upto, bytes_max, base)
     }
 

@@ -157,9 +157,9 @@ impl Mirror {
         }
         let bucket = if extent.purged { Bucket::open(nats, &place).await? } else { None };
         if let Some(bucket) = bucket {
-            (file, applied, end) = catch_up(&bucket, (file, applied, end), &extent).await?;
+            (file, applied, end) = catch_up(&bucket, file, applied, end, &extent).await?;
         }
-        compare(nats, &place, (&applied, &end), dir).await?;
+        compare(nats, &place, &applied, &end, dir).await?;
         let MirrorEnd { last, hash, epoch: row_epoch } = end;
         let Applied { at, epoch, batch, row_at, .. } = applied;
         let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };

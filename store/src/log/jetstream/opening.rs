@@ -26,7 +26,9 @@ pub(super) async fn fetch(bucket: &Bucket, file: &MirrorFile, segments: &[Sealed
 /// Begins the mirror anew from the archive if the stream no longer has what follows its end.
 pub(super) async fn catch_up(
     bucket: &Bucket,
-    (mut file, mut applied, mut end): (MirrorFile, Applied, MirrorEnd),
+    mut file: MirrorFile,
+    mut applied: Applied,
+    mut end: MirrorEnd,
     extent: &Extent,
 ) -> Result<(MirrorFile, Applied, MirrorEnd), MirrorError> {
     let starts = bucket.starts().await?;
@@ -78,7 +80,8 @@ pub(super) async fn supersedes(
 pub(super) async fn compare(
     nats: &Nats,
     place: &StreamNames,
-    (applied, end): (&Applied, &MirrorEnd),
+    applied: &Applied,
+    end: &MirrorEnd,
     dir: &Path,
 ) -> Result<(), MirrorError> {
     let fails =
