@@ -5,6 +5,8 @@ use std::path::Path;
 
 use lastword_facts::fsm::{RequestEvent, RequestState, next};
 
+use crate::transcripts::first_difference;
+
 /// Compares `actual` with a file under `testdata`; `UPDATE=1` rewrites the file.
 pub(crate) fn check(file: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
@@ -12,7 +14,8 @@ pub(crate) fn check(file: &str, actual: &str) {
         std::fs::write(&path, actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(actual, expected, "{file}: UPDATE=1 rewrites it, if that is what should be");
+    let difference = first_difference(&expected, actual);
+    assert!(actual == expected, "{file}: UPDATE=1 rewrites it, if that is what should be\n{difference}");
 }
 
 #[test]

@@ -99,6 +99,7 @@ fn every_transcript_plays_as_written() {
         if actual != expected {
             if std::env::var_os("UPDATE").is_some() {
                 std::fs::write(folder().join(format!("{name}.txt")), &actual).unwrap();
+                continue;
             }
             wrong.push(format!("{name}:\n{}", first_difference(&expected, &actual)));
         }
@@ -106,7 +107,7 @@ fn every_transcript_plays_as_written() {
     assert!(wrong.is_empty(), "UPDATE=1 rewrites them, if that is what should happen:\n{}", wrong.join("\n"));
 }
 
-fn first_difference(expected: &str, actual: &str) -> String {
+pub(crate) fn first_difference(expected: &str, actual: &str) -> String {
     let mut lines = expected.lines().zip(actual.lines()).enumerate();
     match lines.find(|(_, (e, a))| e != a) {
         Some((i, (e, a))) => format!("line {}\n  expected {e}\n  actual   {a}", i + 1),
@@ -119,7 +120,9 @@ fn first_difference(expected: &str, actual: &str) -> String {
 #[test]
 fn a_transcript_changes_when_a_rule_that_it_needs_is_off() {
     let mut table = String::new();
-    for (name, expected) in transcripts() {
+    for (name, script) in transcripts() {
+        // Played, not as it is written: a run that rewrites both files needs no second one.
+        let (expected, _) = play(&script, Broker::Whole);
         for need in needs(&expected) {
             let (actual, _) = play(&expected, Broker::Without(off(need)));
             let instead = otherwise(&expected, &actual).unwrap_or_else(|| panic!("{name} doesn't need {need}"));
