@@ -1,7 +1,7 @@
 //! The guards: each is a pure predicate over a view of one message that is about to be sent.
 //!
 //! They are asked in the order of [`GUARDS`] (G5). The first refusal wins, and nothing is charged until all have passed
-//! (G2). To add one: a line in [`GUARDS`], a file and a line in [`JUDGES`] here, a transcript, a row in `docs/rules.md`.
+//! (G2). To add one, follow *Your first guard* in `CONTRIBUTING.md`.
 
 use lastword_facts::envelope::{Draft, MessageType};
 use lastword_facts::fact::Place;
