@@ -42,7 +42,8 @@ pub(crate) enum Act {
     Finish { agent: String, turn: String, answer: String },
     /// The answer to a request whose turn hasn't opened yet.
     Early { agent: String, request: String, answer: String },
-    /// A human's post: resets the counters and sends a request to each mentioned agent.
+    /// A human's post: resets the counters and sends a request to each mentioned agent, under the REF `about`. It
+    /// `opens` a thread for that REF.
     Say { user: UserId, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
     /// A hint to the humans in the channel, given once per `about`.
     Hint { about: String, text: String },
@@ -98,17 +99,17 @@ pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
     let mut left = Vec::new();
     let mut late = false;
     for act in acts {
-        let read = |user, body| Act::Say { user, mentions: Vec::new(), about: None, opens: false, body };
+        let asks_nobody = |user, body| Act::Say { user, mentions: Vec::new(), about: None, opens: false, body };
         match act {
             Act::Submit { voice: Voice::Human(user), text } => {
                 late = true;
-                left.push(read(user, text));
+                left.push(asks_nobody(user, text));
             }
             // Its text is in the room already.
             Act::Submit { .. } => late = true,
             Act::Say { user, mentions, body, .. } => {
                 late |= !mentions.is_empty();
-                left.push(read(user, body));
+                left.push(asks_nobody(user, body));
             }
             Act::Late => late = true,
             // An answer finishes a turn that is still open, however long it took.
@@ -197,7 +198,7 @@ fn words(run: &Run, known: &Known<'_>) -> String {
     if text.is_empty() { WORDLESS.to_owned() } else { text }
 }
 
-/// Returns whether the policy admits an envelope.
+/// Returns whether the policy lets a bot's message with a header through.
 fn admitted(run: &Run, to: &str, known: &Known<'_>) -> bool {
     match known.policy {
         BotPolicy::Off => false,

@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::handle::{BrokerShared, Handle};
 use crate::holders::Holders;
 use crate::identity::{Directory, TurnSigner};
-use crate::judge::{Broker, QUEUE_MAX};
+use crate::judge::{Judge, QUEUE_MAX};
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::recent::Recent;
@@ -104,7 +104,7 @@ pub fn boot_by(
     let writing = Writing::start(log, epoch, Arc::clone(&shared), committed, milestones)?;
     let batch = Batch::after(core.state().seq);
     let dropped_batches = shared.disk.lost();
-    let broker = Broker {
+    let judge = Judge {
         core,
         writing,
         shared: Arc::clone(&shared),
@@ -114,7 +114,7 @@ pub fn boot_by(
         dropped_batches,
         since_disk_check: Stopwatch::start(),
     };
-    let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
+    let thread = thread::Builder::new().name("broker".into()).spawn(move || judge.run())?;
     Ok((Handle(shared), thread))
 }
 

@@ -29,8 +29,8 @@ use crate::live::Live;
 use crate::wakes::Waiter;
 use crate::writer::{Batch, Writing, write_back};
 
-/// Batches up to this size are appended inline, on the judge's thread, if the previous batch was small too: no other
-/// thread has to wake. Under load, a small batch is only what arrived first after a large one, and more is on its way.
+/// A batch of up to this size is appended on the judge's thread, which saves waking the writer, if the previous batch
+/// was small, too. After a large one it isn't: under load more is on its way, and the judge has to go on.
 const BATCH_SMALL: usize = if cfg!(all(test, feature = "interleavings")) { 1 } else { 4 };
 /// The most commands in one append. Bounds how long the first command of a batch waits for the others.
 pub(crate) const BATCH_MAX: usize = 256;
@@ -54,8 +54,8 @@ pub(crate) enum QueueEntry {
     Read(Read),
 }
 
-/// The judge: the state of the thread that decides inputs.
-pub(crate) struct Broker {
+/// The state of the thread that decides inputs.
+pub(crate) struct Judge {
     pub(crate) core: Core,
     pub(crate) writing: Writing,
     pub(crate) shared: Arc<BrokerShared>,
@@ -71,7 +71,7 @@ pub(crate) struct Broker {
     pub(crate) since_disk_check: Stopwatch,
 }
 
-impl Broker {
+impl Judge {
     /// Runs until the queue is closed and empty, an append fails for another reason than a full disk, or something panics.
     pub(crate) fn run(mut self) {
         // The core may be half-updated after a panic. Nothing reads it again, so unwind safety doesn't matter.
@@ -246,7 +246,8 @@ impl Broker {
         }
     }
 
-    /// Lets callers that wait for the agent's deliveries take all that are there. Returns whether nobody is left to be woken.
+    /// Lets callers that wait for the agent's deliveries take all that are there. Returns whether that serves the wake,
+    /// so that no caller still needs it.
     fn deliver(&mut self, agent: AgentId) -> bool {
         if self.shared.disk.space() != DiskSpace::Enough {
             return false;
@@ -268,7 +269,7 @@ impl Broker {
                     let is_served = !taker.looks(&self.live());
                     return self.shared.wakes.put_back(agent, number, taker) && is_served;
                 }
-                // The caller asks itself, and gets the refusal.
+                // Woken, the caller makes the call itself and gets the refusal.
                 Some(_) | None => {
                     self.shared.wakes.put_back(agent, number, taker);
                     return false;
@@ -321,7 +322,7 @@ impl Broker {
             // The state is ahead of the log, and a snapshot must never be.
             return;
         }
-        let _one = self.shared.saving();
+        let _saving = self.shared.saving();
         let state = self.core.state();
         let saved = postcard::to_allocvec(state).map(|bytes| log.snapshots().save(state.seq, &bytes));
         match saved {

@@ -157,7 +157,7 @@ impl View {
         if let Some(node) = key.strip_prefix(NODE) {
             let known = self.nodes.get(node).is_some_and(|seen| seen.revision >= revision);
             match parse::<NodeInfo>(record) {
-                // Seen again, not heard of again.
+                // The same record, read once more, is no sign of life.
                 Some(_) if known => return false,
                 Some(info) => {
                     if node == self.me {
@@ -192,7 +192,7 @@ impl View {
         true
     }
 
-    /// Notes who is alive, for what depends on how long that has been so.
+    /// Notes which nodes are alive, and since when these ones: a workspace moves only after [`STEADY`].
     pub(crate) fn look(&mut self, now: Duration) {
         let alive: Vec<String> = self.alive(now).map(str::to_owned).collect();
         if alive != self.steady.0 {
@@ -207,7 +207,7 @@ impl View {
         now.saturating_sub(self.steady.1) > STEADY + HAND_OVER_ROOM && self.workspaces.keys().all(led)
     }
 
-    /// Forgets how long ago it heard of the others: it was itself cut off.
+    /// Counts the silence of the others from now on: this node was itself cut off.
     pub(crate) fn hear_anew(&mut self, now: Duration) {
         self.nodes.values_mut().for_each(|seen| seen.at = now);
     }
@@ -282,8 +282,9 @@ impl View {
     }
 
     /// Returns the revision of the lease that this node should take now, 0 if nobody ever had it; `None` if it should not.
-    /// Unless it `judges`, it takes no lease of a node for dead. Only for a node that doesn't lead the workspace.
-    pub(crate) fn wants(&self, workspace: &str, now: Duration, judges: bool) -> Option<u64> {
+    /// Unless it `may_declare_dead`, it takes no lease from a node that is silent. Only for a node that doesn't lead the
+    /// workspace.
+    pub(crate) fn wants(&self, workspace: &str, now: Duration, may_declare_dead: bool) -> Option<u64> {
         if !self.has(workspace) {
             return None;
         }
@@ -292,7 +293,8 @@ impl View {
         let pause = RANK_PAUSE * rank;
         let Some(held) = self.leases.get(workspace) else { return (now >= SETTLE + pause).then_some(0) };
         let (revision, lease) = (held.revision, &held.lease);
-        // Of this node, which doesn't lead: an earlier run of it, or it was cut off and nobody took its place.
+        // The lease is this node's own, though it doesn't lead: an earlier run took it, or this one was cut off and
+        // nobody took its place.
         if lease.node == self.me && !lease.released {
             return Some(revision);
         }
@@ -310,7 +312,7 @@ impl View {
         } else {
             // A dead node's record keeps the time at which it was heard of last.
             let dead_since = self.nodes.get(&lease.node).map_or(held.since, |seen| seen.at + DEAD_AFTER);
-            judges && now.saturating_sub(dead_since) >= pause
+            may_declare_dead && now.saturating_sub(dead_since) >= pause
         };
         due.then_some(revision)
     }

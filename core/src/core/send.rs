@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use lastword_facts::envelope::{Address, Draft, JsonText, MessageType};
 use lastword_facts::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, Terms};
 use lastword_facts::guards::{GUARDS, Guard};
-use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
+use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use lastword_facts::names::{Label, Ref, RequestId};
 use lastword_facts::refusal::{Code, Refusal};
 
@@ -232,7 +232,7 @@ impl Step<'_> {
         Sending { sender, draft, standing, unresolved, targets, tick: None }
     }
 
-    /// Admits a request that the broker words for a human.
+    /// Admits a request that the broker writes in the name of a human.
     pub(super) fn send_for(&mut self, human: AgentId, draft: Draft) -> Outcome {
         let sending = self.sending(human, Box::new(draft));
         self.admit(sending)
@@ -260,6 +260,7 @@ impl Step<'_> {
         refusal.map_or(Ok(()), Err)
     }
 
+    /// Judges a message as if it were counted, then counts it, and only then refuses or accepts it (G5, R1).
     fn admit(&mut self, sending: Sending) -> Outcome {
         let places = self.places(&sending);
         let typed = self.prompt_reaches(sending.sender, sending.standing, &sending.targets);
@@ -377,7 +378,8 @@ impl Step<'_> {
                 observed.extend(found);
                 continue;
             }
-            // What is lacking is told for the whole list, so that a human's step lets all of it through (H6).
+            // Of a list's refusals the one that lacks the most, so that the step it names lets the whole list through
+            // (H6).
             refusal = found.reduce(|first, next| if next.current > first.current { next } else { first });
             if refusal.is_some() {
                 break;
@@ -415,7 +417,7 @@ impl Step<'_> {
         refusal
     }
 
-    fn accept(&mut self, sending: Sending) -> Vec<lastword_facts::ids::Seq> {
+    fn accept(&mut self, sending: Sending) -> Vec<Seq> {
         let Sending { sender, mut draft, standing, targets, tick, .. } = sending;
         let (several, count) = (targets.len() > 1, targets.len());
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
@@ -445,7 +447,7 @@ impl Step<'_> {
             let destination = Destination { conv, depth: line.depth, to, number, sender_task: root, grant };
             let message = self.message(sender, &draft, key.clone(), content, destination);
             let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
-            // Each message of a list has the same text; the last one takes its reading.
+            // To record a message takes the reading of its text (R5), which all messages of a list share.
             let reading = if i + 1 < count { self.reading.clone() } else { None };
             // Recorded before the message, whose own fact resets its conversation.
             if heard && self.state().agents[sender.0 as usize].is_heard() {
@@ -488,6 +490,7 @@ impl Step<'_> {
         }
     }
 
+    /// Wakes the recipient of a REQUEST, and a human whatever it gets.
     fn announce(&mut self, draft: &Draft, to: Option<AgentId>) {
         let human = to.is_some_and(|t| self.state().agent(t).is_some_and(Agent::is_human));
         if let Some(to) = to.filter(|_| draft.kind == MessageType::Request || human) {
@@ -496,7 +499,7 @@ impl Step<'_> {
     }
 
     /// Returns the conversation of a placement, opening it if needed. If `again`, an earlier message of the same send may
-    /// have opened it since it was planned. Its first message counts too (R1).
+    /// have opened it since it was planned. The message that opens it counts in it (R1).
     pub(super) fn open(&mut self, opener: AgentId, line: &Placement, again: bool) -> ConvId {
         let (reference, parent): (&Ref, _) = match &line.plan {
             Plan::Existing(conv) => return *conv,
@@ -571,7 +574,7 @@ impl Step<'_> {
     }
 
     /// Returns the message that opened the task's turn, otherwise the one that created the task (D1).
-    pub(super) fn cause(&self, task: Option<&Task>) -> Option<lastword_facts::ids::Seq> {
+    pub(super) fn cause(&self, task: Option<&Task>) -> Option<Seq> {
         let task = task?;
         let turn = task.turn().and_then(|t| self.state().turns.get(&t));
         let opened = turn.and_then(|t| t.delivered.first()).map(|d| d.message);
@@ -586,7 +589,7 @@ impl Step<'_> {
             (Some(own), Some(above)) => Some(own.min(above)),
             (own, above) => own.or(above),
         };
-        let action = matches!(draft.to, lastword_facts::envelope::Address::Action(_));
+        let action = matches!(draft.to, Address::Action(_));
         debug_assert!(!action || number.is_none(), "an action is one request");
         Terms {
             task: TaskId(self.state().last_task() + 1),

@@ -26,11 +26,11 @@ const LINES_MAX: usize = 200;
 const SEARCH_MAX: usize = 5_000;
 /// Messages per query of the read model.
 const PAGE: usize = 500;
-/// The positions after an observed refusal among which its message is.
+/// The message that an observed refusal let through is within this many positions after it.
 const OBSERVED_MAX: u64 = 16;
 /// The characters of a text that are shown.
 const EXCERPT_CHARS: usize = 120;
-/// A message repeats another one if at most one of this many of its units is new.
+/// A message repeats another one if at most one in this many of its units is new.
 const NEW_SHARE: u64 = 3;
 
 type FoundEntry = (Seq, Arc<Entry>);
@@ -58,9 +58,9 @@ struct Mark {
 /// The messages of an exchange that are shown.
 struct Window {
     messages: Vec<FoundEntry>,
-    /// Those before them that can't be read.
+    /// How many messages before them can't be read.
     unread: u32,
-    /// The numbers that the log records after the last mark.
+    /// The numbers that the log records at the mark, for an exchange that can't be read from its beginning.
     recorded: Curve,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn of_escalation(
     let (found, marks) = load(ctx, sides, *seq).await?;
     let Some(mark) = marks.iter().rfind(|mark| mark.escalation == Some(id)) else { return Ok(None) };
     let window = Window::upto(found, mark, *seq);
-    told(ctx, caller, sides, window, marks).await.map(Some)
+    explain(ctx, caller, sides, window, marks).await.map(Some)
 }
 
 /// Explains the exchange in which a request was refused, or would have been, at `seq`; `None` for any other refusal.
@@ -98,7 +98,7 @@ pub(super) async fn of_refusal(
     let Some(mark) = marks.iter().rfind(|mark| mark.level == Level::Held) else { return Ok(None) };
     let last = found.last().map_or(mark.at, |(seq, _)| *seq);
     let window = Window::upto(found, mark, last);
-    told(ctx, caller, sides, window, marks).await.map(Some)
+    explain(ctx, caller, sides, window, marks).await.map(Some)
 }
 
 /// Explains the exchange that a message belongs to, if R5 warned of it or held it, or would have; otherwise `None`.
@@ -109,7 +109,7 @@ pub async fn of_message(
     message: &Message,
 ) -> Result<Option<ExchangeView>, ApiError> {
     let Some(sides) = sides_of_message(ctx, message).await? else { return Ok(None) };
-    let (found, marks) = load(ctx, sides, Seq(u64::MAX - 1)).await?;
+    let (found, marks) = load(ctx, sides, Seq(u64::MAX)).await?;
     let Sides { task, delegate, .. } = sides;
     let open = move |live: &Live<'_>| live.state.exchange(task, delegate).map(|open| open.curve().messages);
     let open = ctx.handle.query(open).await?;
@@ -124,7 +124,7 @@ pub async fn of_message(
     let Some(mark) = marks.iter().rfind(holds).copied() else { return Ok(None) };
     let last = end(&mark);
     let window = Window::upto(found, &mark, last);
-    told(ctx, caller, sides, window, marks).await.map(Some)
+    explain(ctx, caller, sides, window, marks).await.map(Some)
 }
 
 /// Returns the one of a message's two sides that isn't this one.
@@ -188,9 +188,10 @@ pub fn message_of(entry: &Entry) -> Option<&Message> {
 async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<FoundEntry>, Vec<Mark>), ApiError> {
     let Sides { task, asker, delegate } = sides;
     let asks = move |message: &Message| message.part.is_request() && message.sender_task == Some(task);
-    let mut found = search(ctx, asker, delegate, MessageType::Request, upto, asks).await?;
+    let from_to = |from, to, kind| Filter { from: Some(from), to: Some(to), kind: Some(kind), ..Filter::default() };
+    let mut found = search(ctx, from_to(asker, delegate, MessageType::Request), upto, asks).await?;
     let answers = move |message: &Message| matches!(message.part, Part::Answer(_));
-    let answers = search(ctx, delegate, asker, MessageType::Response, upto, answers).await?;
+    let answers = search(ctx, from_to(delegate, asker, MessageType::Response), upto, answers).await?;
     let asked = answers.iter().filter_map(|(_, entry)| message_of(entry)?.in_reply_to).collect();
     let mut asked: Vec<FoundEntry> = ctx.handle.entries(asked).await?;
     asked.retain(|(_, entry)| message_of(entry).is_some_and(asks));
@@ -205,20 +206,17 @@ async fn load(ctx: &Context, sides: Sides, upto: Seq) -> Result<(Vec<FoundEntry>
     Ok((found, marks))
 }
 
-/// Returns the newest messages from one agent to another up to a position that pass a test.
+/// Returns the newest messages of a filter up to a position that pass a test.
 async fn search(
     ctx: &Context,
-    from: AgentId,
-    to: AgentId,
-    kind: MessageType,
+    of: Filter,
     upto: Seq,
     test: impl Fn(&Message) -> bool,
 ) -> Result<Vec<FoundEntry>, ApiError> {
     let (mut found, mut before, mut searched) = (Vec::new(), Seq(upto.0.saturating_add(1)), 0);
     while found.len() < READ_MAX && searched < SEARCH_MAX {
         let cursor = Cursor { before: Some(before), limit: PAGE, ..Cursor::default() };
-        let filter = Filter { from: Some(from), to: Some(to), kind: Some(kind), cursor, ..Filter::default() };
-        let page = audit::search(ctx, filter).await?;
+        let page = audit::search(ctx, Filter { cursor, ..of.clone() }).await?;
         let Some(last) = page.iter().min().copied() else { break };
         (before, searched) = (last, searched + page.len());
         let whole = page.len() == PAGE;
@@ -251,7 +249,8 @@ async fn marks(ctx: &Context, sides: Sides, found: &[FoundEntry]) -> Result<Vec<
     Ok(marks)
 }
 
-/// Returns the place of the first of the `messages` messages up to `last`, and how many of them can't be read.
+/// Returns the index in `found` at which an exchange of this many `messages` begins that ends with `last`, and how many
+/// of them are missing there.
 fn begin(found: &[FoundEntry], last: Seq, messages: u32) -> (usize, u32) {
     let end = found.partition_point(|(seq, _)| *seq <= last);
     let messages = usize::try_from(messages).unwrap_or(usize::MAX);
@@ -270,7 +269,7 @@ impl Window {
 }
 
 /// Folds the texts on a thread that may block, and adds what the caller may see.
-async fn told(
+async fn explain(
     ctx: &Context,
     caller: Caller,
     sides: Sides,
