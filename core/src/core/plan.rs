@@ -32,7 +32,7 @@ impl Deref for Named<'_> {
 
 impl Step<'_> {
     /// Returns the context of a send (D1, D7).
-    pub(super) fn standing(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
+    pub(super) fn context(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
         let Some(agent) = state.agent(sender) else { return SendContext::Outside };
         if agent.is_human() {
@@ -119,7 +119,7 @@ impl Step<'_> {
                 }
             }
             Address::Action(action) => {
-                let task = self.standing(sender, &self.named(draft), &[]).task();
+                let task = self.context(sender, &self.named(draft), &[]).task();
                 // Outside a turn its requesters are no choice either: a request to one of them would be refused (D7).
                 let tasks = state.agent(sender).into_iter().flat_map(Agent::grant_tasks);
                 let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(&t)?.asker.agent()).collect();
@@ -156,67 +156,69 @@ impl Step<'_> {
     /// Resolves `to: user`: the human who gave the grant, otherwise any human of the workspace.
     fn human_of(&self, sender: AgentId, draft: &Draft) -> Option<AgentId> {
         let state = self.state();
-        let task = self.standing(sender, &self.named(draft), &[]).task();
+        let task = self.context(sender, &self.named(draft), &[]).task();
         Some(state.human_for(task)).filter(|id| *id != SYSTEM)
     }
 
     /// Returns the conversation of the message to `to`; `fresh` children were planned before it in the same send.
-    pub(super) fn line(
+    pub(super) fn placement(
         &self,
         sender: AgentId,
         draft: &Named<'_>,
-        standing: SendContext,
+        context: SendContext,
         to: Option<AgentId>,
         fresh: u32,
     ) -> Placement {
         let state = self.state();
-        let line = match standing {
-            SendContext::Human => self.human_line(draft),
+        let placement = match context {
+            SendContext::Human => self.human_placement(draft),
             SendContext::Turn(_, task) | SendContext::Inside(task) if draft.kind == MessageType::Request => {
-                self.request_line(sender, draft, standing, task, to, fresh)
+                self.request_placement(sender, draft, context, task, to, fresh)
             }
-            SendContext::Turn(_, task) | SendContext::Inside(task) => self.note_line(sender, draft, Some(task)),
-            SendContext::Root => self.root_line(sender, draft),
+            SendContext::Turn(_, task) | SendContext::Inside(task) => self.note_placement(sender, draft, Some(task)),
+            SendContext::Root => self.root_placement(sender, draft),
             SendContext::Typed(_) => {
-                let line = self.root_line(sender, draft);
-                match line.plan {
-                    Plan::Existing(conv) => Placement { fault: self.typed_fault(sender, conv, to), ..line },
-                    Plan::Open(..) | Plan::None => line,
+                let placement = self.root_placement(sender, draft);
+                match placement.plan {
+                    Plan::Existing(conv) => Placement { fault: self.typed_fault(sender, conv, to), ..placement },
+                    Plan::Open(..) | Plan::None => placement,
                 }
             }
-            SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => self.note_line(sender, draft, None),
+            SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => {
+                self.note_placement(sender, draft, None)
+            }
         };
         // A child named by the broker is below the sender's own conversation, so only named REFs need the check.
         let named = draft.reference.is_some() || draft.request_id.is_some();
-        let opening = if standing == SendContext::Human || line.fault.is_some() {
+        let opening = if context == SendContext::Human || placement.fault.is_some() {
             None
         } else {
-            self.opening_fault(sender, &line.plan, named)
+            self.opening_fault(sender, &placement.plan, named)
         };
-        let line = Placement { fault: line.fault.or(opening), ..line };
+        let placement = Placement { fault: placement.fault.or(opening), ..placement };
         #[cfg(feature = "rules-off")]
-        let line = self.naive_placement(line);
-        let depth = self.depth(sender, standing, &line.plan);
+        let placement = self.naive_placement(placement);
+        let depth = self.depth(sender, context, &placement.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
         // A message to a human adds no depth (D2).
-        Placement { depth: if human { 0 } else { depth }, ..line }
+        Placement { depth: if human { 0 } else { depth }, ..placement }
     }
 
-    fn depth(&self, sender: AgentId, standing: SendContext, plan: &Plan) -> u8 {
+    fn depth(&self, sender: AgentId, context: SendContext, plan: &Plan) -> u8 {
         let state = self.state();
         #[cfg(feature = "rules-off")]
-        if let Some(depth) = self.naive_depth(standing) {
+        if let Some(depth) = self.naive_depth(context) {
             return depth;
         }
         let Plan::Existing(conv) = plan else { return 0 };
-        if let Some(task) = standing.task().and_then(|t| state.tasks.get(&t)) {
+        if let Some(task) = context.task().and_then(|t| state.tasks.get(&t)) {
             return task.depth_in(*conv);
         }
-        let root = state.conversations[conv].root.filter(|r| standing == SendContext::Root && r.agent == sender);
+        let root = state.conversations[conv].root.filter(|r| context == SendContext::Root && r.agent == sender);
         root.and_then(|r| r.received).map_or(0, |d| d.saturating_add(1))
     }
 
-    fn human_line(&self, draft: &Named<'_>) -> Placement {
+    fn human_placement(&self, draft: &Named<'_>) -> Placement {
         let (plan, fault) = match (&draft.reference, draft.conv) {
             (_, Some(conv)) => (Plan::Existing(conv), None),
             (Some(reference), None) => (Plan::Open(reference.clone(), None), None),
@@ -266,11 +268,11 @@ impl Step<'_> {
     }
 
     /// Returns the placement of a REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
-    fn request_line(
+    fn request_placement(
         &self,
         sender: AgentId,
         draft: &Named<'_>,
-        standing: SendContext,
+        context: SendContext,
         id: TaskId,
         to: Option<AgentId>,
         fresh: u32,
@@ -291,7 +293,7 @@ impl Step<'_> {
         if let (Some((delegate, reference)), None) = (known, conflict) {
             let unanswered = state.tasks.get(&delegate.task).is_some_and(|t| !t.is_closed());
             // Inside a turn the sender may ask again; outside, that would be a second request for the same work.
-            let repeats = unanswered && standing.turn().is_none();
+            let repeats = unanswered && context.turn().is_none();
             let fault = repeats.then(|| RefProblem::InUse(reference.clone()));
             return Placement { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
         }
@@ -331,7 +333,7 @@ impl Step<'_> {
     }
 
     /// Returns the placement of a root: a new REF, or one that the sender rooted before in a grant that has closed (D3).
-    fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Placement {
+    fn root_placement(&self, sender: AgentId, draft: &Named<'_>) -> Placement {
         let Some(reference) = &draft.reference else {
             let (plan, fault) = self.work_of_request(draft);
             return Placement { plan, fault, depth: 0 };
@@ -346,7 +348,7 @@ impl Step<'_> {
 
     /// Returns the placement of a message that wakes no agent: the task's own REF, one that its sender takes part in,
     /// or a new one.
-    fn note_line(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Placement {
+    fn note_placement(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Placement {
         let state = self.state();
         let own = task.and_then(|t| state.tasks.get(&t)).map(|t| t.conv);
         let (plan, fault) = match (&draft.reference, draft.conv, own) {

@@ -72,10 +72,10 @@ impl Step<'_> {
     pub(super) fn prompt_reaches(
         &self,
         sender: AgentId,
-        standing: SendContext,
+        context: SendContext,
         targets: &[(Option<AgentId>, Placement)],
     ) -> Vec<Reached> {
-        let word = match standing {
+        let word = match context {
             SendContext::Typed(by) => Some((by, None)),
             SendContext::Inside(task) => {
                 let word = self.state().typed_word(sender, self.now).filter(|word| word.root.get() == Some(task));
@@ -91,7 +91,7 @@ impl Step<'_> {
         let Some((by, root)) = word else { return Vec::new() };
         let before =
             |conv| root.is_some_and(|root| root.conv == conv || root.delegates.iter().any(|asked| asked.conv == conv));
-        let reached = |(_, line): &(_, Placement)| match line.plan {
+        let reached = |(_, placement): &(_, Placement)| match placement.plan {
             Plan::Existing(conv) if !before(conv) => Some((by, conv)),
             Plan::Existing(_) | Plan::Open(..) | Plan::None => None,
         };

@@ -21,7 +21,7 @@ use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 struct Sending {
     sender: AgentId,
     draft: Box<Draft>,
-    standing: SendContext,
+    context: SendContext,
     unresolved: Option<Refusal>,
     targets: Vec<(Option<AgentId>, Placement)>,
     /// The schedule whose tick it is, and the time of the next tick (D13).
@@ -203,7 +203,7 @@ impl Step<'_> {
     fn goes_to_human(&self, sending: &Sending) -> bool {
         let human = |id: AgentId| self.state().agent(id).is_some_and(Agent::is_human);
         sending.draft.kind == MessageType::Request
-            && sending.standing != SendContext::Human
+            && sending.context != SendContext::Human
             && matches!(sending.targets.as_slice(), [(Some(to), _)] if human(*to))
     }
 
@@ -216,20 +216,20 @@ impl Step<'_> {
             Err(refusal) => (Some(refusal), Few::new()),
         };
         let named = self.named(&draft);
-        let standing = self.standing(sender, &named, &found);
+        let context = self.context(sender, &named, &found);
         let mut targets = Vec::with_capacity(found.len().max(1));
         let mut fresh = 0;
         for to in found {
-            let line = self.line(sender, &named, standing, Some(to), fresh);
+            let placement = self.placement(sender, &named, context, Some(to), fresh);
             // Each target without a REF may open a child; the next target has to number on.
-            fresh += u32::from(matches!(line.plan, Plan::Open(_, Some(_))) && draft.reference.is_none());
-            targets.push((Some(to), line));
+            fresh += u32::from(matches!(placement.plan, Plan::Open(_, Some(_))) && draft.reference.is_none());
+            targets.push((Some(to), placement));
         }
         if targets.is_empty() {
             // A send without a recipient is still judged, for its refusal or as a BROADCAST.
-            targets.push((None, self.line(sender, &named, standing, None, 0)));
+            targets.push((None, self.placement(sender, &named, context, None, 0)));
         }
-        Sending { sender, draft, standing, unresolved, targets, tick: None }
+        Sending { sender, draft, context, unresolved, targets, tick: None }
     }
 
     /// Admits a request that the broker writes in the name of a human.
@@ -263,7 +263,7 @@ impl Step<'_> {
     /// Judges a message as if it were counted, then counts it, and only then refuses or accepts it (G5, R1).
     fn admit(&mut self, sending: Sending) -> Outcome {
         let places = self.places(&sending);
-        let typed = self.prompt_reaches(sending.sender, sending.standing, &sending.targets);
+        let typed = self.prompt_reaches(sending.sender, sending.context, &sending.targets);
         let anew = |place: &Place| typed.iter().flatten().any(|(_, conv)| Place::Conversation(*conv) == *place);
         let count = |place: &Place| (*place, if anew(place) { 1 } else { self.state().agent_messages_in(*place) + 1 });
         // With several places, the guards check the fullest one; each is counted below.
@@ -294,16 +294,16 @@ impl Step<'_> {
 
     /// Returns the places where the message counts (R1).
     fn places(&self, sending: &Sending) -> Few<Place, 2> {
-        if sending.standing == SendContext::Human {
+        if sending.context == SendContext::Human {
             return Few::new();
         }
         let mut convs: Few<ConvId, 2> = Few::new();
         // A message that will be refused for its REF counts where the task is; otherwise new REFs would hide a loop.
-        let own = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.conv);
-        for (_, line) in &sending.targets {
-            let conv = match line.plan {
+        let own = sending.context.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.conv);
+        for (_, placement) in &sending.targets {
+            let conv = match placement.plan {
                 Plan::Existing(conv) => Some(conv),
-                Plan::Open(..) | Plan::None => own.filter(|_| line.fault.is_some()),
+                Plan::Open(..) | Plan::None => own.filter(|_| placement.fault.is_some()),
             };
             if let Some(conv) = conv
                 && self.state().conversations[&conv].has_part(sending.sender)
@@ -349,30 +349,31 @@ impl Step<'_> {
         heard: Option<(Place, u64)>,
         typed: &[Reached],
     ) -> (Option<Refusal>, Vec<Refusal>) {
-        let human = sending.standing == SendContext::Human;
+        let human = sending.context == SendContext::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
         let mut refusal = None;
         let asked = |guard: &Guard| (guard.humans || !human) && self.has_guard(guard.name);
         let views: Few<View<'_>, 1> = (sending.targets.iter().enumerate())
-            .map(|(i, (to, line))| View {
+            .map(|(i, (to, placement))| View {
                 state: self.state(),
                 now: self.now,
                 sender: sending.sender,
                 draft: &sending.draft,
-                standing: sending.standing,
+                context: sending.context,
                 unresolved: sending.unresolved.as_ref(),
                 to: *to,
-                line,
+                placement,
                 heard,
                 by_prompt: typed.get(i).is_some_and(Option::is_some),
                 ahead: Ahead { targets: &targets[..i.min(targets.len())] },
-                records: Records::find(self.state(), sending.sender, sending.standing, *to),
+                records: Records::find(self.state(), sending.sender, sending.context, *to),
             })
             .collect();
         // Guards outside, recipients inside: a list is refused for the first guard in order, whichever recipient it is
         // about (G5).
-        for (index, (guard, judge)) in GUARDS.iter().zip(JUDGES).enumerate().filter(|(_, (guard, _))| asked(guard)) {
+        for (index, (guard, (_, judge))) in GUARDS.iter().zip(JUDGES).enumerate().filter(|(_, (guard, _))| asked(guard))
+        {
             let found = views.iter().filter_map(judge);
             if guard.observable && self.state().limits.observed.contains(index) {
                 observed.extend(found);
@@ -390,7 +391,7 @@ impl Step<'_> {
     }
 
     fn refuse(&mut self, sending: &Sending, refusal: Refusal) -> Refusal {
-        let grant = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
+        let grant = sending.context.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
         let totals = matches!(refusal.code, Code::GrantMessages | Code::GrantTurns | Code::GrantExpired | Code::Budget);
         // A refusal that time alone ends comes from an agent's own day, and must not hold the grant's other work (B1).
         if let Some(grant) = grant.filter(|_| totals && refusal.retry_after_ms.is_none()) {
@@ -399,41 +400,41 @@ impl Step<'_> {
         self.note_allowance(sending.sender, &refusal);
         // The counters of a list are those of several conversations, so it is about the work above them (R1).
         let several = sending.targets.len() > 1 && matches!(refusal.code, Code::TurnsSoft | Code::TurnsHard);
-        let planned = sending.targets.first().filter(|_| !several).and_then(|(_, line)| match &line.plan {
+        let planned = sending.targets.first().filter(|_| !several).and_then(|(_, placement)| match &placement.plan {
             Plan::Existing(conv) => self.state().ref_of(*conv).cloned(),
             Plan::Open(reference, _) => Some(reference.clone()),
             Plan::None => None,
         });
         self.record(Fact::Refused {
             agent: sending.sender,
-            turn: sending.standing.turn(),
+            turn: sending.context.turn(),
             kind: sending.draft.kind,
             to: sending.draft.to.clone(),
             reference: sending.draft.reference.clone().or(planned),
             refusal: refusal.clone(),
         });
         #[cfg(feature = "rules-off")]
-        self.naive_refusal(sending.standing.task(), sending.sender, &refusal);
+        self.naive_refusal(sending.context.task(), sending.sender, &refusal);
         refusal
     }
 
     fn accept(&mut self, sending: Sending) -> Vec<Seq> {
-        let Sending { sender, mut draft, standing, targets, tick, .. } = sending;
+        let Sending { sender, mut draft, context, targets, tick, .. } = sending;
         let (several, count) = (targets.len() > 1, targets.len());
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let mut contents = Content::of(&mut draft, targets.len());
-        let mut root = standing.task();
+        let mut root = context.task();
         #[cfg(feature = "rules-off")]
         self.naive_correlation(sender, &mut root);
         let mut sent = Vec::with_capacity(targets.len());
-        for (i, (to, line)) in targets.into_iter().enumerate() {
-            let conv = self.open(sender, &line, i > 0);
+        for (i, (to, placement)) in targets.into_iter().enumerate() {
+            let conv = self.open(sender, &placement, i > 0);
             let wakes = draft.kind == MessageType::Request;
             // The first message of a list starts the root; the others share its task and grant.
-            if let Some(giver) = standing.starts_for(sender).filter(|_| root.is_none()) {
+            if let Some(giver) = context.starts_for(sender).filter(|_| root.is_none()) {
                 root = Some(self.start_root(sender, giver, conv));
             }
-            let grant = match (root, standing) {
+            let grant = match (root, context) {
                 (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
                 (None, SendContext::Human) if wakes => Some(self.open_grant(sender, conv)),
                 (None, _) => None,
@@ -444,9 +445,9 @@ impl Step<'_> {
             }
             let number = several.then_some(i + 1);
             let content = contents.next().unwrap_or_default();
-            let destination = Destination { conv, depth: line.depth, to, number, sender_task: root, grant };
+            let destination = Destination { conv, depth: placement.depth, to, number, sender_task: root, grant };
             let message = self.message(sender, &draft, key.clone(), content, destination);
-            let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
+            let heard = context == SendContext::Human && tick.is_none() && message.is_said();
             // To record a message takes the reading of its text (R5), which all messages of a list share.
             let reading = if i + 1 < count { self.reading.clone() } else { None };
             // Recorded before the message, whose own fact resets its conversation.
@@ -500,11 +501,11 @@ impl Step<'_> {
 
     /// Returns the conversation of a placement, opening it if needed. If `again`, an earlier message of the same send may
     /// have opened it since it was planned. The message that opens it counts in it (R1).
-    pub(super) fn open(&mut self, opener: AgentId, line: &Placement, again: bool) -> ConvId {
-        let (reference, parent): (&Ref, _) = match &line.plan {
+    pub(super) fn open(&mut self, opener: AgentId, placement: &Placement, again: bool) -> ConvId {
+        let (reference, parent): (&Ref, _) = match &placement.plan {
             Plan::Existing(conv) => return *conv,
             Plan::Open(reference, parent) => (reference, *parent),
-            Plan::None => unreachable!("a line without a plan has a fault, which is always refused"),
+            Plan::None => unreachable!("a placement without a plan has a fault, which is always refused"),
         };
         if again && let Some(conv) = self.state().conv_of(reference.as_str()) {
             return conv;

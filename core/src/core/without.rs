@@ -76,16 +76,16 @@ impl Step<'_> {
     }
 
     /// Without the guard `ref_required`: a message that names no work item opens a new one.
-    pub(super) fn naive_placement(&self, line: Placement) -> Placement {
-        if line.fault == Some(RefProblem::Required) && !self.has_guard("ref_required") {
+    pub(super) fn naive_placement(&self, placement: Placement) -> Placement {
+        if placement.fault == Some(RefProblem::Required) && !self.has_guard("ref_required") {
             return Placement { plan: self.minted_work(), fault: None, depth: 0 };
         }
-        line
+        placement
     }
 
     /// Without `depth_per_conversation`: a task has one depth, the greatest of its conversations.
-    pub(super) fn naive_depth(&self, standing: SendContext) -> Option<u8> {
-        let task = standing.task().filter(|_| !self.rule(Rule::DepthPerConversation))?;
+    pub(super) fn naive_depth(&self, context: SendContext) -> Option<u8> {
+        let task = context.task().filter(|_| !self.rule(Rule::DepthPerConversation))?;
         let received = &self.state().tasks[&task].received;
         Some(received.iter().map(|(_, depth)| depth.saturating_add(1)).max().unwrap_or(0))
     }

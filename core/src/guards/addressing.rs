@@ -50,6 +50,6 @@ pub(super) fn unknown_recipient(view: &View<'_>) -> Option<Refusal> {
 pub(super) fn reply_not_expected(view: &View<'_>) -> Option<Refusal> {
     // `send` routes every RESPONSE to its turn or escalation before the guards; this refuses one that gets here anyway.
     let replies = view.draft.kind == MessageType::Response;
-    let stray_status = view.draft.kind == MessageType::Status && view.standing == SendContext::Outside;
+    let stray_status = view.draft.kind == MessageType::Status && view.context == SendContext::Outside;
     (replies || stray_status).then(|| Refusal::new(Code::ReplyNotExpected))
 }

@@ -14,7 +14,7 @@ pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
     }
     if !view.is_request() {
         // A message that wakes no agent costs its grant nothing, but outside a turn it is charged to the sender's day.
-        let outside = view.standing == SendContext::Outside;
+        let outside = view.context == SendContext::Outside;
         return view.sender().filter(|_| outside).and_then(|sender| exceeded_by_day(view.state, sender, view.now));
     }
     let spent = grant_of_request(view).and_then(|grant| exceeded(view.state, grant));

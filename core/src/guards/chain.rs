@@ -21,7 +21,7 @@ pub(super) fn passive_reply(view: &View<'_>) -> Option<Refusal> {
 pub(super) fn cycle(view: &View<'_>) -> Option<Refusal> {
     let to = view.to.filter(|_| addresses_work(view) && !view.to_human())?;
     view.state
-        .ancestors(view.standing.task()?)
+        .ancestors(view.context.task()?)
         // The first ancestor is the requester, which `passive_reply` has refused with its own hint.
         .skip(1)
         .any(|ancestor| ancestor == to)

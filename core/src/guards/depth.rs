@@ -15,16 +15,16 @@ pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     let conv = view.conv().and_then(|conv| view.state.conversations.get(&conv));
     let more = conv.map_or(0, |conv| u64::from(conv.depth_more));
     let max = view.state.limits.depth_max.saturating_add(more);
-    let mut deepest = u64::from(view.line.depth);
+    let mut deepest = u64::from(view.placement.depth);
     if view.is_request() {
         // A REQUEST needs its own answer, one deeper, and every answer that is owed above it.
         deepest += 1;
-        if let (Some(conv), Some(task)) = (view.conv(), view.standing.task()) {
+        if let (Some(conv), Some(task)) = (view.conv(), view.context.task()) {
             deepest += answers_owed(view.state, conv, task);
         }
     }
     // The refusal shows the depth of the message itself if that alone is too deep.
-    let own = u64::from(view.line.depth);
+    let own = u64::from(view.placement.depth);
     let current = if own > max { own } else { deepest };
     (deepest > max).then(|| Refusal::new(Code::DepthCap).numbers(max, current))
 }

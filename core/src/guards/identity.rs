@@ -13,6 +13,6 @@ pub(super) fn from_mismatch(view: &View<'_>) -> Option<Refusal> {
 /// Refuses a DEPTH that isn't the depth of the message.
 pub(super) fn depth_mismatch(view: &View<'_>) -> Option<Refusal> {
     let claim = view.draft.depth?;
-    let (claim, depth) = (u64::from(claim), u64::from(view.line.depth));
+    let (claim, depth) = (u64::from(claim), u64::from(view.placement.depth));
     (claim != depth && !view.to_human()).then(|| Refusal::new(Code::DepthMismatch).numbers(depth, claim))
 }

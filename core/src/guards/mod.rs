@@ -39,48 +39,63 @@ pub(crate) use windows::write_rate;
 /// Returns the refusal of a message that breaks the guard's rule.
 pub(crate) type Judge = fn(&View<'_>) -> Option<Refusal>;
 
-/// What each guard of [`GUARDS`] judges, in the same order.
-pub(crate) const JUDGES: [Judge; GUARDS.len()] = [
-    identity::from_mismatch,
-    saturation::too_large,
-    addressing::malformed,
-    addressing::caused_by_refused,
-    turn::lease_lost,
-    turn::turn_required,
-    tracker::turns_hard,
-    tracker::turns_soft,
-    running::stopped,
-    running::paused,
-    running::latched,
-    turn::turn_closed,
-    addressing::unknown_recipient,
-    chain::self_send,
-    addressing::reply_not_expected,
-    references::ref_required,
-    chain::passive_reply,
-    chain::cycle,
-    references::ref_conflict,
-    references::ref_in_use,
-    turn::task_closed,
-    identity::depth_mismatch,
-    hops::hop_cap,
-    depth::depth_cap,
-    quota::task_requests,
-    stall::no_progress,
-    roots::unattended,
-    roots::root_allowance,
-    wait::mutual_wait,
-    windows::pair_rate,
-    windows::sender_rate,
-    windows::fan_out,
-    bytes::quota_bytes,
-    saturation::saturated,
-    totals::grant_expired,
-    totals::grant_messages,
-    totals::grant_turns,
-    totals::grant_agents,
-    budget::budget,
+/// What each guard of [`GUARDS`] judges, by its name and in the same order.
+pub(crate) const JUDGES: [(&str, Judge); GUARDS.len()] = [
+    ("from_mismatch", identity::from_mismatch),
+    ("too_large", saturation::too_large),
+    ("malformed", addressing::malformed),
+    ("caused_by_refused", addressing::caused_by_refused),
+    ("lease_lost", turn::lease_lost),
+    ("turn_required", turn::turn_required),
+    ("turns_hard", tracker::turns_hard),
+    ("turns_soft", tracker::turns_soft),
+    ("stopped", running::stopped),
+    ("paused", running::paused),
+    ("latched", running::latched),
+    ("turn_closed", turn::turn_closed),
+    ("unknown_recipient", addressing::unknown_recipient),
+    ("self_send", chain::self_send),
+    ("reply_not_expected", addressing::reply_not_expected),
+    ("ref_required", references::ref_required),
+    ("passive_reply", chain::passive_reply),
+    ("cycle", chain::cycle),
+    ("ref_conflict", references::ref_conflict),
+    ("ref_in_use", references::ref_in_use),
+    ("task_closed", turn::task_closed),
+    ("depth_mismatch", identity::depth_mismatch),
+    ("hop_cap", hops::hop_cap),
+    ("depth_cap", depth::depth_cap),
+    ("task_requests", quota::task_requests),
+    ("no_progress", stall::no_progress),
+    ("unattended", roots::unattended),
+    ("root_allowance", roots::root_allowance),
+    ("mutual_wait", wait::mutual_wait),
+    ("pair_rate", windows::pair_rate),
+    ("sender_rate", windows::sender_rate),
+    ("fan_out", windows::fan_out),
+    ("quota_bytes", bytes::quota_bytes),
+    ("saturated", saturation::saturated),
+    ("grant_expired", totals::grant_expired),
+    ("grant_messages", totals::grant_messages),
+    ("grant_turns", totals::grant_turns),
+    ("grant_agents", totals::grant_agents),
+    ("budget", budget::budget),
 ];
+
+// Another order doesn't compile.
+const _: () = {
+    let mut at = 0;
+    while at < GUARDS.len() {
+        let (named, judged) = (GUARDS[at].name.as_bytes(), JUDGES[at].0.as_bytes());
+        assert!(named.len() == judged.len());
+        let mut byte = 0;
+        while byte < named.len() {
+            assert!(named[byte] == judged[byte]);
+            byte += 1;
+        }
+        at += 1;
+    }
+};
 
 /// The context in which a sender sends (D1, D7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,13 +214,13 @@ pub struct View<'a> {
     /// The message as its sender submitted it.
     pub draft: &'a Draft,
     /// The context in which it is sent.
-    pub standing: SendContext,
+    pub context: SendContext,
     /// The reason why no recipient was found.
     pub unresolved: Option<&'a Refusal>,
     /// The recipient; `None` if there is none or if the message goes to all.
     pub to: Option<AgentId>,
     /// The conversation that it would be placed in.
-    pub line: &'a Placement,
+    pub placement: &'a Placement,
     /// The place where it was counted, and the count (R1).
     pub heard: Option<(Place, u64)>,
     /// Whether a human's typed prompt reaches the conversation with it, which lifts the latch there (H8).
@@ -228,8 +243,8 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Looks up the records.
     #[must_use]
-    pub fn find(state: &'a State, sender: AgentId, standing: SendContext, to: Option<AgentId>) -> Self {
-        let task = standing.task().and_then(|task| state.tasks.get(&task));
+    pub fn find(state: &'a State, sender: AgentId, context: SendContext, to: Option<AgentId>) -> Self {
+        let task = context.task().and_then(|task| state.tasks.get(&task));
         let grant = task.and_then(|task| state.grants.get(&task.grant));
         Self { sender: state.agent(sender), recipient: to.and_then(|to| state.agent(to)), task, grant }
     }
@@ -275,7 +290,7 @@ impl<'a> View<'a> {
     /// Returns the conversation, if it exists already.
     #[must_use]
     pub const fn conv(&self) -> Option<ConvId> {
-        match self.line.plan {
+        match self.placement.plan {
             Plan::Existing(conv) => Some(conv),
             Plan::Open(..) | Plan::None => None,
         }

@@ -10,7 +10,7 @@ pub(super) fn task_requests(view: &View<'_>) -> Option<Refusal> {
     let left = match view.task() {
         Some(task) => task.quota_left,
         // The task of a root is created only when its first request is accepted.
-        None if matches!(view.standing, SendContext::Root | SendContext::Typed(_)) => max,
+        None if matches!(view.context, SendContext::Root | SendContext::Typed(_)) => max,
         None => return None,
     };
     let more = view.ahead.count() + 1;

@@ -13,7 +13,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         return None;
     }
     let limits = &view.state.limits;
-    if view.standing == SendContext::Root {
+    if view.context == SendContext::Root {
         let agent = view.sender()?;
         let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
         let max = agent.roots_per_hour_max(limits);
@@ -39,7 +39,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
 /// (D12).
 pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
     let (since, max) = view.state.unattended(view.now)?;
-    let starts = matches!(view.standing, SendContext::Root | SendContext::Typed(_));
+    let starts = matches!(view.context, SendContext::Root | SendContext::Typed(_));
     let own = starts || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
     (own && view.is_request() && !view.to_human()).then(|| Refusal::new(Code::Unattended).numbers(max, since))
 }

@@ -38,7 +38,7 @@ fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
     }
     let own = view.task().map(|t| t.conv);
     let held = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running);
-    match (held, &view.line.plan) {
+    match (held, &view.placement.plan) {
         (Some(conv), _) => {
             // The REF that a human has to resume may be above the one that the message names.
             let holder = view.state.holder_of(conv, running).or_else(|| view.state.ref_of(conv))?;

@@ -7,7 +7,7 @@ use super::View;
 
 /// Refuses a request of an exchange that is held.
 pub(super) fn no_progress(view: &View<'_>) -> Option<Refusal> {
-    let (task, to) = (view.standing.task()?, view.to.filter(|_| view.is_request())?);
+    let (task, to) = (view.context.task()?, view.to.filter(|_| view.is_request())?);
     let exchange = view.state.exchange(task, to)?;
     let hold = exchange.hold()?;
     // Held while the guard only observed: no human was asked, so its next message decides.

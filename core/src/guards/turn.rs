@@ -7,18 +7,18 @@ use crate::state::Task;
 
 /// Refuses a message that names a turn which is over.
 pub(super) fn lease_lost(view: &View<'_>) -> Option<Refusal> {
-    (view.standing == SendContext::Lost).then(|| Refusal::new(Code::LeaseLost))
+    (view.context == SendContext::Lost).then(|| Refusal::new(Code::LeaseLost))
 }
 
 /// Refuses a message that names no turn while several are open.
 pub(super) fn turn_required(view: &View<'_>) -> Option<Refusal> {
-    (view.standing == SendContext::Ambiguous).then(|| Refusal::new(Code::TurnRequired))
+    (view.context == SendContext::Ambiguous).then(|| Refusal::new(Code::TurnRequired))
 }
 
 /// Refuses a message in a turn that too many refusals have closed for sending.
 pub(super) fn turn_closed(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.turn_refusals_max;
-    let turn = view.state.turns.get(&view.standing.turn()?)?;
+    let turn = view.state.turns.get(&view.context.turn()?)?;
     let refusals = u64::from(turn.refusals);
     (refusals >= max).then(|| Refusal::new(Code::TurnClosed).numbers(max, refusals))
 }
