@@ -102,7 +102,7 @@ fn wake_publisher(waiting: &WaitingWorkers, payload: &[u8]) -> Result<(), Failur
     let worker = number.and_then(|number| usize::try_from(number).ok());
     // At the end of a run a worker may be gone, but then it sends nothing either.
     worker.and_then(|worker| waiting.wake(worker)).ok_or_else(|| {
-        Failure::unavailable("a message came that nobody waits for")
+        Failure::unavailable("a message arrived that no worker waits for")
             .hint("another program publishes to this bench's streams, or the server delivered something twice")
     })
 }

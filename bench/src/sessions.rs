@@ -136,7 +136,7 @@ async fn read_all(session: Session, mut pushes: Pushes, waiting: WaitingWorkers)
         for pushed in &deliveries {
             let worker = pushed.delivery.message.reference.split('-').next().and_then(|worker| worker.parse().ok());
             let woken = worker.and_then(|worker| waiting.wake(worker));
-            woken.ok_or_else(|| Failure::bug("a message came that nobody waits for"))?;
+            woken.ok_or_else(|| Failure::bug("a message arrived that no worker waits for"))?;
         }
     }
     Ok(())

@@ -301,11 +301,11 @@ impl Workspace {
 
 impl Drop for Workspace {
     /// Ends the broker of a workspace that wasn't closed, and waits for its threads: a thread that goes on restores a log
-    /// that is removed after this.
+    /// that is removed after this. The threads of a node aren't waited for: they write by the runtime that this may block.
     fn drop(&mut self) {
         self.stop.send_replace(true);
         self.ctx.handle.close();
-        if self.threads.drain(..).any(|thread| thread.join().is_err()) {
+        if self.ctx.nodes.is_none() && self.threads.drain(..).any(|thread| thread.join().is_err()) {
             tracing::error!("a thread panicked");
         }
     }

@@ -129,3 +129,11 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
     let name = move |live: &lastword_broker::Live<'_>| live.state.name_of(principal.agent()).to_owned();
     assert_eq!(server.handle().query(name).await.unwrap(), "operator-2", "an agent has the usual name");
 }
+
+#[tokio::test]
+async fn a_dropped_server_ends_its_broker_and_frees_its_directory() {
+    let World { server, dir, .. } = World::with(&["kilo"]).await;
+    assert!(DataDir::at(dir.path()).lock().is_err(), "the broker holds it");
+    drop(server);
+    DataDir::at(dir.path()).lock().unwrap();
+}
