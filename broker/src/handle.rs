@@ -16,6 +16,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
 use crate::faults::{Fault, injected};
+use crate::handover::handed_over;
 use crate::holders::{ClientId, Holders};
 use crate::identity::{Bearer, ConsoleSession, Directory, Proof, TurnSigner, credential};
 use crate::judge::{QueueEntry, Release};
@@ -271,9 +272,20 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(&Live<'_>) -> T + Send + 'static,
     {
+        let (put, found) = handed_over();
+        self.look(Box::new(move |live| put.set(look(live)))).await?;
+        found.take().ok_or_else(|| self.down())
+    }
+
+    /// Runs `look` on the state; returns once everything that it saw is durable. Compiled once, for queries of all types.
+    async fn look(&self, look: Box<dyn FnOnce(&Live<'_>) + Send>) -> Result<(), Unserved> {
         let (send, receive) = oneshot::channel();
         let lost = self.0.disk.lost();
-        self.push(Lane::Normal, QueueEntry::Read(Box::new(move |live| release(send, look(live)))))?;
+        let look = move |live: &Live<'_>| {
+            look(live);
+            release(send, ())
+        };
+        self.push(Lane::Normal, QueueEntry::Read(Box::new(look)))?;
         self.answer(receive, lost).await
     }
 

@@ -18,6 +18,7 @@ pub mod sync;
 mod boot;
 mod faults;
 mod handle;
+mod handover;
 mod holders;
 #[cfg(all(test, feature = "interleavings"))]
 mod interleavings;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lastword_store::ReadError;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::handover::handed_over;
 use crate::priority;
 
 /// Reads of humans at a time.
@@ -73,35 +74,42 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ReadError> + Send + 'static,
 {
+    let (put, found) = handed_over();
+    run(Box::new(move || put.set(read()))).await?;
+    found.take().unwrap_or_else(|| Err(ended()))
+}
+
+/// Runs a job on a thread of the current task's lane. Compiled once, for reads of all types.
+async fn run(job: Job) -> Result<(), ReadError> {
     let gone = |error: &dyn std::fmt::Display| ReadError::Unavailable { reason: error.to_string() };
     let places = match ReadLane::current() {
         ReadLane::Agents => match AGENTS.get_or_init(start) {
-            Some(jobs) => return on(jobs, read).await,
+            Some(jobs) => return on(jobs, job).await,
             None => &SERVER,
         },
         ReadLane::Humans => &HUMANS,
         ReadLane::Server => &SERVER,
     };
     let _place = places.acquire().await.map_err(|error| gone(&error))?;
-    tokio::task::spawn_blocking(read).await.map_err(|error| gone(&error))?
+    tokio::task::spawn_blocking(job).await.map_err(|error| gone(&error))
 }
 
-/// Runs a read on one of the threads for agents.
-async fn on<T, F>(jobs: &Sender<Job>, read: F) -> Result<T, ReadError>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, ReadError> + Send + 'static,
-{
+/// Runs a job on one of the threads for agents.
+async fn on(jobs: &Sender<Job>, job: Job) -> Result<(), ReadError> {
     let (send, receive) = oneshot::channel();
     let job = move || {
         // Its caller may have left while it waited.
         if !send.is_closed() {
-            drop(send.send(read()));
+            job();
+            let _left = send.send(()).is_err();
         }
     };
-    let gone = || ReadError::Unavailable { reason: "the thread that reads has ended".to_owned() };
-    jobs.send(Box::new(job)).map_err(|_| gone())?;
-    receive.await.map_err(|_| gone())?
+    jobs.send(Box::new(job)).map_err(|_| ended())?;
+    receive.await.map_err(|_| ended())
+}
+
+fn ended() -> ReadError {
+    ReadError::Unavailable { reason: "the thread that reads has ended".to_owned() }
 }
 
 /// Starts the threads for agents; `None` if the system has none.

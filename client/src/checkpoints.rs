@@ -1,6 +1,6 @@
 //! `GET /v1/checkpoint`: the log's hash, signed.
 
-use reqwest::Method;
+use lastword_wire::calls::SignCheckpoint;
 
 use crate::error::ClientError;
 use crate::http::Client;
@@ -12,8 +12,8 @@ impl Client {
     /// # Errors
     /// The server refuses or does not answer; `epoch_over` and `unknown_request` mean that the log has no hash at `at`.
     pub async fn checkpoint(&self, at: Option<u64>) -> Result<String, ClientError> {
-        let path = at.map_or_else(|| "/v1/checkpoint".to_owned(), |at| format!("/v1/checkpoint?at={at}"));
-        let response = self.answer(self.request(Method::GET, &path)).await?;
+        let asking = self.ask::<SignCheckpoint>("");
+        let response = if let Some(at) = at { asking.query(&[("at", at)]) } else { asking }.response().await?;
         response.text().await.map_err(|error| self.unreachable(&error))
     }
 }

@@ -3,18 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lastword_wire::{Page, Problem};
+use lastword_wire::Problem;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
 use crate::session::{Link, Pushes, Session};
 
-/// The most pages of a list that are read at once; each has at most 1 MiB of texts.
-const PAGES_MAX: usize = 16;
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
 
@@ -161,54 +158,15 @@ impl Client {
         self.link.as_ref()?.events(&self.endpoint, self.token.as_ref(), after).await
     }
 
-    /// Makes the call and parses the response's JSON.
+    /// Makes the call and parses the response's JSON; status 204 is read as `null`.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let response = self.answer(request).await?;
-        self.parse(response).await
-    }
-
-    /// Makes the call and parses the response's JSON; `None` for status 204.
-    pub(crate) async fn json_or_nothing<T: DeserializeOwned>(
-        &self,
-        request: RequestBuilder,
-    ) -> Result<Option<T>, ClientError> {
-        let response = self.answer(request).await?;
-        if response.status() == StatusCode::NO_CONTENT {
-            return Ok(None);
-        }
-        self.parse(response).await.map(Some)
-    }
-
-    /// Reads a list, page by page; a very long one ends with the cursor of its rest.
-    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str) -> Result<Page<T>, ClientError> {
-        let mut page: Page<T> = self.get(path).await?;
-        for _ in 1..PAGES_MAX {
-            let Some(cursor) = page.next.take() else { break };
-            let next: Page<T> = self.json(self.request(Method::GET, path).query(&[("cursor", cursor)])).await?;
-            page.items.extend(next.items);
-            page.next = next.next;
-        }
-        Ok(page)
-    }
-
-    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.json(self.request(Method::GET, path)).await
-    }
-
-    pub(crate) async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &(impl Serialize + Sync),
-    ) -> Result<T, ClientError> {
-        self.json(self.request(Method::POST, path).json(body)).await
-    }
-
-    async fn parse<T: DeserializeOwned>(&self, response: Response) -> Result<T, ClientError> {
-        let (url, status) = (response.url().to_string(), response.status().as_u16());
+        let (url, status) = (response.url().to_string(), response.status());
         let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Unexpected {
+        let json = if status == StatusCode::NO_CONTENT { b"null".as_slice() } else { &bytes };
+        serde_json::from_slice(json).map_err(|error| ClientError::Unexpected {
             url,
-            status,
+            status: status.as_u16(),
             detail: format!("{error}: {}", excerpt(&bytes)),
         })
     }

@@ -4,6 +4,7 @@
 //! returned as [`ClientError::Refused`] with the server's problem.
 
 mod agents;
+mod asking;
 mod backup;
 mod calls;
 mod checkpoints;
@@ -13,7 +14,6 @@ mod event_sink;
 mod events;
 mod held;
 mod http;
-mod humans;
 mod mcp;
 mod query;
 mod retry;

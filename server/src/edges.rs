@@ -5,6 +5,7 @@ pub mod http;
 pub mod mcp;
 pub(crate) mod session;
 
+mod table;
 mod tail;
 
 pub use self::tail::LogTail;

@@ -2,7 +2,6 @@
 
 use lastword_client::{Client, ClientError, Target};
 use lastword_facts::Code;
-use serde_json::Value;
 
 use super::Context;
 use crate::failure::Failure;
@@ -52,7 +51,7 @@ pub(super) async fn control(
     args: &Args,
     cx: &Context,
     done: &str,
-    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<Value, ClientError>,
+    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<(), ClientError>,
 ) -> Result<(), Failure> {
     apply(&cx.client(Authority::Act)?, args, cx, done, verb).await
 }
@@ -63,16 +62,15 @@ pub(super) async fn apply(
     args: &Args,
     cx: &Context,
     done: &str,
-    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<Value, ClientError>,
+    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<(), ClientError>,
 ) -> Result<(), Failure> {
     let target = match (&args.reference, &args.agent) {
         (Some(reference), _) => Target::Conversation(reference),
         (None, Some(agent)) => Target::Agent(agent),
         (None, None) => Target::Workspace,
     };
-    let answer = match verb(client, target).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(named_agent(client, args, error.into()).await),
-    };
-    cx.out.show(&answer, |_, _| format!("{done} {}", args.name()))
+    if let Err(error) = verb(client, target).await {
+        return Err(named_agent(client, args, error.into()).await);
+    }
+    cx.out.show(&serde_json::json!({}), |_, _| format!("{done} {}", args.name()))
 }

@@ -19,7 +19,7 @@ const SHARE_MAX: isize = PLACES_MAX / 4;
 /// The places of a session's calls: those of all agents, and within them the agent's share.
 #[derive(Debug)]
 pub(crate) struct Places {
-    share: Option<Arc<Pool>>,
+    share: Arc<Pool>,
     all: Arc<Pool>,
 }
 
@@ -41,7 +41,7 @@ struct Pool {
 /// A taken place; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _share: Option<Taken>,
+    _share: Taken,
     _all: Taken,
 }
 
@@ -51,7 +51,7 @@ struct Taken(Arc<Pool>);
 /// A pause of a call that has a place.
 #[derive(Debug)]
 pub(crate) struct Away<'a> {
-    share: Option<AwayFrom<'a>>,
+    share: AwayFrom<'a>,
     all: AwayFrom<'a>,
 }
 
@@ -72,12 +72,7 @@ impl AllPlaces {
         shares.retain(|_, share| share.strong_count() > 0);
         let share = shares.get(&agent).and_then(Weak::upgrade).unwrap_or_else(|| Pool::new(SHARE_MAX));
         shares.insert(agent, Arc::downgrade(&share));
-        Arc::new(Places { share: Some(share), all: Arc::clone(&self.all) })
-    }
-
-    /// Returns the places of the routes, which all agents share: a call that waits there keeps its place of the share.
-    pub(crate) fn of_routes(&self) -> Arc<Places> {
-        Arc::new(Places { share: None, all: Arc::clone(&self.all) })
+        Arc::new(Places { share, all: Arc::clone(&self.all) })
     }
 }
 
@@ -85,16 +80,12 @@ impl Places {
     /// Takes a place as soon as one is free.
     pub(crate) async fn enter(&self) -> Place {
         // The share first, so that an agent that has used it up takes no place from the others while it waits.
-        let share = match &self.share {
-            Some(share) => Some(share.enter().await),
-            None => None,
-        };
-        Place { _share: share, _all: self.all.enter().await }
+        Place { _share: self.share.enter().await, _all: self.all.enter().await }
     }
 
     /// Gives the caller's place back for as long as the returned pause lasts.
     pub(crate) fn leave_a_while(&self) -> Away<'_> {
-        Away { share: self.share.as_deref().map(Pool::leave_a_while), all: self.all.leave_a_while() }
+        Away { share: self.share.leave_a_while(), all: self.all.leave_a_while() }
     }
 }
 
@@ -141,9 +132,7 @@ impl Drop for Taken {
 impl Away<'_> {
     /// Ends the pause as soon as a place is free.
     pub(crate) async fn end(self) {
-        if let Some(share) = self.share {
-            share.end().await;
-        }
+        self.share.end().await;
         self.all.end().await;
     }
 }
@@ -171,7 +160,7 @@ mod tests {
     use super::*;
 
     fn places(max: isize) -> Places {
-        Places { share: None, all: Pool::new(max) }
+        Places { share: Pool::new(SHARE_MAX), all: Pool::new(max) }
     }
 
     fn taken(places: &Places) -> isize {

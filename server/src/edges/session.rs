@@ -1,7 +1,7 @@
 //! The session edge: one WebSocket carries every call of a principal, and what is pushed to it.
 //!
 //! It holds no rule. A call has the name, the shape and the refusals of the HTTP call that it stands for: the calls of the
-//! hot path go to [`crate::calls`], all others through the routes of HTTP.
+//! hot path go to [`crate::calls`], all others through the table that HTTP serves, too.
 //!
 //! One task serves a session. It reads the frames that wait, submits all of them, and writes the replies that are ready
 //! at once. While the client doesn't read, the task doesn't read either: nothing queues up in the server.
@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
-use axum::{Extension, Router};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
@@ -84,30 +84,23 @@ enum End {
     TooLong,
 }
 
-/// What the calls of sessions work with: those of humans, and those of agents, which have places in the broker's queue.
+/// What the calls of sessions work with. Those of agents have places in the broker's queue.
 #[derive(Clone)]
 struct Edge {
-    humans: (Context, Router),
-    agents: (Context, Router),
+    ctx: Context,
     places: Arc<AllPlaces>,
 }
 
 impl Edge {
-    fn of(&self, caller: &Caller) -> (Context, Router) {
-        if caller.principal.is_human() {
-            return self.humans.clone();
-        }
-        let (ctx, routes) = self.agents.clone();
-        (ctx.with(self.places.of(caller.principal.agent())), routes)
+    fn of(&self, caller: &Caller) -> Context {
+        let ctx = self.ctx.clone();
+        if caller.principal.is_human() { ctx } else { ctx.with(self.places.of(caller.principal.agent())) }
     }
 }
 
-/// Returns the route of sessions, whose calls these routes serve.
-pub(crate) fn route(ctx: &Context, calls: impl Fn(Context) -> Router) -> MethodRouter<Context> {
-    let with = |ctx: Context| (ctx.clone(), calls(ctx));
-    let places = Arc::new(AllPlaces::new());
-    let agents = ctx.clone().with(places.of_routes());
-    let edge = Edge { humans: with(ctx.clone()), agents: with(agents), places };
+/// Returns the route of sessions.
+pub(crate) fn route(ctx: &Context) -> MethodRouter<Context> {
+    let edge = Edge { ctx: ctx.clone(), places: Arc::new(AllPlaces::new()) };
     get(move |State(_): State<Context>, peer: Option<Extension<Peer>>, request: Request| {
         let opened = open(edge.clone(), peer, request);
         async { opened }
@@ -120,7 +113,7 @@ fn open(edge: Edge, peer: Option<Extension<Peer>>, mut request: Request) -> Resu
     let client = client_id(request.headers());
     let caller = match bearer_header(request.headers()) {
         Some(authorization) => {
-            let caller = authenticate_bearer(&edge.humans.0, &authorization, &peer)?;
+            let caller = authenticate_bearer(&edge.ctx, &authorization, &peer)?;
             Some((caller, authorization, peer.session()?))
         }
         None => None,
@@ -172,15 +165,15 @@ async fn begin(
     };
     let proven = match proven {
         Some(proven) => Ok(proven),
-        None => greet(&edge.humans.0, &peer, &mut socket).await,
+        None => greet(&edge.ctx, &peer, &mut socket).await,
     };
     socket.prove(&peer);
     match proven {
         Ok((caller, authorization, permit)) => {
-            let (ctx, routes) = edge.of(&caller);
+            let ctx = edge.of(&caller);
             let client = SessionClient::begin(&ctx.handle, caller.principal.agent(), client);
             let caller = client.calls(caller);
-            let desk = Arc::new(Desk { ctx, routes, caller, authorization, peer, window: Arc::default(), client });
+            let desk = Arc::new(Desk { ctx, caller, authorization, peer, window: Arc::default(), client });
             Some(Box::new(Session::new(desk, socket, permit)))
         }
         Err(end) => {

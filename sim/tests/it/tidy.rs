@@ -309,7 +309,7 @@ type Layers = &'static [&'static [&'static str]];
 
 const BROKER_LAYERS: Layers = &[
     &["files"],
-    &["clock", "disk", "identity", "metrics", "priority", "sync"],
+    &["clock", "disk", "handover", "identity", "metrics", "priority", "sync"],
     &["checkpoint"],
     BROKER_THREADS,
     &["archive", "scrub"],

@@ -53,7 +53,7 @@ fn without_empty(json: &[u8], required: &[String]) -> Option<String> {
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
     retried(|required| {
         let text = without_empty(json, required)?;
-        Some(serde_json::from_str(&text).map_err(|error| error.to_string()))
+        Some(serde_json::from_slice(text.as_bytes()).map_err(|error| error.to_string()))
     })
 }
 

@@ -3,15 +3,15 @@
 //! Each caller has a window, and all agents together have one. An answer gets a permit before it is built and
 //! gives it back once it is written, so a caller that doesn't read waits for itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody as _};
+use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{Method, Uri};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use lastword_broker::ReadLane;
+use lastword_wire::Call;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connections::{Peer, saturated};
@@ -93,32 +93,11 @@ impl Peer {
     }
 }
 
-/// Holds the permit of a request's answer, from its handler to its writer.
-#[derive(Clone, Default)]
-pub(crate) struct PermitSlot(Arc<Mutex<Option<AnswerPermit>>>);
-
-impl PermitSlot {
-    /// Takes the permit out.
-    pub(crate) fn take(&self) -> Option<AnswerPermit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn put(&self, permit: Option<AnswerPermit>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = permit;
-    }
-}
-
 /// Waits for the permit of a call's answer, if it may be long. A call that waits for news gets none: it would hold it
 /// idle.
-pub(super) async fn enter(method: &Method, uri: &Uri, extensions: &axum::http::Extensions) -> Result<(), ApiError> {
-    let (Some(peer), Some(slot)) = (extensions.get::<Peer>(), extensions.get::<PermitSlot>()) else { return Ok(()) };
-    let waits = uri.path().ends_with("/inbox")
-        || uri.path().ends_with("/events")
-        || uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")));
-    if method == Method::GET && !waits {
-        slot.put(peer.answer_in_time().await?);
-    }
-    Ok(())
+pub(crate) async fn enter(call: &Call, query: &str, peer: &Peer) -> Result<Option<AnswerPermit>, ApiError> {
+    let waits = query.split('&').any(|part| part.starts_with("wait="));
+    if call.method == "GET" && !waits { peer.answer_in_time().await } else { Ok(None) }
 }
 
 /// Lets the reads of a request take the lane of its caller, once that is known.
@@ -126,29 +105,20 @@ pub(super) async fn in_lane(request: Request, next: Next) -> Response {
     ReadLane::default().scope(next.run(request)).await
 }
 
-/// Ties each answer's permit to its bytes, so that it is dropped once they are written.
-pub(super) async fn count(mut request: Request, next: Next) -> Response {
-    let slot = PermitSlot::default();
-    request.extensions_mut().insert(slot.clone());
-    let response = next.run(request).await;
-    let Some(mut permit) = slot.take() else { return response };
-    // A stream has permits of its own.
-    let Some(length) = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok()) else {
-        return response;
-    };
-    let (parts, body) = response.into_parts();
-    match axum::body::to_bytes(body, length).await {
-        Ok(bytes) => {
+/// Returns an answer's bytes with its permit, which is dropped once they are written.
+pub(super) fn permitted(bytes: Vec<u8>, permit: Option<AnswerPermit>) -> Bytes {
+    match permit {
+        Some(mut permit) => {
             permit.keep(bytes.len());
-            Response::from_parts(parts, Body::from(Bytes::from_owner(PermittedBytes { bytes, permit })))
+            Bytes::from_owner(PermittedBytes { bytes, permit })
         }
-        Err(error) => ApiError::internal(&format!("an answer broke off: {error}")).into_response(),
+        None => bytes.into(),
     }
 }
 
 /// The bytes of an answer with their permit.
 struct PermittedBytes {
-    bytes: Bytes,
+    bytes: Vec<u8>,
     #[expect(dead_code, reason = "it is held")]
     permit: AnswerPermit,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequestParts, Query};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::Peer;
-use super::{REQUEST_BYTES_MAX, absent, answers};
+use super::{REQUEST_BYTES_MAX, absent};
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -26,7 +26,7 @@ const JSON_DEPTH_MAX: u64 = 120;
 /// The time limit for sending a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The header with the id that a client gives itself (F1).
-pub(crate) const CLIENT_HEADER: &str = "lastword-client";
+const CLIENT_HEADER: &str = "lastword-client";
 /// The header with the session of a client of MCP.
 pub(crate) const MCP_SESSION_HEADER: &str = "mcp-session-id";
 /// The header with a turn's token.
@@ -39,14 +39,14 @@ impl FromRequestParts<Context> for Caller {
         let caller = authenticate(ctx, &parts.headers, &parts.extensions)?;
         ReadLane::of(caller.principal.is_human()).enter();
         if !caller.is_narrowed() {
-            return answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller);
+            return Ok(caller);
         }
         let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
         let (call, _) = Call::find(method.as_str(), parts.uri.path()).ok_or_else(|| {
             ApiError::new(Code::Forbidden, "A narrowed token may make the calls of the OpenAPI document alone")
         })?;
         caller.may(call.scope).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
-        answers::enter(&parts.method, &parts.uri, &parts.extensions).await.map(|()| caller)
+        Ok(caller)
     }
 }
 
@@ -140,17 +140,6 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
     Ok(Some(RequestId::new(text).map_err(|e| wrong(&e))?))
 }
 
-/// The header `Idempotency-Key`, if the call has one.
-pub(super) struct Key(pub(super) Option<RequestId>);
-
-impl FromRequestParts<Context> for Key {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, ApiError> {
-        idempotency_key(&parts.headers).map(Self)
-    }
-}
-
 /// The query's parameters; unknown ones are refused by name, and empty ones are absent.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -158,28 +147,16 @@ impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, ApiError> {
-        let wrong = |error: &dyn std::fmt::Display| ApiError::new(Code::Malformed, format!("the query: {error}"));
-        let query = parts.uri.query().unwrap_or_default();
-        let given: Vec<&str> = query.split('&').filter(|one| !one.is_empty() && !one.ends_with('=')).collect();
-        let uri = Uri::try_from(format!("/?{}", given.join("&"))).map_err(|error| wrong(&error))?;
-        match Query::try_from_uri(&uri) {
-            Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(wrong(&rejection.body_text())),
-        }
+        params(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
 
-/// The parameter `wait`, for calls that have no other.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WaitParams {
-    wait: Option<String>,
-}
-
-impl WaitParams {
-    pub(super) fn wait(&self) -> Result<Option<Duration>, FieldError> {
-        self.wait.as_deref().map(parse_wait).transpose()
-    }
+/// Parses query parameters as an address has them.
+pub(crate) fn params<T: DeserializeOwned>(query: &str) -> Result<T, ApiError> {
+    let wrong = |error: &dyn std::fmt::Display| ApiError::new(Code::Malformed, format!("the query: {error}"));
+    let given: Vec<&str> = query.split('&').filter(|one| !one.is_empty() && !one.ends_with('=')).collect();
+    let uri = Uri::try_from(format!("/?{}", given.join("&"))).map_err(|error| wrong(&error))?;
+    Query::try_from_uri(&uri).map(|Query(params)| params).map_err(|rejection| wrong(&rejection.body_text()))
 }
 
 /// The parameters of the inbox.
@@ -244,37 +221,14 @@ pub(crate) fn parse_wait(text: &str) -> Result<Duration, FieldError> {
     Ok(wait.min(WAIT_MAX))
 }
 
-/// A JSON body.
-pub(super) struct Json<T>(pub(super) T);
-
-impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, ApiError> {
-        parse(&object(request).await?).map(Self)
-    }
-}
-
-/// The JSON body of a final answer, which isn't refused for text that isn't well-formed (F6).
-pub(super) struct AnswerJson<T>(pub(super) T);
-
-impl<T: DeserializeOwned> FromRequest<Context> for AnswerJson<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, ApiError> {
-        parse_answer(&object(request).await?).map(Self)
-    }
-}
-
 /// Reads the body of a request, which is a JSON object.
-async fn object(request: Request) -> Result<axum::body::Bytes, ApiError> {
-    let kind = content_type(request.headers());
+pub(super) async fn object(parts: &Parts, body: Body) -> Result<axum::body::Bytes, ApiError> {
+    let kind = content_type(&parts.headers);
     if !matches!(kind.as_deref(), None | Some("application/json")) {
         let text = "Content-Type has to be application/json";
         return Err(ApiError::new(Code::Malformed, text));
     }
-    let (parts, body) = request.into_parts();
-    let bytes = read(&parts, body).await?;
+    let bytes = read(parts, body).await?;
     // Serde reads a list as a struct, member by member; the OpenAPI document allows only objects.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
@@ -348,11 +302,6 @@ fn located<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<ApiError> {
 fn malformed(bytes: &[u8], error: &serde_json::Error) -> ApiError {
     let flaw = text::flaw(bytes).filter(|_| error.is_syntax());
     ApiError::new(Code::Malformed, flaw.map_or_else(|| with_nearest(error.to_string()), |flaw| flaw.to_string()))
-}
-
-/// Parses an id in the path; an invalid one is reported as unknown.
-pub(super) fn id<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ApiError> {
-    parse(text).ok_or_else(|| ApiError::unknown(text))
 }
 
 #[cfg(test)]

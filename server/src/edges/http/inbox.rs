@@ -1,13 +1,11 @@
-//! The calls under `/v1/inbox` and `/v1/turns`.
+//! `GET /v1/inbox`: takes the next delivery.
 
 use axum::Json as Out;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use lastword_facts::ids::TurnId;
-use lastword_wire::{Finish, Finished, Progress, Renewed};
 
-use super::extract::{AnswerJson, InboxParams, Json, Params, id};
+use super::extract::{InboxParams, Params};
 use crate::calls::taking::Taking;
 use crate::calls::{Caller, Context, turns};
 use crate::error::ApiError;
@@ -31,24 +29,4 @@ pub(super) async fn take(
             response
         }
     })
-}
-
-pub(super) async fn finish(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Path(turn): Path<String>,
-    AnswerJson(finish): AnswerJson<Finish>,
-) -> Result<Out<Finished>, ApiError> {
-    let turn = id(&turn, TurnId::parse)?;
-    turns::finish(&ctx, caller, Some(turn), Box::new(finish)).await.map(Out)
-}
-
-pub(super) async fn progress(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Path(turn): Path<String>,
-    Json(report): Json<Progress>,
-) -> Result<Out<Renewed>, ApiError> {
-    let turn = id(&turn, TurnId::parse)?;
-    turns::progress(&ctx, caller, Some(turn), report).await.map(Out)
 }

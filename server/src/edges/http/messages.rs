@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json as Out;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
@@ -16,7 +16,6 @@ use serde_json::value::RawValue;
 use super::extract::{
     Params, Representation, SendParams, content_type, idempotency_key, parse, parse_answer, parse_within, read,
 };
-use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent, SentView};
 use crate::calls::{Caller, Context, agents};
 use crate::error::ApiError;
@@ -185,23 +184,4 @@ pub(crate) fn keyed(mut draft: Draft, key: Option<RequestId>) -> Draft {
         draft.key_only = true;
     }
     draft
-}
-
-pub(super) async fn list(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Params(params): Params<AuditParams>,
-) -> Result<Out<Page<StoredMessage>>, ApiError> {
-    if params.q.as_ref().is_some_and(|words| words.trim().is_empty()) {
-        return Err(ApiError::pointless(&FieldError::new("q", "is empty: leave it out, or give words to search for")));
-    }
-    audit::messages(&ctx, caller, params).await.map(Out)
-}
-
-pub(super) async fn show(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Out<StoredMessage>, ApiError> {
-    audit::message(&ctx, caller, &id).await.map(Out)
 }

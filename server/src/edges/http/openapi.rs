@@ -176,8 +176,8 @@ pub(crate) fn sent() -> Value {
     json!({ "anyOf": [
         { "allOf": [schema("StoredMessage"), response] },
         { "allOf": [schema("Receipt"), response] },
-        schema("Page_StoredMessage"),
-        schema("Page_Receipt"),
+        schema("Page<StoredMessage>"),
+        schema("Page<Receipt>"),
         schema("Finished"),
         schema("EscalationView"),
     ] })
@@ -249,10 +249,10 @@ fn operation_id(method: &str, path: &str) -> String {
     })
 }
 
-/// A reference to a schema; `Page_X` is a list of them.
+/// A reference to a schema; `Page<X>` is a list of them.
 pub(crate) fn schema(name: &str) -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    match name.strip_prefix("Page_") {
+    match name.strip_prefix("Page<").and_then(|item| item.strip_suffix('>')) {
         None => reference(name),
         Some(item) => json!({
             "type": "object",

@@ -29,10 +29,9 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Answers a request whose handler panicked, which is a bug; the panic's message goes only to the log.
-#[expect(clippy::needless_pass_by_value, reason = "the layer passes the panic by value")]
-pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+/// Returns the answer to a call whose function panicked, which is a bug; the panic's message goes only to the log.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> ApiError {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("?"), "a handler panicked");
-    ApiError::internal("an internal error").into_response()
+    ApiError::internal("an internal error")
 }

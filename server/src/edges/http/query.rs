@@ -18,13 +18,19 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
         // The router reports a method that the path doesn't have.
         let Some(known) = known(request.method(), path) else { return next.run(request).await };
-        let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-        if let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) {
-            let text = format!("unknown query parameter `{unknown}`; known: {}", known.join(", "));
-            return ApiError::new(Code::Malformed, text).into_response();
+        if let Err(fault) = allowed(query, known) {
+            return fault.into_response();
         }
     }
     next.run(request).await
+}
+
+/// Refuses a query with another parameter than the known ones.
+pub(crate) fn allowed(query: &str, known: &[&str]) -> Result<(), ApiError> {
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) else { return Ok(()) };
+    let text = format!("unknown query parameter `{unknown}`; known: {}", known.join(", "));
+    Err(ApiError::new(Code::Malformed, text))
 }
 
 /// Returns the parameters of a call; `None` if the path exists, but not with this method.

@@ -1,7 +1,8 @@
 //! MCP over stdio: speaks the protocol here and forwards each request to a running server.
 
 use futures_util::future::BoxFuture;
-use rmcp::{ServiceExt as _, transport};
+use rmcp::service::DynService;
+use rmcp::{RoleServer, ServiceExt as _, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::closed::Closed;
@@ -24,10 +25,8 @@ pub fn serve_stdio(remote: Remote) -> BoxFuture<'static, Result<(), String>> {
 /// # Errors
 /// The connection broke; the text says how.
 pub fn serve_nothing(reason: String) -> BoxFuture<'static, Result<(), String>> {
-    Box::pin(async {
-        let running = Closed::new(reason).serve(transport::stdio()).await.map_err(|error| error.to_string())?;
-        running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
-    })
+    let (read, write) = transport::stdio();
+    Box::pin(serve_service(Closed::new(reason).into_dyn(), read, write))
 }
 
 /// Serves MCP on any pair of streams.
@@ -39,10 +38,19 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    serve_service(Surface::remote(remote).into_dyn(), read, write).await
+}
+
+/// Serves a service, whose type is erased: the library's code for it is compiled once.
+async fn serve_service<R, W>(service: Box<dyn DynService<RoleServer>>, read: R, write: W) -> Result<(), String>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (passed, pipe) = tokio::io::duplex(PIPE_BYTES);
     let mut pass_on = std::pin::pin!(exact::pass_on(read, passed));
     let mut serve = std::pin::pin!(async {
-        let running = Surface::remote(remote).serve((pipe, write)).await.map_err(|error| error.to_string())?;
+        let running = service.serve((pipe, write)).await.map_err(|error| error.to_string())?;
         running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
     });
     tokio::select! {

@@ -1,17 +1,14 @@
 //! The calls of a session: each frame becomes one call, and its result one reply.
 
 use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, Request};
-use axum::response::Response;
-use hyper::service::Service as _;
-use hyper_util::service::TowerToHyperService;
+use axum::body::Bytes;
+use axum::http::HeaderValue;
+use futures_util::FutureExt as _;
 use lastword_broker::{ClientId, Handle, ReadLane};
 use lastword_core::input::Consumer;
 use lastword_facts::envelope::nesting_above;
@@ -28,11 +25,13 @@ use serde_json::Value;
 use super::deliveries::Window;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, turns};
-use crate::edges::http::answers::{AnswerPermit, PermitSlot};
+use crate::edges::http::answers::{self, AnswerPermit};
 use crate::edges::http::connections::Peer;
+use crate::edges::http::query::allowed;
 use crate::edges::http::{
-    CLIENT_HEADER, PROBLEM, Representation, envelope_draft, keyed, parse, parse_answer, parse_wait, sent, text_draft,
+    Representation, envelope_draft, keyed, panicked, parse, parse_answer, parse_wait, sent, text_draft,
 };
+use crate::edges::table::{Incoming, Served};
 use crate::error::ApiError;
 
 /// The deepest nesting of a frame: that of a body, within the call.
@@ -47,11 +46,11 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// Who calls, and what the calls work with.
 pub(super) struct Desk {
     pub(super) ctx: Context,
-    pub(super) routes: Router,
     pub(super) caller: Caller,
     pub(super) authorization: HeaderValue,
     pub(super) peer: Peer,
     pub(super) window: Arc<Window>,
+    #[expect(dead_code, reason = "it is held")]
     pub(super) client: SessionClient,
 }
 
@@ -60,7 +59,7 @@ pub(super) struct SessionClient {
     handle: Handle,
     agent: AgentId,
     /// The id that the client gave itself, or one of the session's own.
-    pub(super) id: HeaderValue,
+    id: HeaderValue,
     /// Whether the client may come back under it.
     named: bool,
 }
@@ -215,7 +214,7 @@ pub(super) enum Prepared {
     Next(Caller, Duration),
     Finish(Caller, TurnId, Box<Finish>),
     Progress(Caller, TurnId, Box<Progress>),
-    Routed(Box<Request<Body>>),
+    Served(&'static Served, Box<Incoming>),
 }
 
 /// Reads a call of the broker from its frame.
@@ -228,7 +227,7 @@ pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault>
         "finish" => finish(desk, &call),
         "progress" => progress(desk, &call),
         "next" => next(desk, &call),
-        _ => request(desk, &call).map(|request| Prepared::Routed(Box::new(request))),
+        _ => served(desk, &call),
     };
     prepared.map(|prepared| (id, prepared)).map_err(|fault| (id, fault))
 }
@@ -272,15 +271,10 @@ async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Wait
         Prepared::Progress(caller, turn, body) => {
             turns::progress(ctx, caller, Some(turn), *body).await.map(|renewed| reply(id, 200, &renewed))
         }
-        Prepared::Routed(request) => {
-            let slot = PermitSlot::default();
-            let answered = routed(&desk, *request, &slot).await;
-            let mut said = Said::of(replied(id, answered).await.unwrap_or_else(|fault| refused(id, &fault)));
-            said.permit = slot.take();
-            if let Some(permit) = &mut said.permit {
-                permit.keep(said.text.len());
-            }
-            return said;
+        Prepared::Served(served, incoming) => {
+            let caught = AssertUnwindSafe(carry_out(&desk, id, served, *incoming)).catch_unwind().await;
+            let said = caught.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            return said.unwrap_or_else(|fault| Said::of(refused(id, &fault)));
         }
     };
     Said::of(result.unwrap_or_else(|fault| refused(id, &fault)))
@@ -324,14 +318,9 @@ fn caller(desk: &Desk, call: &SessionCall<'_>) -> Result<Caller, ApiError> {
         Some(turn) => desk.caller.within(&desk.ctx.handle, turn)?,
         None => desk.caller,
     };
-    caller.may(the_call(call)?.scope)?;
+    let scope = Call::named(&call.call).and_then(|call| call.scope);
+    caller.may(scope).inspect_err(|fault| desk.ctx.handle.metrics().refuse(fault.0.code))?;
     Ok(caller)
-}
-
-fn the_call(call: &SessionCall<'_>) -> Result<&'static Call, ApiError> {
-    Call::named(&call.call).ok_or_else(|| {
-        ApiError::new(Code::Malformed, format!("there is no call {:?}; /asyncapi.json lists them", call.call))
-    })
 }
 
 fn send(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
@@ -358,8 +347,13 @@ fn drafted(call: &SessionCall<'_>) -> Result<(Draft, SendQuery), ApiError> {
         }
         _ => envelope_draft(body.get().as_bytes())?,
     };
-    let key = call.key.as_deref().map(|key| RequestId::new(key).map_err(|error| FieldError::new("key", error)));
-    Ok((keyed(draft, key.transpose()?), SendQuery { wait, representation }))
+    Ok((keyed(draft, key(call)?), SendQuery { wait, representation }))
+}
+
+/// Returns the key by which a retry is recognized as the same call (Q1).
+fn key(call: &SessionCall<'_>) -> Result<Option<RequestId>, FieldError> {
+    let parse = |key| RequestId::new(key).map_err(|error| FieldError::new("key", error));
+    call.key.as_deref().map(parse).transpose()
 }
 
 /// Returns the parameters `wait` and `return`, for calls that have these `known` ones.
@@ -411,52 +405,39 @@ fn progress(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
     Ok(Prepared::Progress(caller(desk, call)?, turn_of(call)?, Box::new(parse(optional(call)?)?)))
 }
 
-/// Makes a call through the routes of HTTP.
-async fn routed(desk: &Desk, mut request: Request<Body>, slot: &PermitSlot) -> Response {
-    request.extensions_mut().insert(slot.clone());
-    let Ok(response) = TowerToHyperService::new(desk.routes.clone()).call(request).await;
-    response
-}
-
-/// Returns the reply that a response of HTTP makes.
-async fn replied(id: u64, response: Response) -> Result<String, ApiError> {
-    let status = response.status();
-    let kind = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let (text, problem) = (kind.starts_with(b"text/"), kind == PROBLEM.as_bytes());
-    let read = axum::body::to_bytes(response.into_body(), REPLY_BYTES_MAX).await;
-    let bytes = read.map_err(|_| ApiError::internal("the reply is too long for a session: ask for less at a time"))?;
-    if bytes.is_empty() {
-        return Ok(nothing(id));
-    }
-    let json = std::str::from_utf8(&bytes).map_err(|_| ApiError::internal("the reply is no text"))?;
-    if text {
-        return Ok(reply(id, status.as_u16(), &json));
-    }
-    Ok(assembled(id, status.as_u16(), if problem { "problem" } else { "body" }, json))
-}
-
-fn request(desk: &Desk, call: &SessionCall<'_>) -> Result<Request<Body>, ApiError> {
-    let &Call { method, path: template, .. } = the_call(call)?;
-    let path = in_path(template, call.path.as_deref())?;
-    let uri = format!("/v1{path}{}", query(call)?);
-    let mut request = Request::builder().method(method).uri(uri).header(AUTHORIZATION, desk.authorization.clone());
-    request = request.header(CLIENT_HEADER, desk.client.id.clone());
-    for (name, value) in [("idempotency-key", &call.key), ("lastword-turn", &call.turn)] {
-        if let Some(value) = value {
-            request = request.header(name, &**value);
-        }
-    }
-    let body = match call.body {
-        Some(body) => {
-            request = request.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.get().len());
-            Body::from(body.get().to_owned())
-        }
-        None => Body::empty(),
+/// Reads a call that the table serves.
+fn served(desk: &Desk, call: &SessionCall<'_>) -> Result<Prepared, ApiError> {
+    let served = Served::named(&call.call).ok_or_else(|| {
+        ApiError::new(Code::Malformed, format!("there is no call {:?}; /asyncapi.json lists them", call.call))
+    })?;
+    let caller = caller(desk, call)?;
+    let query = query(call)?;
+    allowed(&query, served.call.query)?;
+    let incoming = Incoming {
+        ctx: desk.ctx.clone(),
+        caller,
+        authorization: desk.authorization.clone(),
+        part: part(served.call.path, call.path.as_deref())?.to_owned(),
+        query,
+        key: key(call)?,
+        body: if served.call.body.is_some() { Bytes::copy_from_slice(optional(call)?) } else { Bytes::new() },
     };
-    let malformed = |error: axum::http::Error| ApiError::new(Code::Malformed, format!("the call: {error}"));
-    let mut request = request.body(body).map_err(malformed)?;
-    request.extensions_mut().insert(desk.peer.clone());
-    Ok(request)
+    Ok(Prepared::Served(served, Box::new(incoming)))
+}
+
+/// Carries out a call that the table serves. Its reply has a permit if it may be long.
+async fn carry_out(desk: &Desk, id: u64, served: &'static Served, incoming: Incoming) -> Result<Said, ApiError> {
+    let mut permit = answers::enter(served.call, &incoming.query, &desk.peer).await?;
+    let Some(json) = served.carry_out(incoming).await? else { return Ok(Said::of(nothing(id))) };
+    if json.len() > REPLY_BYTES_MAX {
+        return Err(ApiError::internal("the reply is too long for a session: ask for less at a time"));
+    }
+    let json = std::str::from_utf8(&json).map_err(|_| ApiError::internal("the reply is no text"))?;
+    let text = assembled(id, served.call.status, "body", json);
+    if let Some(permit) = &mut permit {
+        permit.keep(text.len());
+    }
+    Ok(Said { text, permit })
 }
 
 /// Returns the query of a call, as it is in an address.
@@ -474,24 +455,22 @@ fn query(call: &SessionCall<'_>) -> Result<String, ApiError> {
             }
         };
         let encoded = [name.as_str(), &text].map(|part| utf8_percent_encode(part, SEGMENT).to_string());
-        query.push(if at == 0 { '?' } else { '&' });
+        query.push_str(if at == 0 { "" } else { "&" });
         query.push_str(&encoded.join("="));
     }
     Ok(query)
 }
 
-/// Returns the path with the part that its template leaves open.
-fn in_path(template: &str, part: Option<&str>) -> Result<String, ApiError> {
-    let open = template.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+/// Returns what a call is about, which its path leaves open; empty if it leaves nothing open.
+fn part<'p>(template: &str, part: Option<&'p str>) -> Result<&'p str, ApiError> {
+    let open = template.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     match (open, part) {
-        (Some((before, (_, after))), Some(part)) if !part.is_empty() => {
-            Ok(format!("{before}{}{after}", utf8_percent_encode(part, SEGMENT)))
-        }
-        (Some((_, (name, _))), _) => {
+        (Some(_), Some(part)) if !part.is_empty() => Ok(part),
+        (Some((name, _)), _) => {
             Err(ApiError::new(Code::Malformed, format!("`path` is missing: it is the {name} that the call is about")))
         }
         (None, Some(_)) => Err(ApiError::new(Code::Malformed, "`path` is for calls about one thing; this is none")),
-        (None, None) => Ok(template.to_owned()),
+        (None, None) => Ok(""),
     }
 }
 
@@ -500,14 +479,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_open_part_of_a_path_is_one_segment() {
-        assert_eq!(
-            in_path("/conversations/{ref}/pause", Some("T/1 é")).unwrap(),
-            "/conversations/T%2F1%20%C3%A9/pause"
-        );
-        assert_eq!(in_path("/messages/{id}", Some("..")).unwrap(), "/messages/%2E%2E");
-        assert!(in_path("/messages/{id}", None).is_err() && in_path("/agents", Some("x")).is_err());
-        assert_eq!(in_path("/agents", None).unwrap(), "/agents");
+    fn a_call_about_one_thing_says_which() {
+        assert_eq!(part("/conversations/{ref}/pause", Some("T/1 é")).unwrap(), "T/1 é");
+        assert!(part("/messages/{id}", None).is_err() && part("/agents", Some("x")).is_err());
+        assert_eq!(part("/agents", None).unwrap(), "");
     }
 
     #[test]
