@@ -20,6 +20,19 @@ for name, valid in FORMATS.items():
 
 
 @schemathesis.hook
+def before_load_schema(context, raw_schema):
+    """Makes of the rules that generators of types don't see (`x-also`) such as schemathesis does."""
+    rules(raw_schema)
+
+
+def rules(schema):
+    for member in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []:
+        rules(member)
+    if isinstance(schema, dict) and "x-also" in schema:
+        schema["allOf"] = schema.get("allOf", []) + schema.pop("x-also")
+
+
+@schemathesis.hook
 def before_call(context, case, kwargs):
     # A long poll with a valid wait would take as long as it says.
     if case.query and re.fullmatch(r"[0-9]{1,15}(ms|s|m)?", str(case.query.get("wait", ""))):

@@ -14,6 +14,8 @@ use crate::{
 /// One call of `/v1`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
+    /// The name of its type.
+    pub id: &'static str,
     /// Its name in a session; `None` if no session carries it: it is a stream, or needs no token.
     pub name: Option<&'static str>,
     /// `GET`, `POST`, `PATCH` or `DELETE`.
@@ -64,6 +66,7 @@ macro_rules! calls {
 
             impl TypedCall for $type {
                 const CALL: &'static Call = &Call {
+                    id: stringify!($type),
                     name: optional!($name),
                     method: stringify!($method),
                     path: $path,

@@ -192,15 +192,14 @@ async fn live(mut session: Box<Session>) {
 
 async fn leave(socket: &mut Socket, end: &End) {
     tracing::debug!(?end, "a session ended");
-    if let Some(frame) = end.frame() {
-        // The client may be gone, and then nobody misses the reason.
-        let _closed = timeout(FAREWELL_MAX, farewell(socket, frame)).await.is_ok();
-    }
+    // The client may be gone, and then nobody misses the reason.
+    let _closed = timeout(FAREWELL_MAX, farewell(socket, end.frame())).await.is_ok();
 }
 
-/// Sends the reason of the end, and waits for the client to confirm it.
-async fn farewell(socket: &mut Socket, frame: CloseFrame) {
-    if socket.close(Some(frame)).await.is_ok() {
+/// Sends the reason of the end, if the client didn't close the session itself, and waits until both have said so
+/// (RFC 6455, 5.5.1). Reading on writes the confirmation.
+async fn farewell(socket: &mut Socket, frame: Option<CloseFrame>) {
+    if frame.is_none() || socket.close(frame).await.is_ok() {
         while let Some(Ok(_)) = socket.next().await {}
     }
 }

@@ -530,6 +530,18 @@ async fn frames_that_no_client_sends_end_the_session() {
     world.server.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_session_that_its_client_closes_is_confirmed_before_the_connection_ends() {
+    let world = World::with(&["alice"]).await;
+    let mut raw = handshaken(&world).await;
+    // A Close frame with the code 1000, masked with zeros.
+    raw.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]).await.unwrap();
+    let mut rest = Vec::new();
+    timeout(LATE, raw.read_to_end(&mut rest)).await.expect("the server ends it").unwrap();
+    assert_eq!(rest, [0x88, 2, 0x03, 0xe8], "the same code comes back, not a connection that breaks off (1006)");
+    world.server.shutdown().await;
+}
+
 /// Returns a connection behind the handshake of a WebSocket.
 async fn handshaken(world: &World) -> TcpStream {
     let mut raw = TcpStream::connect(world.server.addr()).await.unwrap();

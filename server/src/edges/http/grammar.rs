@@ -1,5 +1,8 @@
 //! Rules for members that the schemas derived from the wire types don't contain: the forms of names, times and ids, and
 //! which members belong together.
+//!
+//! Generators make a type of each schema. What is a rule and no type (which members belong together, which names are taken)
+//! stands in [`ALSO`], where they don't see it.
 
 use serde_json::{Map, Value, json};
 
@@ -32,6 +35,9 @@ const LIFT_ID: &str = "^lift-[1-9][0-9]{0,8}$";
 /// Characters on one line, of which the first and the last are no spaces.
 const MODEL: &str = r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,62}[^\s\x00-\x1f\x7f-\x9f])?$";
 const NOT_BLANK: &str = r"\S";
+
+/// The member of a schema with further schemas that a value satisfies, too, like `allOf`.
+pub(crate) const ALSO: &str = "x-also";
 
 /// The constraint on a member.
 #[derive(Clone, Copy)]
@@ -96,6 +102,7 @@ const MEMBERS: &[(&str, &str, Constraint)] = &[
 
 /// Adds the constraints to the schemas.
 pub(crate) fn extend(schemas: &mut Map<String, Value>) {
+    schemas.values_mut().for_each(flatten);
     for (schema, member, form) in MEMBERS {
         if let Some(found) = schemas.get_mut(*schema).and_then(|schema| member_of(schema, member)) {
             form.add(found);
@@ -115,25 +122,34 @@ pub(crate) fn extend(schemas: &mut Map<String, Value>) {
     if let Some(scopes) = schemas.get_mut("NewToken").and_then(|token| member_of(token, "scopes")) {
         scopes["minItems"] = json!(1);
     }
-    if let Some(parts) = schemas.get_mut("Envelope").and_then(|envelope| envelope["allOf"].as_array_mut()) {
-        parts.push(addressed());
-    }
-    if let Some(decision) = schemas.get_mut("DecideApproval") {
-        decision["anyOf"] = decided();
-    }
-    if let Some(answer) = schemas.get_mut("EscalationAnswer") {
-        answer["anyOf"] = answered();
-    }
-    if let Some(more) = schemas.get_mut("AgentGrant") {
-        more["anyOf"] = given();
+    for (name, rule) in [
+        ("Envelope", addressed()),
+        ("DecideApproval", json!({ "anyOf": decided() })),
+        ("EscalationAnswer", json!({ "anyOf": answered() })),
+        ("AgentGrant", json!({ "anyOf": given() })),
+        ("AgentPatch", json!({ "anyOf": patched() })),
+    ] {
+        if let Some(schema) = schemas.get_mut(name) {
+            schema[ALSO] = json!([rule]);
+        }
     }
     if let Some(limits) = schemas.get_mut("AgentPatch").and_then(|patch| member_of(patch, "limits")) {
         limits["propertyNames"] = json!({ "enum": lastword_facts::fact::AgentLimits::NAMES });
     }
-    if let Some(patch) = schemas.get_mut("AgentPatch") {
-        patch["anyOf"] = patched();
-    }
     schemas.values_mut().for_each(unsigned);
+}
+
+/// Makes one object of a schema that is composed of its members and of any others.
+fn flatten(schema: &mut Value) {
+    let parts = schema.get_mut("allOf").and_then(Value::as_array_mut);
+    let Some([others, Value::Object(members)]) = parts.map(Vec::as_mut_slice) else { return };
+    if others["type"] != "object" || others.get("properties").is_some() {
+        return;
+    }
+    let mut whole = std::mem::take(members);
+    whole.insert("additionalProperties".to_owned(), json!({ "description": others["description"] }));
+    whole.insert("description".to_owned(), schema["description"].clone());
+    *schema = Value::Object(whole);
 }
 
 /// Requires the new arguments with the decision `edit`.
@@ -220,7 +236,7 @@ impl Constraint {
             Self::Text(pattern) => schema["pattern"] = json!(pattern),
             Self::Own(pattern, taken) => {
                 schema["pattern"] = json!(pattern);
-                schema["not"] = json!({ "enum": taken });
+                schema[ALSO] = json!([{ "not": { "enum": taken } }]);
             }
             Self::Max(most) => schema["maximum"] = json!(most),
             Self::Min(least) => schema["minimum"] = json!(least),

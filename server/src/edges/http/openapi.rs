@@ -72,20 +72,18 @@ struct Components;
 /// What a call always gives leads on to other calls: the call, the member of its answer, the parameter that it is, and
 /// the calls that have that parameter.
 const LINKS: &[(&str, &str, &str, &[&str])] = &[
-    ("post_agents", "name", "name", &["get_agents_name", "patch_agents_name", "delete_agents_name"]),
-    ("post_humans", "name", "name", &["patch_humans_name"]),
-    ("post_escalations", "id", "id", &["get_escalations_id", "post_escalations_id_answer"]),
-    ("post_approvals", "id", "id", &["get_approvals_id", "post_approvals_id_decision", "post_approvals_id_use"]),
-    ("post_rooms", "name", "room", &["post_rooms_room_messages"]),
-    ("post_claims", "id", "id", &["delete_claims_id"]),
+    ("addAgent", "name", "name", &["getAgent", "amendAgent", "removeAgent"]),
+    ("addHuman", "name", "name", &["amendHuman"]),
+    ("escalate", "id", "id", &["getEscalation", "answerEscalation"]),
+    ("holdCall", "id", "id", &["getApproval", "decideOnCall", "spendApproval"]),
+    ("openRoom", "name", "room", &["postToRoom"]),
+    ("claimResource", "id", "id", &["releaseClaim"]),
 ];
 
 /// The OpenAPI document, pretty and the same every time.
 fn openapi() -> String {
     let mut document = serde_json::to_value(Components::openapi()).unwrap_or_default();
-    let mut schemas = schemas();
-    grammar::extend(&mut schemas);
-    document["components"]["schemas"] = Value::Object(schemas);
+    document["components"]["schemas"] = Value::Object(all_schemas());
     document["openapi"] = json!("3.1.0");
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     document["security"] = json!([{ "token": [] }]);
@@ -105,6 +103,16 @@ pub(crate) fn schemas() -> Map<String, Value> {
     document["components"]["schemas"].as_object().cloned().unwrap_or_default()
 }
 
+/// The schemas of the wire types with their rules, and those of what calls return of several of them.
+pub(crate) fn all_schemas() -> Map<String, Value> {
+    let mut all = schemas();
+    grammar::extend(&mut all);
+    let pages = CALLS.iter().filter_map(|call| item(call.answer?)).chain(["Receipt"]);
+    all.extend(pages.map(|item| (format!("{item}Page"), page(&schema(item)))));
+    all.extend(sent());
+    all
+}
+
 fn operation(call: &Call) -> Value {
     let &Call { path, about: summary, query, status, scope, role, .. } = call;
     let (method, body) = (call.method.to_ascii_lowercase(), call.body.unwrap_or_default());
@@ -119,14 +127,16 @@ fn operation(call: &Call) -> Value {
     if path == "/inbox" {
         parameters.push(parameter(path, "Lastword-Client", "header"));
     }
-    let id = operation_id(&method, path);
+    let id = operation_id(call);
     let mut responses = Map::new();
     responses.insert(status.to_string(), done(&id, path, summary, call.answer.unwrap_or_default()));
     if let Some(nothing) = nothing(&id) {
         responses.insert("204".to_owned(), json!({ "description": nothing }));
     }
-    if id == "post_messages" {
-        responses.insert("200".to_owned(), outcomes());
+    if id == "sendMessage" {
+        let list = json!({ "application/json": { "schema": schema("Outcomes") } });
+        responses
+            .insert("200".to_owned(), json!({ "description": "The results of a list, in its order", "content": list }));
     }
     let refused = json!({
         "description": "Refused",
@@ -135,6 +145,7 @@ fn operation(call: &Call) -> Value {
     responses.insert("default".to_owned(), refused);
     let mut operation =
         json!({ "operationId": id, "summary": summary, "parameters": parameters, "responses": responses });
+    operation["tags"] = json!([path.split('/').nth(1)]);
     if path == "/sign-in" {
         // By it one gets a token.
         operation["security"] = json!([]);
@@ -157,7 +168,7 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
         done["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
     } else if !response.is_empty() {
         let media = if path == "/events" { "text/event-stream" } else { "application/json" };
-        let schema = if id == "post_messages" { sent() } else { schema(response) };
+        let schema = if id == "sendMessage" { schema("Sent") } else { schema(response) };
         done["content"] = json!({ media: { "schema": schema } });
     }
     for (_, member, parameter, calls) in LINKS.iter().filter(|link| link.0 == id) {
@@ -169,39 +180,44 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
     done
 }
 
-/// What came of a send: the message, or its receipt, with its answer where the sender waited for it; one for each
-/// addressee; or what a RESPONSE, or a REQUEST to the user, comes to.
-pub(crate) fn sent() -> Value {
-    let response = json!({ "type": "object", "properties": { "response": schema("StoredMessage") } });
-    json!({ "anyOf": [
-        { "allOf": [schema("StoredMessage"), response] },
-        { "allOf": [schema("Receipt"), response] },
-        schema("Page<StoredMessage>"),
-        schema("Page<Receipt>"),
-        schema("Finished"),
-        schema("EscalationView"),
-    ] })
+/// What comes of a send: the message, or its receipt, with its answer where the sender waited for it; one for each
+/// addressee; or what a RESPONSE, or a REQUEST to the user, comes to. And the reply to a list of messages.
+fn sent() -> [(String, Value); 5] {
+    let answered = |name: &str| {
+        let response = json!({ "type": "object", "properties": { "response": schema("StoredMessage") } });
+        json!({ "allOf": [schema(name), response] })
+    };
+    let all = ["SentMessage", "SentReceipt", "StoredMessagePage", "ReceiptPage", "Finished", "EscalationView"];
+    let outcome = json!({
+        "type": "object",
+        "required": ["status"],
+        "properties": { "status": { "type": "integer" }, "body": schema("Sent"), "problem": schema("Problem") },
+    });
+    [
+        ("SentMessage", answered("StoredMessage")),
+        ("SentReceipt", answered("Receipt")),
+        ("Sent", json!({ "anyOf": all.map(schema) })),
+        ("Outcome", outcome),
+        (
+            "Outcomes",
+            json!({
+                "type": "object",
+                "required": ["items"],
+                "properties": { "items": { "type": "array", "items": schema("Outcome") } },
+            }),
+        ),
+    ]
+    .map(|(name, schema)| (name.to_owned(), schema))
 }
 
 /// When a call has nothing to give.
 fn nothing(id: &str) -> Option<&'static str> {
     match id {
-        "get_inbox" => Some("No delivery"),
-        "post_conversations_ref_grant" => Some("Nothing holds what was extended"),
-        "post_messages" => Some("Noted: a STATUS on a request"),
+        "takeDelivery" => Some("No delivery"),
+        "extendConversation" => Some("Nothing holds what was extended"),
+        "sendMessage" => Some("Noted: a STATUS on a request"),
         _ => None,
     }
-}
-
-/// The reply to a list of messages.
-fn outcomes() -> Value {
-    let outcome = json!({
-        "type": "object",
-        "required": ["status"],
-        "properties": { "status": { "type": "integer" }, "body": sent(), "problem": schema("Problem") },
-    });
-    let list = json!({ "type": "object", "required": ["items"], "properties": { "items": { "type": "array", "items": outcome } } });
-    json!({ "description": "The results of a list, in its order", "content": { "application/json": { "schema": list } } })
 }
 
 fn request_body(body: &str) -> Value {
@@ -241,25 +257,30 @@ fn parameter(path: &str, name: &str, place: &str) -> Value {
     json!({ "name": name, "in": place, "required": place == "path", "schema": grammar::parameter(path, name) })
 }
 
-fn operation_id(method: &str, path: &str) -> String {
-    path.split('/').filter(|part| !part.is_empty()).fold(method.to_owned(), |mut id, part| {
-        id.push('_');
-        id.push_str(part.trim_matches(['{', '}']));
-        id
+/// Returns the name of a call as programs write functions: `sendMessage`.
+fn operation_id(call: &Call) -> String {
+    let (first, rest) = call.id.split_at(1);
+    first.to_ascii_lowercase() + rest
+}
+
+/// Returns the name of the items of a list's type, `Page<X>`.
+fn item(name: &str) -> Option<&str> {
+    name.strip_prefix("Page<")?.strip_suffix('>')
+}
+
+fn page(item: &Value) -> Value {
+    json!({
+        "type": "object",
+        "required": ["items"],
+        "properties": { "items": { "type": "array", "items": item }, "next": { "type": "string" },
+            "behind": { "type": "integer", "minimum": 0 } },
     })
 }
 
-/// A reference to a schema; `Page<X>` is a list of them.
+/// A reference to the schema of a type.
 pub(crate) fn schema(name: &str) -> Value {
-    let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    match name.strip_prefix("Page<").and_then(|item| item.strip_suffix('>')) {
-        None => reference(name),
-        Some(item) => json!({
-            "type": "object",
-            "required": ["items"],
-            "properties": { "items": { "type": "array", "items": reference(item) }, "next": { "type": "string" } },
-        }),
-    }
+    let name = item(name).map_or_else(|| name.to_owned(), |item| format!("{item}Page"));
+    json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
 /// The JSON Schema of the envelope (E2).
@@ -272,7 +293,8 @@ fn message_schema() -> String {
     root["$id"] = json!("urn:lastword:message");
     root["title"] = json!("Lastword message");
     root["$defs"] = Value::Object(known);
-    pretty(&root).replace("#/components/schemas/", "#/$defs/")
+    // Here a rule is one like any other.
+    pretty(&root).replace("#/components/schemas/", "#/$defs/").replace(grammar::ALSO, "allOf")
 }
 
 /// With sorted keys, whatever order the map of `serde_json` is built with.

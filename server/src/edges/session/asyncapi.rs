@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
 use crate::edges::http::grammar;
-use crate::edges::http::openapi::{pretty, schema, schemas, sent};
+use crate::edges::http::openapi::{self, pretty, schema};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(components(schemas(
@@ -25,8 +25,9 @@ use crate::edges::http::openapi::{pretty, schema, schemas, sent};
 )))]
 struct Components;
 
-/// One call in the document: its name, what it does, its query parameters, its body, and the result.
+/// One call in the document: its type, its name, what it does, its query parameters, its body, and the result.
 struct Described {
+    id: &'static str,
     name: &'static str,
     summary: &'static str,
     open: bool,
@@ -36,34 +37,41 @@ struct Described {
 }
 
 fn described() -> Vec<Described> {
-    let own = |name, summary, body, result| Described { name, summary, open: false, query: &[], body, result };
+    let own = |id, name, summary, result| Described { id, name, summary, open: false, query: &[], body: id, result };
     let mut all = vec![
-        own(session::HELLO, "Authenticate, and learn the limits of the session", "Hello", "Welcome"),
-        own(session::WATCH, "Say what is pushed from now on", "Watch", "Watching"),
-        own(session::ACK, "Acknowledge the deliveries up to a cursor", "Ack", ""),
+        own("Hello", session::HELLO, "Authenticate, and learn the limits of the session", "Welcome"),
+        own("Watch", session::WATCH, "Say what is pushed from now on", "Watching"),
+        own("Ack", session::ACK, "Acknowledge the deliveries up to a cursor", ""),
     ];
     all.extend(CALLS.iter().filter_map(|call| {
         let shape = |shape: Option<&'static str>| shape.unwrap_or_default();
         let (body, result) = (shape(call.body), shape(call.answer));
         let open = call.path.contains('{');
-        Some(Described { name: call.name?, summary: call.about, open, query: call.query, body, result })
+        Some(Described { id: call.id, name: call.name?, summary: call.about, open, query: call.query, body, result })
     }));
     all
 }
 
 fn asyncapi() -> String {
     let (mut messages, mut in_channel, mut operations) = (Map::new(), Map::new(), Map::new());
+    let mut schemas = all_schemas();
     let mut add = |key: &str, message: Value| {
         messages.insert(key.to_owned(), message);
         in_channel.insert(key.to_owned(), json!({ "$ref": format!("#/components/messages/{key}") }));
     };
     let of_channel = |key: &str| json!({ "$ref": format!("#/channels/session/messages/{key}") });
     let channel = json!({ "$ref": "#/channels/session" });
-    add("refused", json!({ "summary": "A call was refused", "payload": reply(Some(schema("Problem")), "problem") }));
+    schemas.insert("RefusedReply".to_owned(), reply(Some(&schema("Problem")), "problem"));
+    add("refused", json!({ "summary": "A call was refused", "payload": schema("RefusedReply") }));
     for call in described() {
         let (asks, answers) = (call.name.to_owned(), format!("{}_reply", call.name));
-        add(&asks, json!({ "summary": call.summary, "payload": payload(&call) }));
-        add(&answers, json!({ "summary": format!("The reply to {}", call.name), "payload": answer(&call) }));
+        let (frame, answered) = (format!("{}Call", call.id), format!("{}Reply", call.id));
+        add(&asks, json!({ "summary": call.summary, "payload": schema(&frame) }));
+        add(&answers, json!({ "summary": format!("The reply to {}", call.name), "payload": schema(&answered) }));
+        if let Some(query) = query(&call) {
+            schemas.insert(format!("{}Query", call.id), query);
+        }
+        schemas.extend([(frame, payload(&call)), (answered, answer(&call))]);
         let operation = json!({
             "action": "receive",
             "summary": call.summary,
@@ -108,7 +116,7 @@ fn asyncapi() -> String {
         "operations": operations,
         "components": {
             "messages": messages,
-            "schemas": all_schemas(),
+            "schemas": schemas,
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -121,43 +129,41 @@ fn asyncapi() -> String {
 }
 
 fn all_schemas() -> Map<String, Value> {
-    let mut all = schemas();
-    grammar::extend(&mut all);
+    let mut all = openapi::all_schemas();
     let own = serde_json::to_value(Components::openapi()).unwrap_or_default();
     all.extend(own["components"]["schemas"].as_object().cloned().unwrap_or_default());
     all
 }
 
+/// Returns the schema of a call's query parameters; `None` if it has none.
+fn query(call: &Described) -> Option<Value> {
+    let schema = |name: &'static str| match name {
+        "return" => grammar::parameter("/messages", name),
+        _ => json!({ "type": ["string", "number", "boolean"] }),
+    };
+    let parameters: Map<String, Value> = call.query.iter().map(|&name| (name.to_owned(), schema(name))).collect();
+    (!parameters.is_empty()).then(|| json!({ "type": "object", "properties": parameters }))
+}
+
 /// Returns the schema of a call's frame.
 fn payload(call: &Described) -> Value {
-    let mut properties = Map::new();
-    properties.insert("call".to_owned(), json!({ "const": call.name }));
+    let text = json!({ "type": "string" });
+    let mut members =
+        json!({ "id": { "type": "integer", "minimum": 0 }, "call": { "const": call.name }, "turn": text, "key": text });
     let mut required = vec!["id", "call"];
     if call.open {
         required.push("path");
+        members["path"] = text.clone();
     }
     if !call.query.is_empty() {
-        let parameters: Map<String, Value> = call
-            .query
-            .iter()
-            .map(|&name| {
-                let schema = match name {
-                    "return" => grammar::parameter("/messages", name),
-                    _ => json!({ "type": ["string", "number", "boolean"] }),
-                };
-                (name.to_owned(), schema)
-            })
-            .collect();
-        properties.insert("query".to_owned(), json!({ "type": "object", "properties": parameters }));
+        members["query"] = schema(&format!("{}Query", call.id));
     }
-    if !call.body.is_empty() {
-        let body = match call.body {
-            "Envelope" => json!({ "oneOf": [schema("Envelope"), { "type": "string" }] }),
-            other => schema(other),
-        };
-        properties.insert("body".to_owned(), body);
+    match call.body {
+        "" => {}
+        "Envelope" => members["body"] = json!({ "oneOf": [schema("Envelope"), text] }),
+        body => members["body"] = schema(body),
     }
-    json!({ "allOf": [schema("SessionCall"), { "type": "object", "required": required, "properties": properties }] })
+    json!({ "type": "object", "required": required, "properties": members, "additionalProperties": false })
 }
 
 /// Returns the schema of the reply to a call that succeeded.
@@ -166,15 +172,18 @@ fn answer(call: &Described) -> Value {
         "" => None,
         // A signed note, which is text.
         "Checkpoint" => Some(json!({ "type": "string" })),
-        _ if call.name == "send" => Some(sent()),
+        _ if call.name == "send" => Some(schema("Sent")),
         result => Some(schema(result)),
     };
-    reply(body, "body")
+    reply(body.as_ref(), "body")
 }
 
-fn reply(result: Option<Value>, member: &str) -> Value {
-    let properties: Map<String, Value> = result.into_iter().map(|schema| (member.to_owned(), schema)).collect();
-    json!({ "allOf": [schema("SessionReply"), { "type": "object", "properties": properties }] })
+fn reply(result: Option<&Value>, member: &str) -> Value {
+    let mut members = json!({ "id": { "type": "integer", "minimum": 0 }, "status": { "type": "integer" } });
+    if let Some(result) = result {
+        members[member] = result.clone();
+    }
+    json!({ "type": "object", "required": ["id", "status"], "properties": members })
 }
 
 #[cfg(test)]
