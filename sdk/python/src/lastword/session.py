@@ -1,0 +1,191 @@
+"""One WebSocket that carries every call and what the broker pushes. It connects again by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.typing import Subprotocol
+
+from .errors import Disconnected, LastwordError, refused
+
+log = logging.getLogger("lastword")
+
+SUBPROTOCOL = Subprotocol("lastword.v1")
+PAUSE_MIN, PAUSE_MAX = 0.2, 15.0
+"""Seconds between two attempts to connect; each is twice the one before."""
+FRAME_BYTES_MAX = 64 << 20
+
+Json = dict[str, Any]
+
+
+@dataclass
+class _Call:
+    frame: Json
+    again: bool
+    sent: bool = False
+    reply: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Session:
+    """A session of one agent or human. `async with` opens it."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        watch: Callable[[], Json | None] = lambda: None,
+        pushed: Callable[[Json], None] = lambda frame: None,
+    ) -> None:
+        self._address = url.rstrip("/").replace("http", "ws", 1) + "/v1/session"
+        self._token = token
+        self._watch = watch
+        self._pushed = pushed
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, _Call] = {}
+        self._socket: ClientConnection | None = None
+        self._open = asyncio.Event()
+        self._ended: LastwordError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Session:
+        self._task = asyncio.create_task(self._live())
+        opened = asyncio.create_task(self._open.wait())
+        await asyncio.wait({self._task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        opened.cancel()
+        if self._ended is not None:
+            raise self._ended
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def call(
+        self,
+        call: str,
+        *,
+        path: str | None = None,
+        query: Json | None = None,
+        key: str | None = None,
+        turn: str | None = None,
+        body: Any = None,
+        again: bool | None = None,
+    ) -> Any:
+        """Makes a call and returns its result; `None` if it has none.
+
+        A call that is broken off is made again where that is safe: with a key, or with `again`. Any other raises
+        `Disconnected`.
+        """
+        if self._ended is not None:
+            raise self._ended
+        members = {"path": path, "query": query, "key": key, "turn": turn, "body": body}
+        frame: Json = {"call": call, **{name: value for name, value in members.items() if value is not None}}
+        made = _Call(frame, key is not None if again is None else again)
+        number = next(self._numbers)
+        self._calls[number] = made
+        try:
+            await self._send(number, made)
+            return await made.reply
+        finally:
+            self._calls.pop(number, None)
+
+    async def _send(self, number: int, call: _Call) -> None:
+        if self._socket is None:
+            return  # It is sent once the session is open.
+        # A break is noticed where the session reads.
+        call.sent = True
+        with contextlib.suppress(ConnectionClosed):
+            await self._socket.send(json.dumps({"id": number, **call.frame}))
+
+    async def _live(self) -> None:
+        pause = PAUSE_MIN
+        while True:
+            try:
+                headers = {"Authorization": f"Bearer {self._token}"}
+                async with connect(
+                    self._address, subprotocols=[SUBPROTOCOL], additional_headers=headers, max_size=FRAME_BYTES_MAX
+                ) as socket:
+                    pause = PAUSE_MIN
+                    await self._serve(socket)
+            except InvalidStatus as error:
+                if error.response.status_code in (400, 401, 403):
+                    self._end(_problem(error))
+                    return
+                log.debug("no session: %s", error)
+            except (OSError, WebSocketException, TimeoutError) as error:
+                log.debug("no session: %s", error)
+            finally:
+                self._socket = None
+            if self._ended is not None:
+                return
+            self._break()
+            await asyncio.sleep(pause * (0.5 + random.random()))
+            pause = min(2 * pause, PAUSE_MAX)
+
+    async def _serve(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        await self.watch_again()
+        for number, call in list(self._calls.items()):
+            await self._send(number, call)
+        self._open.set()
+        try:
+            async for text in socket:
+                self._hear(json.loads(text))
+        except ConnectionClosed as closed:
+            frame = closed.rcvd
+            if frame is not None and frame.code == 1008 and "token" in frame.reason:
+                self._end(LastwordError(frame.reason))
+
+    async def watch_again(self) -> None:
+        """Says anew what is to be pushed."""
+        watch = self._watch()
+        if self._socket is not None and watch is not None:
+            with contextlib.suppress(ConnectionClosed):
+                await self._socket.send(json.dumps({"id": next(self._numbers), "call": "watch", "body": watch}))
+
+    def _hear(self, frame: Json) -> None:
+        if "id" not in frame:
+            self._pushed(frame)
+            return
+        call = self._calls.get(frame["id"])
+        if call is None:
+            if "problem" in frame:
+                log.warning("the broker refuses: %s", frame["problem"]["detail"])
+            return
+        if call.reply.done():
+            return
+        if "problem" in frame:
+            call.reply.set_exception(refused(frame["problem"]))
+        else:
+            call.reply.set_result(frame.get("body"))
+
+    def _break(self) -> None:
+        for call in self._calls.values():
+            if call.sent and not call.again and not call.reply.done():
+                call.reply.set_exception(Disconnected("the session broke before the reply came"))
+
+    def _end(self, error: LastwordError) -> None:
+        self._ended = error
+        for call in self._calls.values():
+            if not call.reply.done():
+                call.reply.set_exception(error)
+
+
+def _problem(error: InvalidStatus) -> LastwordError:
+    try:
+        return refused(json.loads(error.response.body or b""))
+    except (ValueError, KeyError):
+        return LastwordError(str(error))

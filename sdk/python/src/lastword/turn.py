@@ -1,0 +1,214 @@
+"""A turn: one request that an agent works on, and what its handler may ask for meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import NotDeterministic, Refused, Rejected
+from .wire import ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
+
+if TYPE_CHECKING:
+    from .session import Json, Session
+
+WAIT = "5m"
+"""The longest wait of one call. What takes longer is asked for again."""
+LOOK_SECONDS = 30.0
+"""How often a turn looks whether its question was answered, beside being told."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a request."""
+
+    message: StoredMessage
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self.message["body"]
+
+    @property
+    def payload(self) -> Any:
+        """Its structured content; `None` if it has none."""
+        return self.message.get("payload")
+
+    @property
+    def status(self) -> str:
+        """`completed`, `partial`, `rejected`, `failed`, `timed_out` or `cancelled`."""
+        return str(self.message.get("status") or "completed")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is no answer to build on."""
+        return self.status not in ("completed", "partial")
+
+
+@dataclass(frozen=True)
+class Approved:
+    """A call that may be made now, once."""
+
+    approval: ApprovalView
+    repeated: bool
+    """Whether an earlier run of this handler has used the approval: it may have made the call already."""
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments to use: as asked, or as a human edited them."""
+        return self.approval["arguments"]
+
+
+class Turn:
+    """The open turn of a handler.
+
+    Each call that changes something has a key: the request's id and the place of the call in the handler. A handler
+    that runs again, after a crash or a lost lease, makes the same calls in the same order and gets the results that it
+    had.
+    """
+
+    def __init__(self, session: Session, view: TurnView, message: StoredMessage) -> None:
+        self._session = session
+        self._place = 0
+        self._answered: dict[str, asyncio.Event] = {}
+        self._usage: Usage = {"input_tokens": 0, "output_tokens": 0}
+        self._models: dict[str, ModelUsage] = {}
+        self.view = view
+        self.message = message
+        self.ended: str | None = None
+        """Why the broker ended the turn, such as `budget`."""
+
+    @property
+    def id(self) -> str:
+        """The turn, such as `turn-3`."""
+        return self.view["id"]
+
+    @property
+    def text(self) -> str:
+        """What the request says."""
+        return self.message["body"]
+
+    @property
+    def sender(self) -> str:
+        """Who asks."""
+        return self.message["from"]
+
+    async def ask(
+        self,
+        to: str,
+        text: str = "",
+        *,
+        action: str | None = None,
+        payload: Any = None,
+        ref: str | None = None,
+        deadline: float | None = None,
+    ) -> Reply:
+        """Asks another agent (`kilo`, `@group`, `#action`) and waits for the answer, for up to `deadline` seconds."""
+        body: Json = {"type": "request", "to": to, "body": text}
+        if deadline is not None:
+            body["deadline_ms"] = round(deadline * 1000)
+        for name, value in {"action": action, "payload": payload, "ref": ref}.items():
+            if value is not None:
+                body[name] = value
+        key = self._key()
+        while True:
+            sent = await self._durable("send", key, body=body, query={"wait": WAIT})
+            if response := sent.get("response"):
+                return Reply(response)
+
+    async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
+        """Asks a human and waits for the answer."""
+        body: Json = {"message": question, **({"options": list(options)} if options else {})}
+        asked: EscalationView = await self._durable("escalate", self._key(), body=body)
+        answered = self._answered.setdefault(asked["id"], asyncio.Event())
+        while asked["state"] == "open":
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(answered.wait(), LOOK_SECONDS)
+            asked = await self._session.call("escalation", path=asked["id"], again=True)
+        return asked.get("answer") or ""
+
+    async def approve(self, tool: str, arguments: Any = None, *, reason: str | None = None) -> Approved:
+        """Holds a call for a human's decision. Returns once it may be made, also with edited arguments.
+
+        Raises `Rejected` if it may not.
+        """
+        body: Json = {"tool": tool, "arguments": {} if arguments is None else arguments}
+        if reason is not None:
+            body["reason"] = reason
+        approval: ApprovalView = await self._durable("request_approval", self._key(), body=body)
+        while approval["state"] == "pending":
+            approval = await self._session.call("approval", path=approval["id"], query={"wait": WAIT}, again=True)
+        if approval["state"] == "used":
+            return Approved(approval, repeated=True)
+        if approval["state"] != "approved":
+            raise Rejected(approval)
+        use: Json = {"tool": approval["tool"], "arguments": approval["arguments"]}
+        used = await self._session.call("use_approval", path=approval["id"], turn=self.view["token"], body=use)
+        return Approved(used, repeated=False)
+
+    @contextlib.asynccontextmanager
+    async def claim(self, resource: str, *, shared: bool = False) -> AsyncGenerator[ClaimView]:
+        """Holds a resource while the block runs. `Refused` with the code `claimed` names who has it."""
+        body = {"resource": resource, "mode": "shared" if shared else "exclusive"}
+        claim: ClaimView = await self._durable("claim", self._key(), body=body)
+        try:
+            yield claim
+        finally:
+            # The end of the turn releases it in any case.
+            with contextlib.suppress(Refused):
+                await self._session.call("release", path=claim["id"], again=True)
+
+    async def progress(self, note: str) -> None:
+        """Tells humans what the turn does now; renews its lease."""
+        await self.renew(note)
+
+    def spent(
+        self, *, input_tokens: int = 0, output_tokens: int = 0, model: str | None = None, cost_usd: float | None = None
+    ) -> None:
+        """Counts what a call of a model used. It is reported with the next renewal, and with the answer."""
+        usage = self._usage
+        usage["input_tokens"] = usage.get("input_tokens", 0) + input_tokens
+        usage["output_tokens"] = usage.get("output_tokens", 0) + output_tokens
+        if cost_usd is not None:
+            usage["cost_usd"] = (usage.get("cost_usd") or 0.0) + cost_usd
+        if model is not None:
+            of_model = self._models.setdefault(model, {"model": model, "tokens": 0})
+            of_model["tokens"] += input_tokens + output_tokens
+            if cost_usd is not None:
+                of_model["cost_usd"] = (of_model.get("cost_usd") or 0.0) + cost_usd
+            usage["models"] = list(self._models.values())
+
+    def usage(self) -> Usage | None:
+        """What the turn used so far; `None` if nothing was counted."""
+        used = self._usage.get("input_tokens") or self._usage.get("output_tokens") or self._usage.get("cost_usd")
+        return self._usage if used else None
+
+    def joined(self, message: StoredMessage) -> None:
+        """Takes in an answer that the broker pushed into the turn."""
+        if escalation := message.get("escalation"):
+            self._answered.setdefault(escalation, asyncio.Event()).set()
+
+    async def renew(self, note: str = "") -> Any:
+        """Renews the lease, and reports what was spent. The agent does so by itself."""
+        body: Json = {"note": note}
+        if usage := self.usage():
+            body["usage"] = usage
+        return await self._session.call("progress", path=self.id, body=body, again=True)
+
+    def _key(self) -> str:
+        self._place += 1
+        return f"{self.message['id']}.{self._place}"
+
+    async def _durable(self, call: str, key: str, *, body: Json, query: Json | None = None) -> Any:
+        try:
+            return await self._session.call(call, key=key, turn=self.view["token"], body=body, query=query)
+        except Refused as refusal:
+            if refusal.code != "idempotency_conflict":
+                raise
+            place = key.rsplit(".", 1)[1]
+            raise NotDeterministic(
+                f"call {place} of the handler for {self.message['id']} is another than in its first run ({call}): a "
+                "handler makes the same calls in the same order when it runs again"
+            ) from refusal

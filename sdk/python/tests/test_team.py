@@ -1,0 +1,198 @@
+"""What a team does by the SDK, against the real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lastword import Agent, Answer, Human, NotDeterministic, Refused, Rejected, Turn
+from lastword.testing import Broker
+
+LATE = 60.0
+"""Seconds that only a fault takes."""
+
+
+@asynccontextmanager
+async def serving(*agents: Agent) -> AsyncGenerator[None]:
+    tasks = [asyncio.create_task(agent.serve()) for agent in agents]
+    try:
+        yield
+    finally:
+        for agent in agents:
+            agent.stop()
+        await asyncio.wait_for(asyncio.gather(*tasks), LATE)
+
+
+def human(broker: Broker) -> Human:
+    return Human(broker.url, broker.operator)
+
+
+async def test_two_agents_ask_each_other(lastword: Broker) -> None:
+    planner = Agent(lastword.url, lastword.agent("planner"))
+    tester = Agent(lastword.url, lastword.agent("tester", actions=["run_tests"]))
+
+    @planner.on_request()
+    async def plan(turn: Turn, body: str) -> str:
+        tests = await turn.ask("#run_tests", "Run them", action="run_tests", payload={"branch": body, "n": 3})
+        assert not tests.failed and tests.payload == {"passed": 3}
+        return f"{tests.text} for {turn.sender}"
+
+    @tester.on_request("run_tests")
+    async def run(turn: Turn, branch: str, n: int, seed: int = 7) -> Answer:
+        turn.spent(input_tokens=900, output_tokens=80, model="a-model")
+        return Answer(f"{branch}: {n} passed with seed {seed}", {"passed": n})
+
+    async with serving(planner, tester), human(lastword) as operator:
+        reply = await asyncio.wait_for(operator.ask("planner", "main", ref="T-1"), LATE)
+    assert reply.text == "main: 3 passed with seed 7 for operator"
+    with lastword.human() as client:
+        tree = client.call("GET", "/conversations/{}", "T-1")
+    spent = [limit["current"] for limit in tree["grants"][0]["limits"] if "tokens" in limit["name"]]
+    assert spent and spent[0] >= 980, tree["grants"]
+
+
+async def test_a_human_decides_edits_and_rejects(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    made: list[object] = []
+
+    @agent.on_request()
+    async def work(turn: Turn) -> str:
+        made.append((await turn.approve("git", {"args": ["push"]}, reason="reviewed")).arguments)
+        made.append((await turn.approve("git", {"args": ["push", "--force"]})).arguments)
+        with pytest.raises(Rejected) as rejected:
+            await turn.approve("rm", {"path": "/"})
+        assert rejected.value.comment == "never" and "rejected" in rejected.value.model_hint()
+        region = await turn.escalate("Where?", options=["eu", "us"])
+        async with turn.claim("repo:src/auth/*") as claim:
+            assert claim["resource"] == "repo:src/auth/*"
+        return f"deployed to {region}"
+
+    async with serving(agent), human(lastword) as operator:
+        asked = asyncio.create_task(operator.ask("kilo", "Deploy", ref="T-1"))
+        verdicts = iter(["approve", "edit", "reject"])
+        async for waiting in operator.watch():
+            if "tool" not in waiting:
+                await operator.answer(waiting, "eu")
+                break
+            verdict = next(verdicts)
+            if verdict == "approve":
+                await operator.decide(waiting, "approve")
+            elif verdict == "edit":
+                await operator.decide(waiting, "edit", arguments={"args": ["push"]})
+            else:
+                await operator.decide(waiting, "reject", comment="never")
+        reply = await asyncio.wait_for(asked, LATE)
+    assert reply.text == "deployed to eu"
+    assert made == [{"args": ["push"]}, {"args": ["push"]}]
+
+
+async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> None:
+    """The first run ends without an answer behind its second call; the broker is killed in between."""
+    token = lastword.agent("kilo")
+    other = Agent(lastword.url, lastword.agent("other"))
+    first, second = Agent(lastword.url, token), Agent(lastword.url, token)
+    served: list[str] = []
+    reached = asyncio.Event()
+
+    @other.on_request()
+    async def count(turn: Turn, body: str) -> str:
+        served.append(body)
+        return f"{body} done"
+
+    @first.on_request()
+    async def breaks(turn: Turn) -> None:
+        await turn.ask("other", "one")
+        await turn.ask("other", "two")
+        reached.set()
+        await asyncio.sleep(LATE)
+
+    @second.on_request()
+    async def works(turn: Turn) -> str:
+        one = await turn.ask("other", "one")
+        two = await turn.ask("other", "two")
+        three = await turn.ask("other", "three")
+        return ", ".join([one.text, two.text, three.text])
+
+    async with serving(other), human(lastword) as operator:
+        asked = asyncio.create_task(operator.ask("kilo", "go", ref="T-1"))
+        crashing = asyncio.create_task(first.serve(grace=0))
+        await asyncio.wait_for(reached.wait(), LATE)
+        lastword.kill()
+        crashing.cancel()
+        await asyncio.gather(crashing, return_exceptions=True)
+        lastword.start()
+        async with serving(second):
+            reply = await asyncio.wait_for(asked, LATE)
+    assert reply.text == "one done, two done, three done"
+    assert served == ["one", "two", "three"]
+
+
+async def test_another_way_under_the_same_key_is_told_by_name(lastword: Broker) -> None:
+    token = lastword.agent("kilo")
+    other = Agent(lastword.url, lastword.agent("other"))
+    first, second = Agent(lastword.url, token), Agent(lastword.url, token)
+    reached, told = asyncio.Event(), asyncio.Event()
+
+    @other.on_request()
+    async def serve(turn: Turn) -> str:
+        return "done"
+
+    @first.on_request()
+    async def one_way(turn: Turn) -> None:
+        await turn.ask("other", "one")
+        reached.set()
+        await asyncio.sleep(LATE)
+
+    @second.on_request()
+    async def another_way(turn: Turn) -> str:
+        with pytest.raises(NotDeterministic, match="call 1 of the handler"):
+            await turn.ask("other", "something else")
+        told.set()
+        return "noticed"
+
+    async with serving(other), human(lastword) as operator:
+        asked = asyncio.create_task(operator.ask("kilo", "go", ref="T-1"))
+        crashing = asyncio.create_task(first.serve(grace=0))
+        await asyncio.wait_for(reached.wait(), LATE)
+        crashing.cancel()
+        await asyncio.gather(crashing, return_exceptions=True)
+        async with serving(second):
+            assert (await asyncio.wait_for(asked, LATE)).text == "noticed"
+    assert told.is_set()
+
+
+async def test_refusals_are_typed_and_wrong_requests_are_answered(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+
+    @agent.on_request("add")
+    async def add(turn: Turn, a: int, b: int) -> int:
+        with pytest.raises(Refused) as refused:
+            await turn.ask("nobody", "hello")
+        assert refused.value.rule and refused.value.hint in refused.value.model_hint()
+        return a + b
+
+    @agent.on_request("fail")
+    async def fail(turn: Turn) -> None:
+        raise ValueError("as it is meant")
+
+    async with serving(agent), human(lastword) as operator:
+        summed = await operator.ask("kilo", ref="T-1", action="add", payload={"a": 1, "b": 2})
+        assert summed.payload == 3
+        lacking = await operator.ask("kilo", ref="T-2", action="add", payload={"a": 1})
+        assert lacking.status == "failed" and "`b`" in str(lacking.message.get("reason"))
+        failed = await operator.ask("kilo", ref="T-3", action="fail")
+        assert failed.failed and "as it is meant" in str(failed.message.get("reason"))
+        unknown = await operator.ask("kilo", "?", ref="T-4")
+        assert unknown.failed
+        with pytest.raises(Refused):
+            await operator.ask("kilo", ref="T-5")
+
+
+async def test_a_wrong_token_is_refused_at_once(lastword: Broker) -> None:
+    with pytest.raises(Refused) as refused:
+        async with Human(lastword.url, "lw_wrong"):
+            pass
+    assert refused.value.code == "unauthenticated"
