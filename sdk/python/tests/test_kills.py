@@ -16,11 +16,22 @@ LATE = 120.0
 KILLS = int(os.environ.get("LASTWORD_SDK_KILLS", "8"))
 """A campaign takes more: LASTWORD_SDK_KILLS=200."""
 
+LIMITS = """[limits]
+pair_messages_max = 1000000
+sender_messages_max = 1000000
+"""
+"""A campaign sends more in a minute than a team."""
+
 HANDLER = Path(__file__).with_name("five_steps.py")
 
 
-async def test_a_handler_that_is_killed_at_any_moment_does_each_step_once(lastword: Broker) -> None:
+async def test_a_handler_that_is_killed_at_any_moment_does_each_step_once() -> None:
     random.seed(7)
+    with Broker(LIMITS) as broker:
+        await campaign(broker)
+
+
+async def campaign(lastword: Broker) -> None:
     environment = {**os.environ, "LASTWORD_URL": lastword.url, "LASTWORD_TOKEN": lastword.agent("kilo")}
     other = Agent(lastword.url, lastword.agent("other"))
     served: list[str] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import NotDeterministic, Refused, Rejected
+from .errors import Disconnected, NotDeterministic, Refused, Rejected
 from .wire import ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
 
 if TYPE_CHECKING:
@@ -145,20 +146,36 @@ class Turn:
         if approval["state"] != "approved":
             raise Rejected(approval)
         use: Json = {"tool": approval["tool"], "arguments": approval["arguments"]}
-        used = await self._session.call("use_approval", path=approval["id"], turn=self.view["token"], body=use)
-        return Approved(used, repeated=False)
+        while approval["state"] == "approved":
+            try:
+                turn = self.view["token"]
+                approval = await self._session.call("use_approval", path=approval["id"], turn=turn, body=use)
+            except Disconnected:
+                # If it is used now, this run has used it.
+                approval = await self._session.call("approval", path=approval["id"], again=True)
+        return Approved(approval, repeated=False)
 
     @contextlib.asynccontextmanager
     async def claim(self, resource: str, *, shared: bool = False) -> AsyncGenerator[ClaimView]:
         """Holds a resource while the block runs. `Refused` with the code `claimed` names who has it."""
         body = {"resource": resource, "mode": "shared" if shared else "exclusive"}
-        claim: ClaimView = await self._durable("claim", self._key(), body=body)
+        claim = await self._claimed(self._key(), body)
         try:
             yield claim
         finally:
             # The end of the turn releases it in any case.
             with contextlib.suppress(Refused):
                 await self._session.call("release", path=claim["id"], again=True)
+
+    async def _claimed(self, key: str, body: Json) -> ClaimView:
+        """Claims under the key, or anew if an earlier run has released it: what the block does isn't all durable."""
+        for again in itertools.count():
+            try:
+                return await self._durable("claim", f"{key}.{again}" if again else key, body=body)
+            except Refused as refusal:
+                if refusal.code != "unknown_request":
+                    raise
+        raise AssertionError
 
     async def progress(self, note: str) -> None:
         """Tells humans what the turn does now; renews its lease."""
