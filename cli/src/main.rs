@@ -17,7 +17,6 @@ mod out;
 mod policy;
 mod quantity;
 mod render;
-mod replay;
 mod rule_book;
 mod session;
 mod story;

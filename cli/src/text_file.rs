@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The byte order mark of UTF-8.
-pub(crate) const BOM: char = '\u{feff}';
+const BOM: char = '\u{feff}';
 
 /// Reads a text in UTF-8, with or without a byte order mark, or in UTF-16 with one.
 ///

@@ -211,7 +211,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("clock", &["lastword clock", "lastword clock --json"]),
     ("clock accept", &["lastword clock accept", "lastword clock accept --yes"]),
     ("bound", &["lastword bound", "lastword bound --config team.toml"]),
-    ("replay", &["lastword replay recorded.jsonl", "lastword replay --depth task --list monday.jsonl tuesday.jsonl"]),
+    (
+        "replay",
+        &["lastword replay recorded.jsonl", "lastword replay --config long.toml --list monday.jsonl tuesday.jsonl"],
+    ),
     ("reindex", &["lastword reindex", "lastword --data copy reindex"]),
     (
         "verify",

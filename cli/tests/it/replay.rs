@@ -7,51 +7,38 @@ use serde_json::{Value, json};
 
 use crate::program::run;
 
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/replay.jsonl");
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/recorded.jsonl");
 
-fn replay(dir: &Path, args: &[&str]) -> Value {
-    run(dir, &[&["--json", "replay", RECORDED][..], args].concat()).json()["reports"].clone()
+/// Writes a configuration of the profile `long`.
+fn long(dir: &Path) -> String {
+    let path = dir.join("long.toml");
+    fs::write(&path, "profile = \"long\"\n").unwrap();
+    path.to_str().unwrap().to_owned()
 }
 
-/// The codes at which conversations are cut, by rules and conversation.
-fn cuts(reports: &Value) -> Vec<(&str, &str, &str, u64, u64)> {
+/// Returns each conversation that is cut: the code, the message, and how often a human lets it go on.
+fn cuts(report: &Value) -> Vec<(&str, &str, u64, u64)> {
     let mut found = Vec::new();
-    for report in reports.as_array().unwrap() {
-        for cut in report["cuts"].as_array().into_iter().flatten() {
-            let text = |name: &str| cut[name].as_str().unwrap();
-            let number = |name: &str| cut[name].as_u64().unwrap();
-            let rules = report["rules"].as_str().unwrap();
-            found.push((rules, text("conversation"), text("code"), number("at_message"), number("lifts")));
-        }
+    for cut in report["cuts"].as_array().into_iter().flatten() {
+        let [conversation, code] = ["conversation", "code"].map(|name| cut[name].as_str().unwrap());
+        let [at, lifts] = ["at_message", "lifts"].map(|name| cut[name].as_u64().unwrap());
+        found.push((conversation, code, at, lifts));
     }
     found
 }
 
 #[test]
-fn a_loop_is_cut_and_a_review_of_many_rounds_goes_on_in_the_profile_long() {
+fn a_recording_is_replayed_under_the_configuration_that_the_command_has() {
     let dir = tempfile::tempdir().unwrap();
-    let compared = "strict,long,structure,identical,alternating,messages-20";
-    let reports = replay(dir.path(), &["--compare", compared, "--list"]);
-    assert_eq!(
-        cuts(&reports),
-        [
-            ("strict", "thanks", "depth_cap", 6, 5),
-            ("strict", "review", "depth_cap", 6, 5),
-            ("strict", "no-texts", "depth_cap", 6, 1),
-            ("long", "thanks", "no_progress", 8, 3),
-            ("identical", "thanks", "identical", 7, 0),
-            ("alternating", "thanks", "alternating", 8, 0),
-            ("messages-20", "thanks", "messages-20", 20, 0),
-            ("messages-20", "review", "messages-20", 20, 0),
-        ]
-    );
-    let of = |rules: usize, class: &str, member: &str| reports[rules]["classes"][class][member].clone();
-    assert_eq!((of(0, "loop", "cut_after_onset"), of(0, "loop", "cut_before_onset")), (json!(1), json!(0)));
-    assert_eq!((of(0, "loop", "held"), of(2, "loop", "held")), (json!(1), json!(1)), "what R5 would hold is counted");
-    assert_eq!(of(1, "useful", "lifts"), 0);
-    assert_eq!((of(1, "useful", "conversations"), of(1, "unknown", "held")), (json!(4), json!(0)));
-    // Two in a row to the same recipient are one.
-    assert_eq!(of(0, "loop", "messages"), 26);
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ndepth_max = 9\n").unwrap();
+    let report = run(dir.path(), &["--json", "replay", RECORDED, "--list"]).json();
+    assert!(cuts(&report).contains(&("review", "depth_cap", 10, 5)), "{report}");
+    let long = run(dir.path(), &["--json", "replay", RECORDED, "--list", "--config", &long(dir.path())]).json();
+    assert_eq!(cuts(&long), [("thanks", "no_progress", 8, 3)]);
+    let shown = run(dir.path(), &["replay", RECORDED, "--list"]).ok();
+    assert!(shown.contains("review (useful): depth_cap at 10 of"), "{shown}");
+    let unlisted = run(dir.path(), &["--json", "replay", RECORDED]).json();
+    assert_eq!((&unlisted["classes"], cuts(&unlisted)), (&report["classes"], Vec::new()));
 }
 
 /// Outside every turn an agent goes on in the conversation that it began with a colleague: nothing is refused, so
@@ -66,8 +53,8 @@ fn an_agent_that_asks_a_colleague_again_and_again_outside_every_turn_is_not_cut(
     }
     let recorded = json!({ "conversation_id": "picks", "messages": messages }).to_string();
     fs::write(dir.path().join("picks.jsonl"), recorded).unwrap();
-    let reports = run(dir.path(), &["--json", "replay", "picks.jsonl", "--compare", "long", "--list"]).json();
-    assert_eq!(cuts(&reports["reports"]), [], "{reports}");
+    let report = run(dir.path(), &["--json", "replay", "picks.jsonl", "--list", "--config", &long(dir.path())]).json();
+    assert_eq!(cuts(&report), [], "{report}");
 }
 
 /// Notices of idle teammates look like requests of theirs, unless they are marked.
@@ -95,41 +82,8 @@ fn a_team_with_idle_notices_that_are_marked_is_not_cut() {
         }
         let recorded = json!({ "conversation_id": "team", "class": "useful", "messages": messages }).to_string();
         fs::write(dir.path().join("team.jsonl"), recorded).unwrap();
-        run(dir.path(), &["--json", "replay", "team.jsonl", "--compare", "long", "--list"]).json()["reports"].clone()
+        run(dir.path(), &["--json", "replay", "team.jsonl", "--list", "--config", &long(dir.path())]).json()
     };
     assert_eq!(cuts(&replayed(Some("notice"))), []);
     assert_ne!(cuts(&replayed(None)), [], "else the mark is for nothing");
-}
-
-#[test]
-fn a_configuration_file_is_compared_and_a_wrong_name_is_refused_with_the_right_ones() {
-    let dir = tempfile::tempdir().unwrap();
-    let own = dir.path().join("own.toml");
-    fs::write(&own, "[limits]\ndepth_max = 3\n").unwrap();
-    fs::write(dir.path().join("lastword.toml"), "[limits]\ndepth_max = 9\n").unwrap();
-    let own = own.to_str().unwrap();
-    let reports = replay(dir.path(), &["--compare", &format!("config,{own}"), "--list"]);
-    let depths = cuts(&reports);
-    assert!(depths.contains(&("config", "review", "depth_cap", 10, 5)), "{depths:?}");
-    assert!(depths.contains(&(own, "review", "depth_cap", 4, 5)), "{depths:?}");
-    let wrong = run(dir.path(), &["replay", RECORDED, "--compare", "long,lnog"]);
-    assert!(wrong.code == 2 && wrong.stderr.contains("\"lnog\"") && wrong.stderr.contains("structure"), "{wrong:?}");
-}
-
-#[test]
-fn the_page_shows_each_conversation_and_no_markup_of_a_recording() {
-    let dir = tempfile::tempdir().unwrap();
-    let evil = r#"{"conversation_id":"<b>x</b>","messages":[{"from":"a","to":"b","text":"\"><script>alert(1)</script>\u202e"}]}"#;
-    fs::write(dir.path().join("evil.jsonl"), evil).unwrap();
-    let page = dir.path().join("page.html");
-    let args = ["replay", RECORDED, "evil.jsonl", "--compare", "long,strict", "--html", page.to_str().unwrap()];
-    run(dir.path(), &args).ok();
-    let page = fs::read_to_string(page).unwrap();
-    for shown in
-        ["review", "thanks", "no-texts", "long: no_progress at 8, a human says yes 3 times", "strict: depth_cap at 6"]
-    {
-        assert!(page.contains(shown), "{shown}");
-    }
-    assert!(page.contains("&lt;b&gt;x") && !page.contains("<script") && !page.contains('\u{202e}'));
-    assert_eq!(page.matches("title=\"onset\"").count(), 1);
 }

@@ -13,6 +13,7 @@ mod dependencies;
 mod found;
 mod fuzzed;
 mod histories;
+mod laboratory;
 mod model;
 mod no_progress;
 mod remedies;

@@ -260,6 +260,7 @@ fn crates_depend_only_along_the_arrows() {
         ("core", &["facts"]),
         // It shares the facts with the core, and none of its bookkeeping.
         ("witness", &["facts"]),
+        ("replay", &["facts", "core"]),
         ("wire", &["facts"]),
         ("store", &["facts"]),
         ("broker", &["facts", "core", "wire", "store"]),
@@ -275,8 +276,8 @@ fn crates_depend_only_along_the_arrows() {
         (
             "cli",
             &[
-                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
-                "bridge", "discord", "cluster",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "console", "client",
+                "programs", "bridge", "discord", "cluster",
             ],
         ),
         (
@@ -289,8 +290,8 @@ fn crates_depend_only_along_the_arrows() {
         (
             "sim",
             &[
-                "facts", "core", "witness", "wire", "store", "broker", "server", "console", "client", "programs",
-                "bridge", "discord", "cluster",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "console", "client",
+                "programs", "bridge", "discord", "cluster",
             ],
         ),
     ];

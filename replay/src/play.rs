@@ -25,37 +25,27 @@ const OPERATOR: &str = "(the human who gives the task)";
 /// What a message without a text says.
 const NO_TEXT: &str = ".";
 
-/// What counts as one conversation, in which depth is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Depth {
-    /// A conversation for each delegate of a task: the rules as they are
-    Delegate,
-    /// One conversation for the whole task
-    Task,
-    /// A conversation for each request, even to the same delegate
-    Request,
-}
-
-/// The result of a replayed conversation.
-#[derive(Debug, Default)]
-pub(crate) struct Played {
-    /// The index of the message at which it was cut first, from 0, and the code.
-    pub(crate) cut: Option<(usize, Code)>,
-    /// The message at which it ends although a human always says yes: no step lifts what refused it.
-    pub(crate) ended: Option<usize>,
+/// What came of a replayed conversation.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// The index of the message at which it was cut first, from 0, and the code of the refusal.
+    pub cut: Option<(usize, String)>,
+    /// Whether it ends although a human always says yes: no step lifts what refused it.
+    pub is_final: bool,
     /// How often a human has to say yes for it to go on as recorded.
-    pub(crate) lifts: u64,
+    pub lifts: u64,
     /// The first message of which R5 warns, or would.
-    pub(crate) warned: Option<usize>,
+    pub warned: Option<usize>,
     /// The first message after which R5 holds further requests, or would.
-    pub(crate) held: Option<usize>,
+    pub held: Option<usize>,
     /// Messages that had to wait for a window.
-    pub(crate) delayed: u64,
+    pub delayed: u64,
 }
 
 /// Replays a conversation with `pace_ms` between two messages.
-pub(crate) fn play(trace: &Trace, limits: &Limits, depth: Depth, pace_ms: u64) -> Played {
-    let mut stage = Stage::new(trace, limits, depth, pace_ms);
+#[must_use]
+pub fn play(trace: &Trace, limits: &Limits, pace_ms: u64) -> Played {
+    let mut stage = Stage::new(trace, limits, pace_ms);
     if let Some(first) = trace.messages.first().filter(|said| !trace.humans.contains(&said.from)) {
         let to = first.from.clone();
         // The task is nobody's recorded words.
@@ -65,7 +55,7 @@ pub(crate) fn play(trace: &Trace, limits: &Limits, depth: Depth, pace_ms: u64) -
         stage.pass(pace_ms);
         stage.at = i;
         if !stage.get_through(said, addressee(trace, i)) {
-            stage.played.ended = Some(i);
+            stage.played.is_final = true;
             break;
         }
     }
@@ -114,7 +104,6 @@ struct Stage<'a> {
     trace: &'a Trace,
     core: Core,
     now: Time,
-    depth: Depth,
     pace_ms: u64,
     /// The index of the message that is said.
     at: usize,
@@ -132,11 +121,8 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(trace: &'a Trace, limits: &Limits, depth: Depth, pace_ms: u64) -> Self {
+    fn new(trace: &'a Trace, limits: &Limits, pace_ms: u64) -> Self {
         let mut limits = limits.clone();
-        if depth == Depth::Request {
-            limits.observed.observe("ref_conflict");
-        }
         if !trace.has_texts {
             // It would judge texts that nobody wrote.
             limits.observed.observe("no_progress");
@@ -145,7 +131,6 @@ impl<'a> Stage<'a> {
             trace,
             core: Core::default(),
             now: Time(0),
-            depth,
             pace_ms,
             at: 0,
             known: BTreeMap::new(),
@@ -229,7 +214,7 @@ impl<'a> Stage<'a> {
                 self.pass(wait);
                 continue;
             }
-            self.played.cut.get_or_insert((self.at, refusal.code));
+            self.played.cut.get_or_insert_with(|| (self.at, refusal.code.to_string()));
             if self.played.lifts >= LIFTS_MAX || !self.lift(&refusal, reference.as_ref()) {
                 return false;
             }
@@ -374,11 +359,7 @@ impl<'a> Stage<'a> {
         let pair = (from.to_owned(), to.to_owned());
         let known = self.outside.get(&pair).filter(|_| within.is_none()).cloned();
         let goes_on = known.is_some();
-        draft.reference = match (self.depth, within) {
-            (Depth::Delegate, Some(_)) => None,
-            (Depth::Task, Some(_)) => Ref::new("T-1").ok(),
-            (Depth::Request, Some(_)) | (_, None) => known.or_else(|| self.new_ref()),
-        };
+        draft.reference = if within.is_some() { None } else { known.or_else(|| self.new_ref()) };
         let sent = match self.send(from, draft.clone()) {
             // Outside every turn: it goes on in the conversation that the refusal names. The next request begins with
             // it, because an agent that knows it isn't refused (F5).

@@ -1,15 +1,15 @@
 //! The format of recorded conversations: one JSON object per line (`docs/replay.md`).
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::failure::Failure;
-use crate::text_file::BOM;
-
+/// The byte order mark of UTF-8, which editors of some systems write.
+const BOM: char = '\u{feff}';
 /// Names of speakers who are human wherever they speak.
 const HUMAN_NAMES: [&str; 2] = ["human", "user"];
 /// The kind of a message that asks for nothing.
@@ -42,41 +42,41 @@ struct RecordedMessage {
 }
 
 /// One recorded conversation.
-#[derive(Debug)]
-pub(crate) struct Trace {
+#[derive(Debug, Default)]
+pub struct Trace {
     /// The conversation's name in the report.
-    pub(crate) conversation_id: String,
+    pub conversation_id: String,
     /// Its known class, such as `useful` or `loop`.
-    pub(crate) class: String,
+    pub class: String,
     /// The index of the message with which it begins to loop, if the recording says so.
-    pub(crate) onset: Option<usize>,
+    pub onset: Option<usize>,
     /// The messages, in order. No speaker has two in a row to the same recipient.
-    pub(crate) messages: Vec<Said>,
+    pub messages: Vec<Said>,
     /// The speakers who are human.
-    pub(crate) humans: BTreeSet<String>,
+    pub humans: BTreeSet<String>,
     /// Whether every message has its text.
-    pub(crate) has_texts: bool,
+    pub has_texts: bool,
 }
 
 /// What one speaker said before another one spoke.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub struct Said {
     /// The speaker's name, as free text.
-    pub(crate) from: String,
+    pub from: String,
     /// The recipient; `None` if it went to everyone.
-    pub(crate) to: Option<String>,
+    pub to: Option<String>,
     /// The text; empty if the recording has none.
-    pub(crate) text: String,
+    pub text: String,
     /// Its approximate length in tokens.
-    pub(crate) tokens: u64,
+    pub tokens: u64,
     /// The request that it opens or answers, if the recording says so.
-    pub(crate) request: Option<String>,
+    pub request: Option<String>,
     /// The speaker's session, if the recording says so.
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
     /// Whether it ends the conversation.
-    pub(crate) ends: bool,
+    pub ends: bool,
     /// Whether it asks for nothing, as the notice of an idle or ended session.
-    pub(crate) is_notice: bool,
+    pub is_notice: bool,
 }
 
 impl From<Recorded> for Trace {
@@ -150,44 +150,69 @@ fn unknown() -> String {
     "unknown".into()
 }
 
+/// A file that can't be read as recorded conversations.
+#[derive(Debug)]
+pub struct ReadError {
+    text: String,
+    /// What to do about it, if that is known.
+    pub hint: Option<&'static str>,
+}
+
+impl ReadError {
+    fn new(text: String, hint: &'static str) -> Self {
+        Self { text, hint: Some(hint) }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
 /// Reads a file line by line; `each` gets every conversation and the number of bytes read so far.
-pub(crate) fn read(path: &Path, mut each: impl FnMut(Trace, u64) -> Result<(), Failure>) -> Result<(), Failure> {
+///
+/// # Errors
+/// Fails if the file can't be read, or a line isn't a conversation.
+pub fn read(path: &Path, mut each: impl FnMut(&Trace, u64)) -> Result<(), ReadError> {
     let file = std::fs::File::open(path).map_err(|error| {
-        Failure::usage(format!("{}: {error}", path.display())).hint("pass files with one JSON object per line")
+        ReadError::new(format!("{}: {error}", path.display()), "pass files with one JSON object per line")
     })?;
     let mut lines = BufReader::new(file);
     let (mut line, mut number, mut bytes) = (String::new(), 0, 0);
     loop {
         line.clear();
         let length = lines.read_line(&mut line).map_err(|error| {
-            let failure = Failure::usage(format!("{}, line {}: {error}", path.display(), number + 1));
-            if error.kind() == ErrorKind::InvalidData { failure.hint("save it as UTF-8") } else { failure }
+            let text = format!("{}, line {}: {error}", path.display(), number + 1);
+            ReadError { text, hint: (error.kind() == ErrorKind::InvalidData).then_some("save it as UTF-8") }
         })?;
         if length == 0 {
             return Ok(());
         }
         number += 1;
         bytes += length as u64;
-        if number == 1 && line.starts_with(BOM) {
-            line.drain(..BOM.len_utf8());
-        }
-        if line.trim().is_empty() {
+        let text = line.trim_start_matches(BOM);
+        if text.trim().is_empty() {
             continue;
         }
-        let recorded: Recorded = serde_json::from_str(&line).map_err(|error| {
-            Failure::usage(format!("{}, line {number}: {error}", path.display()))
-                .hint("each line is {conversation_id, class, messages: [{from, to, text}]}")
+        let recorded: Recorded = serde_json::from_str(text).map_err(|error| {
+            ReadError::new(
+                format!("{}, line {number}: {error}", path.display()),
+                "each line is {conversation_id, class, messages: [{from, to, text}]}",
+            )
         })?;
-        each(recorded.into(), bytes)?;
+        each(&recorded.into(), bytes);
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use serde_json::json;
 
-    pub(crate) fn trace(value: Value) -> Trace {
+    fn trace(value: Value) -> Trace {
         serde_json::from_value::<Recorded>(value).unwrap().into()
     }
 

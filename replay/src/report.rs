@@ -1,23 +1,25 @@
 //! Reports what would have been done to recorded conversations, by class.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
-use super::contender::ReplayOutcome;
-use super::trace::Trace;
-use crate::out::{Out, escape_line, table};
+use crate::play::Played;
+use crate::trace::Trace;
+
+/// The titles of the columns of [`Report::rows`].
+pub const COLUMNS: [&str; 11] =
+    ["class", "of", "cut", "by", "before onset", "after", "R5 warns", "R5 holds", "context saved", "lifts", "waits"];
 
 /// The report of a replay under one set of rules.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
-    /// Its name.
-    rules: String,
+pub struct Report {
     /// The results by class of conversation.
     classes: BTreeMap<String, Class>,
     /// Every conversation that was cut.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) cuts: Vec<Cut>,
+    pub cuts: Vec<Cut>,
 }
 
 /// The results of one class.
@@ -45,7 +47,7 @@ struct Class {
 
 /// One conversation that was cut.
 #[derive(Debug, Serialize)]
-pub(crate) struct Cut {
+pub struct Cut {
     conversation: String,
     class: String,
     at_message: usize,
@@ -56,31 +58,25 @@ pub(crate) struct Cut {
     lifts: u64,
 }
 
-impl Cut {
-    /// Formats the cut as one line.
-    pub(crate) fn line(&self) -> String {
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { conversation, class, at_message, of_messages, onset, code, lifts } = self;
-        let onset = onset.map_or(String::new(), |onset| format!(", onset {onset}"));
-        let lifts = if *lifts > 0 { format!(", {lifts} lifts to the end") } else { String::new() };
-        escape_line(&format!("{conversation} ({class}): {code} at {at_message} of {of_messages}{onset}{lifts}"))
+        write!(f, "{conversation} ({class}): {code} at {at_message} of {of_messages}")?;
+        if let Some(onset) = onset {
+            write!(f, ", onset {onset}")?;
+        }
+        if *lifts > 0 {
+            write!(f, ", {lifts} lifts to the end")?;
+        }
+        Ok(())
     }
 }
 
 impl Report {
-    /// Returns the empty report of some rules.
-    pub(crate) fn of(rules: &str) -> Self {
-        Self { rules: rules.to_owned(), ..Self::default() }
-    }
-
-    /// Returns the name of the rules.
-    pub(crate) fn rules(&self) -> &str {
-        &self.rules
-    }
-
     /// Adds a conversation. Each speaker first reads the whole conversation, which is its context.
-    pub(crate) fn add(&mut self, trace: &Trace, outcome: &ReplayOutcome) {
+    pub fn add(&mut self, trace: &Trace, played: &Played) {
         let class = self.classes.entry(trace.class.clone()).or_default();
-        let end = outcome.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
+        let end = played.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
         let (mut context, mut read) = (0, 0);
         for (i, said) in trace.messages.iter().enumerate() {
             context += said.tokens;
@@ -91,13 +87,13 @@ impl Report {
         class.context_tokens += read;
         class.messages += trace.messages.len() as u64;
         class.messages_saved += (trace.messages.len() - end) as u64;
-        class.delayed += outcome.delayed;
-        class.lifts += outcome.lifts;
-        class.warned += u64::from(outcome.warned.is_some());
-        class.held += u64::from(outcome.held.is_some());
-        if let Some((at, code)) = &outcome.cut {
+        class.delayed += played.delayed;
+        class.lifts += played.lifts;
+        class.warned += u64::from(played.warned.is_some());
+        class.held += u64::from(played.held.is_some());
+        if let Some((at, code)) = &played.cut {
             class.cut += 1;
-            class.cut_for_good += u64::from(outcome.is_final);
+            class.cut_for_good += u64::from(played.is_final);
             class.cut_before_onset += u64::from(trace.onset.is_some_and(|onset| *at < onset));
             class.cut_after_onset += u64::from(trace.onset.is_some_and(|onset| *at >= onset));
             *class.by_code.entry(code.clone()).or_default() += 1;
@@ -108,42 +104,23 @@ impl Report {
                 of_messages: trace.messages.len(),
                 onset: trace.onset,
                 code: code.clone(),
-                lifts: outcome.lifts,
+                lifts: played.lifts,
             });
         }
     }
-}
 
-/// Formats reports as one table: a row for each class under each set of rules.
-pub(crate) fn text(reports: &[Report], out: &Out) -> String {
-    let head = [
-        "class",
-        "rules",
-        "of",
-        "cut",
-        "by",
-        "before onset",
-        "after",
-        "R5 warns",
-        "R5 holds",
-        "context saved",
-        "lifts",
-        "waits",
-    ];
-    let classes = reports.first().into_iter().flat_map(|report| report.classes.keys());
-    let of_class = |name: &String| {
-        let name = name.clone();
-        reports.iter().filter_map(move |report| Some(report.classes.get(&name)?.row(&name, &report.rules)))
-    };
-    table(&head, &classes.flat_map(of_class).collect::<Vec<_>>(), out)
+    /// Returns a row for each class.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        self.classes.iter().map(|(name, class)| class.row(name)).collect()
+    }
 }
 
 impl Class {
-    fn row(&self, name: &str, rules: &str) -> Vec<String> {
+    fn row(&self, name: &str) -> Vec<String> {
         let by: Vec<String> = self.by_code.iter().map(|(code, n)| format!("{code} {n}")).collect();
         vec![
             name.to_owned(),
-            rules.to_owned(),
             self.conversations.to_string(),
             share(self.cut, self.conversations),
             if by.is_empty() { "-".into() } else { by.join(", ") },

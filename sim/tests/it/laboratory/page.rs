@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use lastword_facts::stall::{Reading, Stall};
+use lastword_facts::visible::escape;
+use lastword_replay::{Played, Said, Trace};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-
-use super::contender::ReplayOutcome;
-use super::report::Report;
-use super::trace::{Said, Trace};
-use crate::out::escape;
 
 /// The characters of a message that the page shows.
 const EXCERPT_CHARS: usize = 160;
@@ -18,7 +15,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// The page, as far as conversations were added.
 #[derive(Default)]
-pub(crate) struct ReplayPage {
+pub(super) struct ReplayPage {
     /// The strips of each class: those that were cut by the first rules come first.
     classes: BTreeMap<String, (Vec<Markup>, Vec<Markup>)>,
 }
@@ -32,15 +29,14 @@ struct Added {
 
 impl ReplayPage {
     /// Adds a conversation with what came of it under each set of rules.
-    pub(crate) fn add(&mut self, trace: &Trace, outcomes: &[(&str, ReplayOutcome)]) {
+    pub(super) fn add(&mut self, trace: &Trace, outcomes: &[(&str, Played)]) {
         let (cut, went_on) = self.classes.entry(trace.class.clone()).or_default();
         let was_cut = outcomes.first().is_some_and(|(_, outcome)| outcome.cut.is_some());
         if was_cut { cut } else { went_on }.push(strip(trace, outcomes));
     }
 
     /// Returns the page.
-    pub(crate) fn html(self, reports: &[Report]) -> String {
-        let names: Vec<&str> = reports.iter().map(Report::rules).collect();
+    pub(super) fn html(self, names: &[&str]) -> String {
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -52,7 +48,7 @@ impl ReplayPage {
                 }
                 body {
                     h1 { "Replay of recorded conversations" }
-                    (legend(&names))
+                    (legend(names))
                     @for (class, (cut, went_on)) in self.classes {
                         section {
                             h2 { (class) " " small { (cut.len() + went_on.len()) " conversations" } }
@@ -88,7 +84,7 @@ fn legend(names: &[&str]) -> Markup {
     }
 }
 
-fn strip(trace: &Trace, outcomes: &[(&str, ReplayOutcome)]) -> Markup {
+fn strip(trace: &Trace, outcomes: &[(&str, Played)]) -> Markup {
     let added = added(trace);
     let most = added.last().map_or(1, |last| last.context.max(1));
     let end = outcomes.iter().filter_map(|(_, outcome)| outcome.cut.as_ref().map(|(at, _)| *at)).min();
@@ -115,8 +111,8 @@ fn strip(trace: &Trace, outcomes: &[(&str, ReplayOutcome)]) -> Markup {
 }
 
 /// Says what some rules do to a conversation; `None` if they let it go on.
-fn told(name: &str, outcome: &ReplayOutcome) -> Option<String> {
-    let ReplayOutcome { cut, is_final, lifts, warned, held, .. } = outcome;
+fn told(name: &str, outcome: &Played) -> Option<String> {
+    let Played { cut, is_final, lifts, warned, held, .. } = outcome;
     let cut = cut.as_ref().map(|(at, code)| format!("{code} at {at}"));
     let times = if *lifts == 1 { "once" } else { &format!("{lifts} times") };
     let yes =

@@ -1,10 +1,10 @@
 //! What others do against loops, as far as it can be told from the texts: to compare the guards with.
 
-use super::trace::{Said, Trace};
+use lastword_replay::{Said, Trace};
 
 /// A rule that ends a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Baseline {
+pub(super) enum Baseline {
     /// After this many messages.
     Messages(usize),
     /// When a speaker says the same three times in a row, whatever others say in between.
@@ -17,7 +17,7 @@ pub(crate) enum Baseline {
 
 impl Baseline {
     /// Returns the index of the first message that isn't said any more.
-    pub(crate) fn cut(self, trace: &Trace) -> Option<usize> {
+    pub(super) fn cut(self, trace: &Trace) -> Option<usize> {
         let said = &trace.messages;
         if !trace.has_texts && !matches!(self, Self::Messages(_)) {
             return None;
@@ -48,38 +48,32 @@ fn alternates(said: &[Said]) -> bool {
     repeats(2) || repeats(4)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::replay::trace::tests::trace;
-    use serde_json::{Value, json};
+fn of(messages: &[(&str, &str)]) -> Trace {
+    let said =
+        |(from, text): &(&str, &str)| Said { from: (*from).to_owned(), text: (*text).to_owned(), ..Said::default() };
+    Trace { messages: messages.iter().map(said).collect(), has_texts: true, ..Trace::default() }
+}
 
-    fn of(said: &[(&str, &str)]) -> Trace {
-        let messages: Vec<Value> = said.iter().map(|(from, text)| json!({ "from": from, "text": text })).collect();
-        trace(json!({ "conversation_id": "c", "messages": messages }))
-    }
+#[test]
+fn a_conversation_ends_after_so_many_messages() {
+    let long = of(&[("a", "1"), ("b", "2"), ("a", "3")]);
+    assert_eq!(Baseline::Messages(2).cut(&long), Some(2));
+    assert_eq!(Baseline::Messages(3).cut(&long), None);
+}
 
-    #[test]
-    fn a_conversation_ends_after_so_many_messages() {
-        let long = of(&[("a", "1"), ("b", "2"), ("a", "3")]);
-        assert_eq!(Baseline::Messages(2).cut(&long), Some(2));
-        assert_eq!(Baseline::Messages(3).cut(&long), None);
-    }
+#[test]
+fn the_third_equal_message_of_a_speaker_is_the_last() {
+    let said = [("a", "hi"), ("b", "1"), ("a", "hi "), ("b", "2"), ("a", "hi"), ("b", "3")];
+    assert_eq!(Baseline::Identical.cut(&of(&said)), Some(5));
+    assert_eq!(Baseline::Identical.cut(&of(&said[..5])), None, "nothing comes after it");
+    assert_eq!(Baseline::Alternating.cut(&of(&said)), None, "b says something else each time");
+}
 
-    #[test]
-    fn the_third_equal_message_of_a_speaker_is_the_last() {
-        let said = [("a", "hi"), ("b", "1"), ("a", "hi "), ("b", "2"), ("a", "hi"), ("b", "3")];
-        assert_eq!(Baseline::Identical.cut(&of(&said)), Some(5));
-        assert_eq!(Baseline::Identical.cut(&of(&said[..5])), None, "nothing comes after it");
-        assert_eq!(Baseline::Alternating.cut(&of(&said)), None, "b says something else each time");
-    }
-
-    #[test]
-    fn two_messages_that_alternate_three_times_are_stuck() {
-        let said = [("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x")];
-        assert_eq!(Baseline::Alternating.cut(&of(&said)), Some(6));
-        assert_eq!(Baseline::Alternating.cut(&of(&said[..5])), None);
-        let pairs: Vec<_> = [("a", "x"), ("b", "1"), ("a", "y"), ("b", "2")].into_iter().cycle().take(13).collect();
-        assert_eq!(Baseline::Alternating.cut(&of(&pairs)), Some(12));
-    }
+#[test]
+fn two_messages_that_alternate_three_times_are_stuck() {
+    let said = [("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x")];
+    assert_eq!(Baseline::Alternating.cut(&of(&said)), Some(6));
+    assert_eq!(Baseline::Alternating.cut(&of(&said[..5])), None);
+    let pairs: Vec<_> = [("a", "x"), ("b", "1"), ("a", "y"), ("b", "2")].into_iter().cycle().take(13).collect();
+    assert_eq!(Baseline::Alternating.cut(&of(&pairs)), Some(12));
 }
