@@ -2,6 +2,12 @@
 //!
 //! Five fields in this order, then at most one `[ID:…]`, then the body. The printed form is canonical: parsing a
 //! printed header gives the same header, and printing a parsed header gives the same text.
+//!
+//! ```
+//! let (header, body) = lastword_facts::header::parse("[FROM:kilo][TO:hive][TYPE:REQUEST][REF:T-1][DEPTH:0] Look.")?;
+//! assert_eq!((header.from.as_str(), header.reference.as_str(), body.trim()), ("kilo", "T-1", "Look."));
+//! # Ok::<(), lastword_facts::header::HeaderError>(())
+//! ```
 
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write as _};

@@ -3,6 +3,16 @@
 //!
 //! A log is a sequence of [`Entry`]s. Whoever reads one needs nothing but this crate: the core that folds them, and the
 //! witness that recounts them.
+//!
+//! ```
+//! use lastword_facts::fact::{Area, EventKind};
+//! use lastword_facts::{Entry, Fact, Limits, Time};
+//!
+//! let limits = Box::new(Limits::default());
+//! let entry = Entry { at: Time(0), grant: None, fact: Fact::Configured { limits } };
+//! let about = entry.fact.about();
+//! assert_eq!((about.kind, about.area), (EventKind::Configured, Area::Settings));
+//! ```
 // The macro that derives the OpenAPI schemas expands to paths and macros of `std`.
 #![cfg_attr(not(feature = "schema"), no_std)]
 

@@ -4,6 +4,16 @@
 //! [`Reading`] is what one text amounts to: its tokens, the hashes of its units, and a hash of the whole. [`Stall`]
 //! folds the readings of one exchange, in order, and returns a [`Due`] on each. Both are deterministic and use
 //! integers only. No text is kept.
+//!
+//! ```
+//! use lastword_facts::stall::{Due, Reading, Stall, StallCause};
+//!
+//! let mut exchange = Stall::default();
+//! let thanks = Reading::of("Thank you so much for the quick help!", None);
+//! // 0 and 1 speak in turn.
+//! let due: Vec<Due> = (0..5).map(|n| exchange.message(n % 2, Some(1 - n % 2), &thanks)).collect();
+//! assert_eq!(due[4], Due::Hold(StallCause::Stuck));
+//! ```
 
 use alloc::boxed::Box;
 use alloc::vec;
