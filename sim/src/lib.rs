@@ -10,7 +10,6 @@ pub mod cluster;
 pub mod edges;
 pub mod explorer;
 pub mod fallible_log;
-pub mod no_progress;
 pub mod rogue;
 mod witness;
 mod world;

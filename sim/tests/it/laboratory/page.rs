@@ -7,6 +7,8 @@ use lastword_facts::visible::escape;
 use lastword_replay::{Played, Said, Trace};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::no_progress::verdicts::number;
+
 /// The characters of a message that the page shows.
 const EXCERPT_CHARS: usize = 160;
 /// The tokens read again that one new word pays for (R5).
@@ -144,21 +146,12 @@ fn added(trace: &Trace) -> Vec<Added> {
     let mut all = Vec::with_capacity(trace.messages.len());
     for said in &trace.messages {
         context += said.tokens;
-        let from = place(&mut speakers, &said.from);
-        let to = said.to.as_deref().map(|to| place(&mut speakers, to));
+        let from = number(&mut speakers, &said.from);
+        let to = said.to.as_deref().map(|to| number(&mut speakers, to));
         stall.message(from, to, &Reading::of(&said.text, None));
         let curve = stall.curve();
         all.push(Added { new_words: curve.units - units, dry: curve.dry, context });
         units = curve.units;
     }
     all
-}
-
-/// Returns the number of a speaker, in the order in which they are first named.
-fn place<'a>(speakers: &mut Vec<&'a str>, name: &'a str) -> u32 {
-    let known = speakers.iter().position(|speaker| *speaker == name).unwrap_or_else(|| {
-        speakers.push(name);
-        speakers.len() - 1
-    });
-    u32::try_from(known).unwrap_or(u32::MAX)
 }

@@ -13,28 +13,28 @@ use serde_json::Value;
 
 /// What the guard says of one conversation, taken as one exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// The index of the first message that is warned of.
-    pub warn: Option<u64>,
+    pub(crate) warn: Option<u64>,
     /// The index of the first message that is held.
-    pub hold: Option<u64>,
+    pub(crate) hold: Option<u64>,
     /// `dry` after the last message.
-    pub dry: u64,
+    pub(crate) dry: u64,
     /// The new units of all messages.
-    pub units: u64,
+    pub(crate) units: u64,
     /// The tokens of all messages.
-    pub context: u64,
+    pub(crate) context: u64,
 }
 
 /// A conversation on which the guard and the recorded verdict differ.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// The conversation's name.
-    pub conversation: String,
+    pub(crate) conversation: String,
     /// The recorded verdict; `None` if there is none.
-    pub recorded: Option<Judged>,
+    pub(crate) recorded: Option<Judged>,
     /// The guard's verdict.
-    pub judged: Judged,
+    pub(crate) judged: Judged,
 }
 
 impl fmt::Display for Difference {
@@ -45,22 +45,19 @@ impl fmt::Display for Difference {
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub(crate) struct Compared {
     /// The conversations that were judged.
-    pub conversations: u64,
+    pub(crate) conversations: u64,
     /// The messages in them.
-    pub messages: u64,
+    pub(crate) messages: u64,
     /// The conversations that are warned of or held at another message, or not at all.
-    pub verdicts: Vec<Difference>,
+    pub(crate) verdicts: Vec<Difference>,
     /// The conversations whose numbers differ and whose verdict doesn't.
-    pub numbers: Vec<Difference>,
+    pub(crate) numbers: Vec<Difference>,
 }
 
 /// Reads recorded verdicts by the name of their conversation.
-///
-/// # Errors
-/// Fails if a line can't be read or is no JSON object.
-pub fn verdicts(lines: impl BufRead) -> Result<BTreeMap<String, Judged>, Error> {
+pub(crate) fn verdicts(lines: impl BufRead) -> Result<BTreeMap<String, Judged>, Error> {
     let mut found = BTreeMap::new();
     for line in lines.lines() {
         let row: Value = serde_json::from_str(&line?)?;
@@ -74,10 +71,7 @@ pub fn verdicts(lines: impl BufRead) -> Result<BTreeMap<String, Judged>, Error> 
 
 impl Compared {
     /// Judges the conversations of a file and compares them with the recorded verdicts.
-    ///
-    /// # Errors
-    /// Fails if a line can't be read or is no conversation.
-    pub fn add(&mut self, lines: impl BufRead, recorded: &BTreeMap<String, Judged>) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, lines: impl BufRead, recorded: &BTreeMap<String, Judged>) -> Result<(), Error> {
         for line in lines.lines() {
             let row: Value = serde_json::from_str(&line?)?;
             let conversation = text(&row, "conversation_id")?.to_owned();
@@ -117,7 +111,7 @@ impl Compared {
 }
 
 /// Returns the number of a speaker, in the order in which they are first named.
-fn number<'a>(speakers: &mut Vec<&'a str>, name: &'a str) -> u32 {
+pub(crate) fn number<'a>(speakers: &mut Vec<&'a str>, name: &'a str) -> u32 {
     let known = speakers.iter().position(|speaker| *speaker == name);
     let place = known.unwrap_or_else(|| {
         speakers.push(name);
