@@ -28,7 +28,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lastword_facts::Limits;
-use lastword_server::{Config, Server};
+use lastword_server::{Config, Server, WorkspaceSettings};
 use serde::Serialize;
 
 use crate::bare::bare_file;
@@ -286,7 +286,8 @@ const fn over_sessions(work: Work) -> &'static str {
 }
 
 async fn started(data: &Path) -> Result<Server, Failure> {
-    Ok(Server::start(Config { limits: limits(), pages: lastword_console::pages(), ..Config::local(data) }).await?)
+    let settings = WorkspaceSettings { limits: limits(), ..WorkspaceSettings::default() };
+    Ok(Server::start(Config { settings, pages: lastword_console::pages(), ..Config::local(data) }).await?)
 }
 
 async fn loads(

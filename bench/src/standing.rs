@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_facts::Seq;
-use lastword_server::{Config, Server};
+use lastword_server::{Config, Server, WorkspaceSettings};
 use lastword_store::DataDir;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -209,7 +209,8 @@ pub(crate) async fn long(
 ) -> Result<Vec<Figure>, Failure> {
     let data = dir.join("long");
     let pages = lastword_console::pages();
-    let server = Server::start(Config { limits: crate::limits(), pages, ..Config::local(&data) }).await?;
+    let settings = WorkspaceSettings { limits: crate::limits(), ..WorkspaceSettings::default() };
+    let server = Server::start(Config { settings, pages, ..Config::local(&data) }).await?;
     load::fill(&server, TEAM, REQUESTS, messages, progress).await?;
     let mut figures = audits(&load::human(&server)?, messages).await?;
     let facts = server.handle().committed().borrow().0;

@@ -310,7 +310,7 @@ impl Node {
     pub async fn start(config: Config, cluster: ClusterConfig) -> Result<Self, NodeError> {
         let dir = config.data_dir.clone();
         make_dir(&dir)?;
-        let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, &dir, &config.hosts));
+        let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, &dir, &config.settings.hosts));
         let certificate = certificate.transpose()?.map(Arc::new);
         let transport = Transport::of(config.tls.as_ref());
         let (listener, addr) =
@@ -338,8 +338,8 @@ impl Node {
             session,
             url,
             transport,
-            hosts: config.hosts.clone(),
-            path: config.path.clone(),
+            hosts: config.settings.hosts.clone(),
+            path: config.settings.path.clone(),
             nats,
             registry: registry.clone(),
             started: uptime(),
@@ -368,7 +368,7 @@ impl Node {
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
-        let node = NodeSettings { pages: config.pages, own: config.settings(), configs: cluster.configs };
+        let node = NodeSettings { pages: config.pages, own: config.settings, configs: cluster.configs };
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
         let routes = front::routes(Arc::clone(&shared));

@@ -114,7 +114,7 @@ impl NodeSettings {
             notify: node.notify,
             oidc: node.oidc,
             clocks: node.clocks,
-            ..self.configs.read(text)?.settings()
+            ..self.configs.read(text)?.settings
         })
     }
 }

@@ -31,7 +31,9 @@ pub use crate::edges::http::Pages;
 pub use crate::edges::mcp::AnonymousMcp;
 pub use crate::error::{ApiError, record_of};
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
-pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, DRAIN_MAX, Server, bind, local_url};
+pub use crate::server::{Config, DRAIN_MAX, Server, bind, local_url};
 pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport};
 pub use crate::views::{NodeView, Nodes, NodesView};
-pub use crate::workspace::{OPERATOR, Opening, StartError, Workspace, WorkspaceSettings, open_index};
+pub use crate::workspace::{
+    CHECKPOINT_EVERY_FACTS, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings, open_index,
+};

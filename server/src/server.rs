@@ -1,6 +1,5 @@
 //! A running server: its data directory, broker, read model and listener, from start to shutdown.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,32 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_broker::archive::ArchivePolicy;
 use lastword_broker::checkpoint::PublicKey;
-use lastword_broker::clock::Source;
 use lastword_broker::files::{Files, write_private};
 use lastword_broker::identity::Secret;
 use lastword_broker::{BrokerFailure, Handle};
-use lastword_facts::policy::Policy;
-use lastword_facts::{Limits, Seq};
+use lastword_facts::Seq;
 use lastword_store::DataDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
-use crate::attempts::AUTH_FAILURES_MAX;
 use crate::base_path::BasePath;
 use crate::calls::Context;
-use crate::calls::policy::RuleBook;
-use crate::calls::schedules::ConfiguredSchedule;
 use crate::edges::http::{Pages, app, listen};
 use crate::edges::mcp::AnonymousMcp;
-use crate::notify::Channel;
-use crate::oidc::Oidc;
 use crate::tls::{Certificate, Tls, Transport};
 use crate::workspace::{Opening, StartError, Workspace, WorkspaceSettings, console_url, is_full, open_index};
 
-/// The facts between two kept checkpoints, by default.
-pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
@@ -48,42 +37,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The certificate to serve with over TLS; `None` serves plain HTTP.
     pub tls: Option<Tls>,
-    /// The limits to put in force.
-    pub limits: Limits,
-    /// The policy that allows, denies or holds tool calls.
-    pub policy: Policy,
-    /// Host names under which the server may be called, besides literal addresses and `localhost`.
-    pub hosts: Vec<String>,
-    /// The path under which a reverse proxy serves it.
-    pub path: BasePath,
-    /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
-    pub auth_failures_max: u64,
-    /// When the oldest part of the log moves to the archive.
-    pub archive: ArchivePolicy,
-    /// Whether to replace the first human's token by a new one, in case it was lost.
-    pub renew_operator_token: bool,
-    /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
-    /// be answered there.
-    pub seats: BTreeMap<String, String>,
-    /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
-    /// for all guards.
-    pub set_at: BTreeMap<String, String>,
-    /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
-    pub rules: Option<Arc<dyn RuleBook>>,
     /// The pages for browsers.
     pub pages: Pages,
     /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
     pub anonymous_mcp: Option<AnonymousMcp>,
-    /// The channels through which humans are notified of pending decisions.
-    pub notify: Vec<Channel>,
-    /// The schedules of the configuration.
-    pub schedules: Vec<ConfiguredSchedule>,
-    /// The provider by which humans sign in.
-    pub oidc: Option<Oidc>,
-    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
-    pub checkpoint_every_facts: u64,
-    /// The clocks that the broker's time follows.
-    pub clocks: Source,
+    /// What is of the workspace, and not of the listener.
+    pub settings: WorkspaceSettings,
 }
 
 impl Config {
@@ -94,47 +53,9 @@ impl Config {
             data_dir: data_dir.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tls: None,
-            limits: Limits::default(),
-            policy: Policy::default(),
-            hosts: Vec::new(),
-            path: BasePath::default(),
-            auth_failures_max: AUTH_FAILURES_MAX,
-            archive: ArchivePolicy::default(),
-            renew_operator_token: false,
-            seats: BTreeMap::new(),
-            set_at: BTreeMap::new(),
-            rules: None,
             pages: Pages::default(),
             anonymous_mcp: None,
-            notify: Vec::new(),
-            schedules: Vec::new(),
-            oidc: None,
-            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
-            clocks: Source::machine(),
-        }
-    }
-}
-
-impl Config {
-    /// Returns what is of the workspace, and not of the listener.
-    #[must_use]
-    pub fn settings(self) -> WorkspaceSettings {
-        WorkspaceSettings {
-            limits: self.limits,
-            policy: self.policy,
-            hosts: self.hosts,
-            path: self.path,
-            auth_failures_max: self.auth_failures_max,
-            archive: self.archive,
-            renew_operator_token: self.renew_operator_token,
-            seats: self.seats,
-            set_at: self.set_at,
-            rules: self.rules,
-            notify: self.notify,
-            schedules: self.schedules,
-            oidc: self.oidc,
-            checkpoint_every_facts: self.checkpoint_every_facts,
-            clocks: self.clocks,
+            settings: WorkspaceSettings::default(),
         }
     }
 }
@@ -162,7 +83,7 @@ impl Server {
         let files = Files::local(&config.data_dir);
         let log = DataDir::at(files.dir()).open()?;
         // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
-        let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, files.dir(), &config.hosts));
+        let certificate = config.tls.as_ref().map(|tls| Certificate::open(tls, files.dir(), &config.settings.hosts));
         let certificate = certificate.transpose()?.map(Arc::new);
         let transport = Transport::of(config.tls.as_ref());
         let index = open_index(files.dir(), log.reader().as_ref())?;
@@ -171,7 +92,7 @@ impl Server {
         let (pages, anonymous_mcp) = (config.pages, config.anonymous_mcp.clone());
         let url = local_url(transport, addr);
         let opening = Opening { log, core: None, quiet: None, index, files, transport, url, nodes: None };
-        let mut workspace = Workspace::open(config.settings(), opening).await?;
+        let mut workspace = Workspace::open(config.settings, opening).await?;
         let routes = app(workspace.context().clone(), pages, anonymous_mcp);
         let stopping = workspace.context().stopping.clone();
         workspace.spawn(listen::serve(listener, routes, certificate.clone(), stopping, Duration::ZERO));
@@ -310,7 +231,7 @@ fn check(config: &Config) -> Result<(), StartError> {
     if config.anonymous_mcp.is_some() {
         for_this_machine(config.listen)?;
     }
-    config.oidc.as_ref().map_or(Ok(()), |oidc| oidc.check(&config.path)).map_err(StartError::from)
+    config.settings.oidc.as_ref().map_or(Ok(()), |oidc| oidc.check(&config.settings.path)).map_err(StartError::from)
 }
 
 /// The anonymous MCP surface needs no token, so it accepts no caller from another machine.

@@ -30,7 +30,7 @@ use lastword_wire::DiskSpace;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::attempts::Attempts;
+use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
 use crate::base_path::BasePath;
 use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
@@ -42,6 +42,8 @@ use crate::origins::Origins;
 use crate::tls::{TlsError, Transport};
 use crate::views::Nodes;
 
+/// The facts between two kept checkpoints, by default.
+pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The usual name of a workspace's first human.
 pub const OPERATOR: &str = "operator";
 /// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
@@ -133,17 +135,19 @@ pub struct WorkspaceSettings {
     pub hosts: Vec<String>,
     /// The path under which a reverse proxy serves it.
     pub path: BasePath,
-    /// Failed authentications that an address may make in a minute.
+    /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
     pub auth_failures_max: u64,
     /// When the oldest part of the log moves to the archive.
     pub archive: ArchivePolicy,
-    /// Whether to replace the first human's token by a new one.
+    /// Whether to replace the first human's token by a new one, in case it was lost.
     pub renew_operator_token: bool,
-    /// The agents whose own MCP client has a human in front of it, each with that human's name.
+    /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
+    /// be answered there.
     pub seats: BTreeMap<String, String>,
-    /// The place where each limit and guard is set.
+    /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
+    /// for all guards.
     pub set_at: BTreeMap<String, String>,
-    /// The file to which humans add rules of held calls.
+    /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
     pub rules: Option<Arc<dyn RuleBook>>,
     /// The channels through which humans are notified of pending decisions.
     pub notify: Vec<Channel>,
@@ -151,10 +155,32 @@ pub struct WorkspaceSettings {
     pub schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
     pub oidc: Option<Oidc>,
-    /// The facts after which a checkpoint is kept.
+    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
     pub checkpoint_every_facts: u64,
     /// The clocks that the broker's time follows.
     pub clocks: Source,
+}
+
+impl Default for WorkspaceSettings {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            policy: Policy::default(),
+            hosts: Vec::new(),
+            path: BasePath::default(),
+            auth_failures_max: AUTH_FAILURES_MAX,
+            archive: ArchivePolicy::default(),
+            renew_operator_token: false,
+            seats: BTreeMap::new(),
+            set_at: BTreeMap::new(),
+            rules: None,
+            notify: Vec::new(),
+            schedules: Vec::new(),
+            oidc: None,
+            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
+            clocks: Source::machine(),
+        }
+    }
 }
 
 /// What a workspace is opened on.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
 use lastword_facts::ids::AgentId;
-use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls};
+use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls, WorkspaceSettings};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -87,13 +87,13 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         eprintln!("each [[agent]] of the configuration is left to `lastword run`: --with-agents runs them here");
     }
     let idle = args.idle;
-    let (config, node) = config(args, cx)?;
+    let (mut config, node) = config(args, cx)?;
     log_to_stderr(&cx.out);
     warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     if node.servers.is_empty() {
         let file = cx.settings.file.clone().unwrap_or_else(|| cx.environment.team.join(CONFIG_FILE));
-        let config = Config { rules: Some(Arc::new(ConfigFile::at(&file)?)), ..config };
+        config.settings.rules = Some(Arc::new(ConfigFile::at(&file)?));
         return runtime.block_on(serve(config, team, idle, cx));
     }
     let served = runtime.block_on(cluster::serve(config, node, cx));
@@ -127,20 +127,16 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
         return Err(Failure::usage(format!("{listen} is reachable from other machines, and has no TLS"))
             .hint("serve with --tls auto or with a certificate (--tls-cert, --tls-key), or accept the risk with --insecure-http"));
     }
-    let config = Config {
-        listen,
-        tls,
-        hosts: cx.settings.hosts.iter().cloned().chain(args.hosts).collect(),
-        renew_operator_token: args.renew_operator_token,
-        ..of_settings(&cx.settings, args.path)?
-    };
+    let mut config = Config { listen, tls, ..of_settings(&cx.settings, args.path)? };
+    config.settings.hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
+    config.settings.renew_operator_token = args.renew_operator_token;
     Ok((config, args.node))
 }
 
 /// Returns the server's configuration as far as the settings decide it, under this path if one is named.
 pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result<Config, Failure> {
     let path = path.unwrap_or_else(|| settings.path.clone());
-    Ok(Config {
+    let workspace = WorkspaceSettings {
         limits: settings.limits.clone(),
         policy: settings.policy.clone(),
         archive: settings.archive,
@@ -151,10 +147,10 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         schedules: settings.schedules.clone(),
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
         path,
-        pages: lastword_console::pages(),
         checkpoint_every_facts: settings.checkpoint_every_facts,
-        ..Config::local(&settings.data)
-    })
+        ..WorkspaceSettings::default()
+    };
+    Ok(Config { pages: lastword_console::pages(), settings: workspace, ..Config::local(&settings.data) })
 }
 
 /// Sends logs to standard error, so that the first line on standard output is the server's address.

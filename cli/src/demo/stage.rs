@@ -7,7 +7,7 @@ use std::time::Duration;
 use lastword_client::{Client, Endpoint, Token};
 use lastword_facts::Limits;
 use lastword_facts::limits::Observed;
-use lastword_server::{Config, Server};
+use lastword_server::{Config, Server, WorkspaceSettings};
 use lastword_wire::NewAgent;
 use serde_json::json;
 use tokio::process::{Child, Command};
@@ -63,7 +63,9 @@ impl Stage {
         if keep {
             limits.approval_ms = limits.grant_age_ms;
         }
-        let server = Server::start(Config { limits, pages: lastword_console::pages(), ..Config::local(data) }).await?;
+        let settings = WorkspaceSettings { limits, ..WorkspaceSettings::default() };
+        let server =
+            Server::start(Config { settings, pages: lastword_console::pages(), ..Config::local(data) }).await?;
         let endpoint = Endpoint::new(&server.url());
         let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
         let human = Client::new(&endpoint, Some(Token::new(&token)?))?;

@@ -238,7 +238,8 @@ async fn a_call_is_approved_as_it_was_shown_or_rejected_with_a_reason() {
 
 #[tokio::test]
 async fn conversations_are_filtered_and_paged_by_their_address() {
-    let world = World::set(&["kilo", "hive"], |config: &mut Config| config.limits.pair_messages_max = 1_000).await;
+    let world =
+        World::set(&["kilo", "hive"], |config: &mut Config| config.settings.limits.pair_messages_max = 1_000).await;
     for n in 0..60 {
         world
             .send("operator", if n % 2 == 0 { "kilo" } else { "hive" }, &format!("T-{n}"), &format!("word{n}"))

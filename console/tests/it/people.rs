@@ -138,8 +138,8 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
     limits.approvers.asker = true;
     let world = World::set(&["kilo"], |config| {
-        config.limits = limits;
-        config.set_at.insert("depth_max".into(), "/etc/<i>/lastword.toml:7".into());
+        config.settings.limits = limits;
+        config.settings.set_at.insert("depth_max".into(), "/etc/<i>/lastword.toml:7".into());
     })
     .await;
     let browser = Browser::signed_in(&world).await;

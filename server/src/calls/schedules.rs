@@ -270,7 +270,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Config, Server};
+    use crate::{Config, Server, WorkspaceSettings};
 
     #[test]
     fn no_schedule_is_left_without_a_next_look() {
@@ -292,7 +292,12 @@ mod tests {
         let us = 20_000 * DAY * 1_000;
         let reading = Arc::new(Mutex::new(Reading { monotonic_us: us, boottime_us: us, wall_us: us }));
         let clocks = Source::Set(Arc::clone(&reading));
-        let server = Server::start(Config { clocks, ..Config::local(dir.path()) }).await.unwrap();
+        let server = Server::start(Config {
+            settings: WorkspaceSettings { clocks, ..Default::default() },
+            ..Config::local(dir.path())
+        })
+        .await
+        .unwrap();
         let ctx = server.context();
         let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
         let human = Caller::prove(&ctx.handle, token.trim(), None).unwrap();

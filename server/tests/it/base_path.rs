@@ -12,7 +12,7 @@ use crate::session::Raw;
 use crate::world::World;
 
 fn lw(config: &mut Config) {
-    config.path = BasePath::try_from("/lw".to_owned()).unwrap();
+    config.settings.path = BasePath::try_from("/lw".to_owned()).unwrap();
 }
 
 /// The attributes that hold addresses.

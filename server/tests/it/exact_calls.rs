@@ -97,7 +97,7 @@ fn rule(call: &str, ruling: Ruling) -> ApprovalRule {
 #[tokio::test]
 async fn a_denied_command_is_denied_in_each_spelling_and_what_can_not_be_read_waits_for_a_human() {
     let policy = Policy { rules: vec![rule("Bash(git push*)", Ruling::Deny), rule("Bash", Ruling::Allow)] };
-    let world = World::set(&["kilo"], |config| config.policy = policy).await;
+    let world = World::set(&["kilo"], |config| config.settings.policy = policy).await;
     for (command, state) in [
         ("GIT_TRACE=1 git  push", "rejected"),
         ("if true; then sudo /usr/bin/git -C r push; fi", "rejected"),

@@ -74,7 +74,10 @@ async fn a_model_hears_of_the_lift_and_the_human_of_the_commands() {
 async fn a_human_at_the_agents_client_chooses_a_lift_there() {
     let limits = Limits { depth_max: 1, ..Limits::default() };
     let seats = [("kilo".to_owned(), "operator".to_owned())];
-    let world = World::set(&["kilo", "hive"], |config| (config.seats, config.limits) = (seats.into(), limits)).await;
+    let world = World::set(&["kilo", "hive"], |config| {
+        (config.settings.seats, config.settings.limits) = (seats.into(), limits)
+    })
+    .await;
     let (world, _) = at_the_cap_of(world).await;
     world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
     let forms = json!({ "elicitation": {} });

@@ -61,14 +61,14 @@ impl Machine {
     }
 
     pub(crate) async fn world(&self, agents: &[&str], limits: Limits) -> World {
-        self.world_with(agents, |config| config.limits = limits).await
+        self.world_with(agents, |config| config.settings.limits = limits).await
     }
 
     /// Starts a server with changed settings.
     pub(crate) async fn world_with(&self, agents: &[&str], change: impl FnOnce(&mut Config)) -> World {
         let source = self.source();
         World::set(agents, |config| {
-            config.clocks = source;
+            config.settings.clocks = source;
             change(config);
         })
         .await
@@ -76,14 +76,14 @@ impl Machine {
 
     /// Restarts the server on the same directory.
     pub(crate) async fn restart(&self, world: World, limits: Limits) -> World {
-        self.restart_with(world, |config| config.limits = limits).await
+        self.restart_with(world, |config| config.settings.limits = limits).await
     }
 
     /// Restarts the server after a change to its directory.
     pub(crate) async fn restart_after(&self, world: World, limits: Limits, change: impl FnOnce(&Path)) -> World {
         self.restart_with(world, |config| {
             change(&config.data_dir);
-            config.limits = limits;
+            config.settings.limits = limits;
         })
         .await
     }
@@ -92,7 +92,8 @@ impl Machine {
     pub(crate) async fn restart_with(&self, mut world: World, change: impl FnOnce(&mut Config)) -> World {
         world.server.shutdown().await;
         let pages = lastword_console::pages();
-        let mut config = Config { clocks: self.source(), pages, ..Config::local(world.dir.path()) };
+        let mut config = Config { pages, ..Config::local(world.dir.path()) };
+        config.settings.clocks = self.source();
         change(&mut config);
         world.server = Server::start(config).await.unwrap();
         world

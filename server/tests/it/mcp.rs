@@ -77,7 +77,7 @@ async fn a_tool_is_listed_where_it_is_needed_and_called_wherever() {
         timeout_ms: None,
     };
     let world = World::set(&["kilo", "hive", "boss"], |config| {
-        (config.limits.approvers, config.policy) = (approvers, Policy { rules: vec![ask] });
+        (config.settings.limits.approvers, config.settings.policy) = (approvers, Policy { rules: vec![ask] });
     })
     .await;
     assert_eq!(names(&world, "hive", "").await.len(), 6);

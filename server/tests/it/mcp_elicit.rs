@@ -8,7 +8,7 @@ use crate::world::{World, id};
 /// Two agents at work; the human alice uses kilo's client.
 async fn seated() -> World {
     let seats = [("kilo", "alice"), ("mike", "hive")].map(|(agent, human)| (agent.into(), human.into()));
-    let mut world = World::set(&["kilo", "hive", "mike"], |config| config.seats = seats.into()).await;
+    let mut world = World::set(&["kilo", "hive", "mike"], |config| config.settings.seats = seats.into()).await;
     world.register(json!({ "name": "alice", "kind": "human" })).await;
     for (n, agent) in ["kilo", "hive", "mike"].iter().enumerate() {
         world.send("operator", agent, &format!("T-{n}"), "deploy").await.is(201);

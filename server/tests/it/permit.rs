@@ -56,7 +56,9 @@ async fn state(world: &World) -> (String, String) {
 
 /// A world with an agent in a turn.
 async fn at_work(limits: Limits, policy: Policy) -> World {
-    let world = World::set(&["kilo", "boss"], |config| (config.limits, config.policy) = (limits, policy)).await;
+    let world =
+        World::set(&["kilo", "boss"], |config| (config.settings.limits, config.settings.policy) = (limits, policy))
+            .await;
     world.send("operator", "kilo", "T-1", "clean up").await.is(201);
     world.take("kilo").await;
     world

@@ -282,7 +282,7 @@ async fn requests_are_pushed_and_answers_come_as_replies() {
 
 #[tokio::test]
 async fn an_unacknowledged_delivery_is_given_again_and_an_acknowledged_one_is_not() {
-    let world = World::set(&["alice"], |config| config.limits.agent_turns_max = 4).await;
+    let world = World::set(&["alice"], |config| config.settings.limits.agent_turns_max = 4).await;
     let mut alice = Raw::of(&world, "alice").await;
     alice.watch(1).await;
     for n in 0..2 {
@@ -312,7 +312,7 @@ async fn an_unacknowledged_delivery_is_given_again_and_an_acknowledged_one_is_no
 
 #[tokio::test]
 async fn a_restart_of_the_server_gives_every_open_turn_again() {
-    let world = World::set(&["alice"], |config| config.limits.agent_turns_max = 4).await;
+    let world = World::set(&["alice"], |config| config.settings.limits.agent_turns_max = 4).await;
     let mut alice = Raw::of(&world, "alice").await;
     alice.watch(8).await;
     for n in 0..3 {
@@ -410,7 +410,7 @@ async fn answers_are_pushed_into_turns_that_fill_the_window() {
 
 #[tokio::test]
 async fn two_sessions_of_one_agent_share_its_work_and_get_nothing_twice() {
-    let world = World::set(&["alice"], |config| config.limits.agent_turns_max = 2).await;
+    let world = World::set(&["alice"], |config| config.settings.limits.agent_turns_max = 2).await;
     let (mut one, mut two) = (Raw::of(&world, "alice").await, Raw::of(&world, "alice").await);
     one.watch(1).await;
     two.watch(1).await;

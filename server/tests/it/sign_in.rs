@@ -36,7 +36,7 @@ fn oidc(provider: &Provider) -> Oidc {
 
 async fn world(provider: &Provider) -> World {
     let oidc = oidc(provider);
-    World::set(&["kilo"], |config| config.oidc = Some(oidc)).await
+    World::set(&["kilo"], |config| config.settings.oidc = Some(oidc)).await
 }
 
 /// A browser that follows no redirect, so that a test sees each step.
@@ -149,7 +149,7 @@ async fn under_a_path_the_provider_leads_back_below_it() {
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
     let lw = BasePath::try_from("/lw".to_owned()).unwrap();
-    let world = World::set(&[], |config| (config.oidc, config.path) = (Some(oidc), lw)).await;
+    let world = World::set(&[], |config| (config.settings.oidc, config.settings.path) = (Some(oidc), lw)).await;
     let browser = Browser::of(&world);
     let page = browser.get(&world.url("/lw/sign-in?next=/agents"), "").await;
     assert!(page.text.contains("href=\"/lw/sign-in/provider?next=%2Fagents\""), "{}", page.text);
@@ -252,7 +252,7 @@ async fn an_id_token_signs_in_once_and_its_token_expires() {
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
     let again = oidc.clone();
-    let world = machine.world_with(&[], |config| config.oidc = Some(oidc)).await;
+    let world = machine.world_with(&[], |config| config.settings.oidc = Some(oidc)).await;
     let shown = Answer::of(world.http.get(world.url("/v1/sign-in")).send().await.unwrap()).await.is(200);
     assert_eq!(shown, json!({ "issuer": provider.issuer, "client_id": "cli" }));
     let id_token = provider.id_token("cli");
@@ -281,7 +281,7 @@ async fn an_id_token_signs_in_once_and_its_token_expires() {
     // A sign-out is for good, and so is the use of an ID token.
     let end = world.http.delete(world.url("/v1/token")).bearer_auth(token);
     Answer::of(end.send().await.unwrap()).await.is(204);
-    let world = machine.restart_with(world, |config| config.oidc = Some(again)).await;
+    let world = machine.restart_with(world, |config| config.settings.oidc = Some(again)).await;
     ask(&world, token, "/v1/agents/me").await.refused(401, "unauthenticated");
     present(&world, &id_token).await.refused(401, "unauthenticated");
     machine.run(1);
@@ -310,7 +310,7 @@ async fn keys_are_fetched_once_and_again_for_a_key_that_is_not_known() {
     let machine = crate::machine::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
-    let world = machine.world_with(&[], |config| config.oidc = Some(oidc)).await;
+    let world = machine.world_with(&[], |config| config.settings.oidc = Some(oidc)).await;
     for _ in 0..3 {
         present(&world, &provider.id_token("cli")).await.is(201);
     }
@@ -346,7 +346,7 @@ async fn an_address_that_fails_too_often_waits_and_its_valid_tokens_do_not() {
     let machine = crate::machine::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
-    let world = machine.world_with(&["kilo"], |config| config.oidc = Some(oidc)).await;
+    let world = machine.world_with(&["kilo"], |config| config.settings.oidc = Some(oidc)).await;
     for n in 0..30 {
         let wrong = format!("lw_{n}");
         // Either way counts.

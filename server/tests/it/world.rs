@@ -28,7 +28,7 @@ impl World {
 
     /// Starts a server with these limits.
     pub(crate) async fn within(limits: Limits, agents: &[&str]) -> Self {
-        Self::set(agents, |config| config.limits = limits).await
+        Self::set(agents, |config| config.settings.limits = limits).await
     }
 
     /// Starts a server with changed settings.
