@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS began (channel INTEGER PRIMARY KEY, post INTEGER NOT 
 CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL) STRICT;
 -- Where the log ended before it was done.
 CREATE TABLE IF NOT EXISTS heads (post INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
--- Posts that were too old to ask for anything, of which the humans there are not told yet.
+-- Posts that were too old to ask for anything, of which the humans there are not notified yet.
 CREATE TABLE IF NOT EXISTS late (post INTEGER PRIMARY KEY, channel INTEGER NOT NULL) STRICT;
 -- Posts of humans that a pause or stop refused, to be passed on after a resume.
 CREATE TABLE IF NOT EXISTS kept (
@@ -276,7 +276,7 @@ impl BridgeStore {
     }
 
     /// Notes that humans were notified of such posts up to this one.
-    pub(crate) fn told(&self, channel: ChannelId, last: PostId) -> Kept<()> {
+    pub(crate) fn notified(&self, channel: ChannelId, last: PostId) -> Kept<()> {
         self.change("DELETE FROM late WHERE channel = ?1 AND post <= ?2", params![channel, last])
     }
 

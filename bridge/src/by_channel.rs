@@ -74,14 +74,14 @@ impl Settings {
         let mut left = Vec::new();
         for act in acts {
             match act {
-                Act::Say { user, mentions, about, opens, body } => {
+                Act::Say { user, mentions, reference, opens, body } => {
                     let (here, elsewhere): (Vec<_>, Vec<_>) =
                         mentions.into_iter().partition(|name| agents.contains(name));
                     left.extend(elsewhere.iter().map(|agent| refuse(agent)));
                     let opens = opens && !here.is_empty();
                     // A conversation that isn't opened has no name.
-                    let about = about.filter(|_| opens || !here.is_empty());
-                    left.push(Act::Say { user, mentions: here, about, opens, body });
+                    let reference = reference.filter(|_| opens || !here.is_empty());
+                    left.push(Act::Say { user, mentions: here, reference, opens, body });
                 }
                 Act::Submit { voice, text } => {
                     let to = lastword_facts::header::parse(&text).ok().map(|(header, _)| header.to.to_string());
@@ -144,11 +144,11 @@ mod tests {
         let own = ChannelSettings { agents: Some(["hive".to_owned()].into()), ..ChannelSettings::default() };
         let ann = UserId::new(7);
         let (all, said) = (with(own), post(1, HERE, ann, false, "x"));
-        let say = |mentions: &[&str], about: Option<&str>| Act::Say {
+        let say = |mentions: &[&str], reference: Option<&str>| Act::Say {
             user: ann,
             mentions: mentions.iter().map(|name| (*name).to_owned()).collect(),
-            opens: about.is_some() && !mentions.is_empty(),
-            about: about.map(str::to_owned),
+            opens: reference.is_some() && !mentions.is_empty(),
+            reference: reference.map(str::to_owned),
             body: "x".into(),
         };
         let asked = vec![say(&["kilo"], Some("D-1"))];

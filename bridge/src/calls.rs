@@ -48,8 +48,8 @@ pub(crate) fn call(act: &Act) -> Option<BrokerCall> {
             let said = RoomPost { body: body.clone(), mentions: None, reference: None };
             Some(BrokerCall::Post { voice: voice.clone(), said })
         }
-        Act::Say { user, mentions, about, body, .. } => {
-            let said = RoomPost { body: body.clone(), mentions: Some(mentions.clone()), reference: about.clone() };
+        Act::Say { user, mentions, reference, body, .. } => {
+            let said = RoomPost { body: body.clone(), mentions: Some(mentions.clone()), reference: reference.clone() };
             Some(BrokerCall::Post { voice: Voice::Human(*user), said })
         }
         Act::Submit { voice, text } => Some(BrokerCall::Send { voice: voice.clone(), text: text.clone() }),
@@ -103,10 +103,11 @@ pub(crate) fn doubles(act: &Act) -> bool {
 
 /// Returns what an event says about an earlier try of an act, if anything; `guest` is the agent of unknown bots.
 pub(crate) fn done(act: &Act, event: &Event, guest: &str) -> Option<Done> {
-    let told = |name: &str| event.data.get(name).and_then(Value::as_str);
+    let member = |name: &str| event.data.get(name).and_then(Value::as_str);
     match act {
         Act::Finish { turn, .. } => {
-            let ended = event.kind == "turn_closed" && told("turn") == Some(turn) && told("end") == Some("finished");
+            let ended =
+                event.kind == "turn_closed" && member("turn") == Some(turn) && member("end") == Some("finished");
             ended.then_some(Done::All)
         }
         Act::Submit { voice, text } => {
@@ -123,10 +124,10 @@ pub(crate) fn done(act: &Act, event: &Event, guest: &str) -> Option<Done> {
             }
             let refused = event.kind == "refused"
                 && event.agent.as_deref().is_some_and(by)
-                && told("type") == Some(header.kind.word())
-                && told("to") == Some(&header.to.to_string());
-            let code = Code::from_word(told("code").filter(|_| refused)?)?;
-            let subject = told("subject").unwrap_or_default();
+                && member("type") == Some(header.kind.word())
+                && member("to") == Some(&header.to.to_string());
+            let code = Code::from_word(member("code").filter(|_| refused)?)?;
+            let subject = member("subject").unwrap_or_default();
             let refusal = Refusal::new(code);
             let refusal = if subject.is_empty() { refusal } else { refusal.about(subject) };
             Some(Done::Refused(Box::new(Problem::new(&refusal))))
@@ -139,7 +140,7 @@ pub(crate) fn done(act: &Act, event: &Event, guest: &str) -> Option<Done> {
 mod tests {
     use serde_json::json;
 
-    use super::super::den::{ANN, DEN, HIVE};
+    use super::super::den_tests::{ANN, DEN, HIVE};
     use super::super::dialect::tests::PLAIN;
     use super::super::post::tests::post;
     use super::*;
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn a_humans_word_that_was_passed_on_before_it_was_old_is_not_missed() {
         let post = post(1_000, DEN, ANN, false, "look");
-        let act = Act::Say { user: ANN, mentions: Vec::new(), about: None, opens: false, body: "look".into() };
+        let act = Act::Say { user: ANN, mentions: Vec::new(), reference: None, opens: false, body: "look".into() };
         let call = call(&act).unwrap();
         let conflict = problem(Code::IdempotencyConflict);
         assert_eq!(refused(&call, &post, true, None, &conflict), NextStep::Stop);

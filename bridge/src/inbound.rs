@@ -42,9 +42,16 @@ pub(crate) enum Act {
     Finish { agent: String, turn: String, answer: String },
     /// The answer to a request whose turn hasn't opened yet.
     Early { agent: String, request: String, answer: String },
-    /// A human's post: resets the counters and sends a request to each mentioned agent, under the REF `about`. It
-    /// `opens` a thread for that REF.
-    Say { user: UserId, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
+    /// A human's post: resets the counters and sends a request to each mentioned agent, under a REF. It `opens` a thread
+    /// for that REF.
+    Say {
+        user: UserId,
+        mentions: Vec<String>,
+        #[serde(rename = "about")]
+        reference: Option<String>,
+        opens: bool,
+        body: String,
+    },
     /// A hint to the humans in the channel, given once per `about`.
     Hint { about: String, text: String },
     /// The post asked for something but is too old for that: the humans in the channel are notified once for all such
@@ -99,7 +106,7 @@ pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
     let mut left = Vec::new();
     let mut late = false;
     for act in acts {
-        let asks_nobody = |user, body| Act::Say { user, mentions: Vec::new(), about: None, opens: false, body };
+        let asks_nobody = |user, body| Act::Say { user, mentions: Vec::new(), reference: None, opens: false, body };
         match act {
             Act::Submit { voice: Voice::Human(user), text } => {
                 late = true;
@@ -161,6 +168,8 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     let plain = || Act::Post { voice: voice.clone(), body: words(run, known) };
     if !looks_like_header(&text) {
         let said = !text.trim().is_empty();
+        // The bot replies to the post of a request that still waits. If it works on another turn here, the reply isn't
+        // that turn's answer.
         if let (Some(agent), Some(request)) = (agent, known.waiting.filter(|_| said)) {
             let (agent, request) = (agent.clone(), request.to_owned());
             return vec![Act::Early { agent, request, answer: known.roster.named(run) }];
@@ -224,8 +233,8 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     }
     let opens = known.thread.is_none() && !mentions.is_empty();
     let minted = opens.then(|| known.roster.dialect.reference_of(post.id));
-    let about = known.thread.map(|thread| thread.reference.clone()).or(minted);
-    vec![Act::Say { user, mentions, about, opens, body: known.roster.named(run) }]
+    let reference = known.thread.map(|thread| thread.reference.clone()).or(minted);
+    vec![Act::Say { user, mentions, reference, opens, body: known.roster.named(run) }]
 }
 
 fn hint(post: &Post, agent: Option<&String>, what: &str) -> Act {
@@ -249,7 +258,7 @@ pub(crate) fn looks_like_header(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::den::{ANN, BOB, BROKER, DEN, HIVE, KILO, STRANGER};
+    use super::super::den_tests::{ANN, BOB, BROKER, DEN, HIVE, KILO, STRANGER};
     use super::super::dialect::tests::PLAIN;
     use super::super::post::PostKind;
     use super::super::post::tests::{post, reply_to};
@@ -284,9 +293,9 @@ mod tests {
         post(9_000, DEN, author, !matches!(author, ANN | BOB), text)
     }
 
-    fn say(mentions: &[&str], about: Option<String>, opens: bool, body: &str) -> Vec<Act> {
+    fn say(mentions: &[&str], reference: Option<String>, opens: bool, body: &str) -> Vec<Act> {
         let mentions = mentions.iter().map(ToString::to_string).collect();
-        vec![Act::Say { user: ANN, mentions, about, opens, body: body.into() }]
+        vec![Act::Say { user: ANN, mentions, reference, opens, body: body.into() }]
     }
 
     #[test]

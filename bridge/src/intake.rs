@@ -310,7 +310,7 @@ impl Intake {
                  what still matters."
             );
             outbox.send(&format!("l{}", last.short()), channel, &Posting::of_broker(text), None).await;
-            book.told(channel, last).map_err(lost)?;
+            book.notified(channel, last).map_err(lost)?;
         }
         Ok(())
     }

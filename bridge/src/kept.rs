@@ -75,7 +75,7 @@ impl BridgeStore {
 mod tests {
     use lastword_facts::refusal::Refusal;
 
-    use super::super::den::{ANN, DEN};
+    use super::super::den_tests::{ANN, DEN};
     use super::super::post::tests::post;
     use super::*;
 
@@ -84,7 +84,7 @@ mod tests {
         let book = BridgeStore::in_memory().unwrap();
         let said = post(1_000, DEN, ANN, false, "look");
         let mentions = vec!["kilo".to_owned()];
-        let act = Act::Say { user: ANN, mentions, about: None, opens: false, body: "look".into() };
+        let act = Act::Say { user: ANN, mentions, reference: None, opens: false, body: "look".into() };
         let problem = |code| Problem::new(&Refusal::new(code));
         assert!(keep(&book, &said, &act, &problem(Code::Forbidden)).unwrap().is_none());
         let first = keep(&book, &said, &act, &problem(Code::Stopped)).unwrap();

@@ -16,7 +16,7 @@ pub mod cards;
 mod channels;
 pub mod commands;
 #[cfg(test)]
-mod den;
+mod den_tests;
 pub mod dialect;
 mod early;
 pub mod event;
@@ -33,7 +33,7 @@ mod outbound;
 pub mod outbox;
 mod people;
 #[cfg(test)]
-mod ping_pong;
+mod ping_pong_tests;
 pub mod platform;
 pub mod post;
 #[cfg(feature = "properties")]
@@ -44,7 +44,7 @@ mod signs;
 pub mod text;
 mod threads;
 #[cfg(test)]
-mod trail;
+mod trail_tests;
 mod unserved;
 mod wording;
 

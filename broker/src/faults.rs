@@ -1,4 +1,4 @@
-//! Wrong orders that `interleavings.rs` puts into the broker, to show that its models notice them.
+//! Wrong orders that `interleavings_tests.rs` puts into the broker, to show that its models notice them.
 //!
 //! In the shipped program [`injected`] is `false` at compile time.
 

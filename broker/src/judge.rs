@@ -26,6 +26,7 @@ use crate::clock::Stopwatch;
 use crate::disk::LOOK_EVERY;
 use crate::handle::{BrokerFailure, BrokerShared};
 use crate::live::Live;
+use crate::queue::Drain;
 use crate::wakes::Waiter;
 use crate::writer::{Batch, Writing, write_back};
 
@@ -87,7 +88,10 @@ impl Judge {
         let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
             let room = BATCH_MAX.saturating_sub(self.batch.commands);
-            let open = self.shared.queue.drain(&mut commands, room, Some(self.sleep_time()), !self.batch.is_empty());
+            let open = self.shared.queue.drain(
+                &mut commands,
+                Drain { max: room, wait: Some(self.sleep_time()), pending: !self.batch.is_empty() },
+            );
             if !self.check_disk_and_recover() {
                 return false;
             }
@@ -266,7 +270,7 @@ impl Judge {
                     self.shared.wakes.put_back(agent, number, taker);
                 }
                 Some(Reply::Delivery(None)) => {
-                    let is_served = !taker.looks(&self.live());
+                    let is_served = !taker.must_wake(&self.live());
                     return self.shared.wakes.put_back(agent, number, taker) && is_served;
                 }
                 // Woken, the caller makes the call itself and gets the refusal.

@@ -21,7 +21,7 @@ mod handle;
 mod handover;
 mod holders;
 #[cfg(all(test, feature = "interleavings"))]
-mod interleavings;
+mod interleavings_tests;
 mod judge;
 mod keeper;
 mod live;

@@ -33,6 +33,16 @@ pub(crate) struct Queue<T> {
     room: usize,
 }
 
+/// What the consumer takes from a queue, and how long it waits for that.
+pub(crate) struct Drain {
+    /// Most items.
+    pub(crate) max: usize,
+    /// The longest wait for the first item; `None` waits for as long as it takes.
+    pub(crate) wait: Option<Duration>,
+    /// Whether a batch is still to be written: an idle writer ends the wait as well.
+    pub(crate) pending: bool,
+}
+
 struct Lanes<T> {
     ahead: VecDeque<T>,
     normal: VecDeque<T>,
@@ -80,9 +90,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves up to `max` items into `batch`, after waiting up to `wait` for the first one. If a batch is `pending`, an
-    /// idle writer ends the wait as well. `false` once the queue is closed and empty.
-    pub(crate) fn drain(&self, batch: &mut Vec<T>, max: usize, wait: Option<Duration>, pending: bool) -> bool {
+    /// Moves items into `batch`; `false` once the queue is closed and empty.
+    pub(crate) fn drain(&self, batch: &mut Vec<T>, Drain { max, wait, pending }: Drain) -> bool {
         let nothing_to_do = |lanes: &mut Lanes<T>| {
             let moves = max > 0 && !lanes.is_empty();
             // With a full batch (`max` is 0) the writer is all there is to wait for.
@@ -173,15 +182,15 @@ mod tests {
         assert_eq!(queue.push(Lane::Normal, 3), Err(Full::Saturated));
         assert_eq!(queue.push(Lane::Ahead, 4), Ok(()));
         let mut batch = Vec::new();
-        assert!(queue.drain(&mut batch, 2, None, false));
+        assert!(queue.drain(&mut batch, Drain { max: 2, wait: None, pending: false }));
         assert_eq!(batch, [4, 1]);
         queue.close();
         assert_eq!(queue.push(Lane::Ahead, 5), Err(Full::Closed));
         batch.clear();
-        assert!(queue.drain(&mut batch, 2, None, false));
+        assert!(queue.drain(&mut batch, Drain { max: 2, wait: None, pending: false }));
         assert_eq!(batch, [2]);
         batch.clear();
-        assert!(!queue.drain(&mut batch, 2, None, false));
+        assert!(!queue.drain(&mut batch, Drain { max: 2, wait: None, pending: false }));
     }
 
     #[test]
@@ -190,11 +199,11 @@ mod tests {
         assert_eq!(queue.push(Lane::Normal, 1), Ok(()));
         queue.close();
         let mut batch = Vec::new();
-        assert!(queue.drain(&mut batch, 0, None, true), "there was no room for it");
-        assert!(queue.drain(&mut batch, 1, None, false));
+        assert!(queue.drain(&mut batch, Drain { max: 0, wait: None, pending: true }), "there was no room for it");
+        assert!(queue.drain(&mut batch, Drain { max: 1, wait: None, pending: false }));
         assert_eq!(batch, [1]);
         batch.clear();
-        assert!(!queue.drain(&mut batch, 1, None, false));
+        assert!(!queue.drain(&mut batch, Drain { max: 1, wait: None, pending: false }));
     }
 
     #[test]
@@ -205,7 +214,7 @@ mod tests {
         assert!(queue.take_writer(true));
         assert!(!queue.take_writer(true), "it is busy");
         queue.mark_writer_idle();
-        assert!(queue.drain(&mut Vec::new(), 1, None, false));
+        assert!(queue.drain(&mut Vec::new(), Drain { max: 1, wait: None, pending: false }));
         assert!(queue.take_writer(false));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) trait Takes: Send {
     /// Prepares a delivery for the caller.
     fn put(&mut self, delivery: Delivery, live: &Live<'_>) -> Release;
     /// Returns whether the caller still has to be woken once there is nothing left to take.
-    fn looks(&self, live: &Live<'_>) -> bool;
+    fn must_wake(&self, live: &Live<'_>) -> bool;
     /// Returns whether the caller has gone.
     fn has_left(&self) -> bool;
 }
@@ -92,7 +92,7 @@ impl<T: Send + 'static, C: Receiver<T>> Takes for Taker<T, C> {
         })
     }
 
-    fn looks(&self, live: &Live<'_>) -> bool {
+    fn must_wake(&self, live: &Live<'_>) -> bool {
         self.caller.looks(live)
     }
 

@@ -20,7 +20,7 @@ pub(crate) use self::rows::{WAITS_FOR_USER, share, span, spent, state_of};
 pub(crate) use self::screen::{Screen, wall_clock};
 
 #[cfg(test)]
-mod decisions;
+mod decisions_tests;
 /// Example models for the tests of keys and pictures.
 #[cfg(test)]
 mod samples;

@@ -89,8 +89,10 @@ pub(crate) struct View {
     archives: BTreeMap<String, u64>,
     /// The configuration of each workspace that has one of its own.
     configs: BTreeMap<String, WorkspaceConfig>,
-    /// Who was alive when somebody last looked, and since when.
-    steady: (Vec<String>, Duration),
+    /// The nodes that were alive at the last look.
+    alive: Vec<String>,
+    /// When they were first seen alive together.
+    alive_since: Duration,
 }
 
 /// What a workspace is.
@@ -147,8 +149,8 @@ impl View {
         let me = me.to_owned();
         let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());
         let (workspaces, archives, configs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let steady = (Vec::new(), Duration::ZERO);
-        Self { me, heard_itself: None, nodes, leases, workspaces, archives, configs, steady }
+        let (alive, alive_since) = (Vec::new(), Duration::ZERO);
+        Self { me, heard_itself: None, nodes, leases, workspaces, archives, configs, alive, alive_since }
     }
 
     /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
@@ -195,8 +197,8 @@ impl View {
     /// Notes which nodes are alive, and since when these ones: a workspace moves only after [`STEADY`].
     pub(crate) fn look(&mut self, now: Duration) {
         let alive: Vec<String> = self.alive(now).map(str::to_owned).collect();
-        if alive != self.steady.0 {
-            self.steady = (alive, now);
+        if alive != self.alive {
+            (self.alive, self.alive_since) = (alive, now);
         }
     }
 
@@ -204,7 +206,7 @@ impl View {
     /// a death.
     pub(crate) fn is_settled(&self, now: Duration) -> bool {
         let led = |workspace: &String| self.leases.get(workspace).is_some_and(|held| self.holds(held, now));
-        now.saturating_sub(self.steady.1) > STEADY + HAND_OVER_ROOM && self.workspaces.keys().all(led)
+        now.saturating_sub(self.alive_since) > STEADY + HAND_OVER_ROOM && self.workspaces.keys().all(led)
     }
 
     /// Counts the silence of the others from now on: this node was itself cut off.
@@ -319,7 +321,7 @@ impl View {
 
     /// Returns the node to which this one should hand a workspace over that it leads.
     pub(crate) fn hand_over(&self, workspace: &str, now: Duration) -> Option<String> {
-        if now.saturating_sub(self.steady.1) < STEADY {
+        if now.saturating_sub(self.alive_since) < STEADY {
             return None;
         }
         let first = self.ranks(workspace, now).first().map(|node| (*node).to_owned())?;

@@ -3,8 +3,7 @@
 use lastword_facts::fact::{Part, Recipient};
 use lastword_facts::ids::TaskId;
 use lastword_facts::{Fact, Seq};
-use lastword_server::calls::Caller;
-use lastword_server::calls::exchanges::{message_of, of_message};
+use lastword_server::calls::{Caller, exchanges};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
 use maud::{Markup, html};
@@ -32,7 +31,7 @@ pub(super) async fn in_history(
             continue;
         }
         seen.push((*task, *agent));
-        let of_pair = |line: &&HistoryEntry| match message_of(&line.entry) {
+        let of_pair = |line: &&HistoryEntry| match exchanges::message_of(&line.entry) {
             Some(message) if message.part.is_request() => {
                 message.sender_task == Some(*task) && message.to == Recipient::One(*agent)
             }
@@ -40,8 +39,8 @@ pub(super) async fn in_history(
             None => false,
         };
         let Some(last) = history[..at].iter().rfind(of_pair) else { continue };
-        let Some(message) = message_of(&last.entry) else { continue };
-        let view = of_message(ctx, caller, Seq(last.event.seq), message).await?;
+        let Some(message) = exchanges::message_of(&last.entry) else { continue };
+        let view = exchanges::of_message(ctx, caller, Seq(last.event.seq), message).await?;
         found.extend(view.map(|view| (*task, view)));
     }
     Ok(found)

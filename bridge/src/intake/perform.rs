@@ -59,8 +59,8 @@ impl Intake {
             (Some(Done::All), _) => return Ok(NextStep::GoOn),
             (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
             (None, BrokerCall::Post { voice, said }) => {
-                if let Act::Say { mentions, about, opens, .. } = act {
-                    self.prepare(post, mentions, about.as_deref(), *opens).await?;
+                if let Act::Say { mentions, reference, opens, .. } = act {
+                    self.prepare(post, mentions, reference.as_deref(), *opens).await?;
                 }
                 self.post(post, voice, broker, said).await?
             }

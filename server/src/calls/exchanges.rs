@@ -28,6 +28,10 @@ const SEARCH_MAX: usize = 5_000;
 const PAGE: usize = 500;
 /// The message that an observed refusal let through is within this many positions after it.
 const OBSERVED_MAX: u64 = 16;
+/// How far behind its message the log records what R5 says of it.
+const STALLED_AFTER: u64 = 1;
+/// The same where R5 also asks a human: the question and its lifts come between.
+const STALLED_AFTER_QUESTION: u64 = 3;
 /// The characters of a text that are shown.
 const EXCERPT_CHARS: usize = 120;
 /// A message repeats another one if at most one in this many of its units is new.
@@ -73,8 +77,9 @@ pub(super) async fn of_escalation(
 ) -> Result<Option<ExchangeView>, ApiError> {
     let asked = move |live: &Live<'_>| live.state.escalations.get(&id).map(|known| known.asked);
     let Some(asked) = ctx.handle.query(asked).await? else { return Ok(None) };
-    // The message, the question, its lifts, and the fact that holds the exchange follow each other.
-    let facts = ctx.handle.entries(vec![Seq(asked.0.saturating_sub(1)), Seq(asked.0 + 2)]).await?;
+    // The question follows its message.
+    let said = Seq(asked.0.saturating_sub(1));
+    let facts = ctx.handle.entries(vec![said, Seq(said.0 + STALLED_AFTER_QUESTION)]).await?;
     let [(seq, said), (_, stalled)] = facts.as_slice() else { return Ok(None) };
     let (Fact::Accepted { message }, Fact::Stalled { task, agent, .. }) = (&said.fact, &stalled.fact) else {
         return Ok(None);
@@ -231,14 +236,14 @@ async fn search(
 
 /// Returns what the log records of the guard after each of these messages.
 async fn marks(ctx: &Context, sides: Sides, found: &[FoundEntry]) -> Result<Vec<Mark>, ApiError> {
-    // The fact follows its message at once, or behind the question to a human and that question's lifts.
-    let places = found.iter().flat_map(|(seq, _)| [Seq(seq.0 + 1), Seq(seq.0 + 3)]).collect();
+    let after = |said: Seq| [STALLED_AFTER, STALLED_AFTER_QUESTION].map(|distance| Seq(said.0 + distance));
+    let places = found.iter().flat_map(|(seq, _)| after(*seq)).collect();
     let mut marks: Vec<Mark> = Vec::new();
     for (seq, entry) in ctx.handle.entries(places).await? {
         let Fact::Stalled { task, agent, level, stall, enforced, curve, escalation, .. } = &entry.fact else {
             continue;
         };
-        let at = Seq(seq.0 - if escalation.is_some() { 3 } else { 1 });
+        let at = Seq(seq.0 - if escalation.is_some() { STALLED_AFTER_QUESTION } else { STALLED_AFTER });
         let fits = *task == sides.task && *agent == sides.delegate && found.iter().any(|(seq, _)| *seq == at);
         if fits && marks.iter().all(|mark| mark.at != at) {
             let (level, stall, enforced) = (*level, *stall, *enforced);

@@ -183,11 +183,16 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             set.fold(data, |data, (name, value)| data.with(name, value))
         }
         Fact::AgentGranted { by, spend, .. } => data.by(state, *by).tokens(spend),
-        Fact::PromptTyped { by, .. } | Fact::Rearmed { by, .. } => data.by(state, *by),
+        Fact::PromptTyped { by, .. }
+        | Fact::Rearmed { by, .. }
+        | Fact::EscalationNoted { by, .. }
+        | Fact::EscalationAnswered { by, .. } => data.by(state, *by),
         Fact::Unattended { percent } => data.with("percent", *percent),
-        Fact::Keyed { key, .. } => data.with("key", key.id.as_str()),
+        Fact::Keyed { key, .. } | Fact::EscalationKeyed { key, .. } => data.with("key", key.id.as_str()),
         Fact::Noticed { through, .. } => data.with("through", through.0),
-        Fact::NoticeRead { message, .. } => data.with("message", message.to_string()),
+        Fact::NoticeRead { message, .. } | Fact::Joined { message, .. } | Fact::Collected { message, .. } => {
+            data.with("message", message.to_string())
+        }
 
         Fact::PolicyChanged { policy, by } => data.by(state, *by).with("rules", policy.rules.len() as u64),
         Fact::Upgraded { edition } => data.with("edition", *edition),
@@ -240,7 +245,6 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         Fact::TurnOpened { attempt, message, .. } => {
             data.with("attempt", *attempt).with("message", message.to_string())
         }
-        Fact::Joined { message, .. } | Fact::Collected { message, .. } => data.with("message", message.to_string()),
         Fact::WaitsForUser { waits, .. } => data.with("waits", *waits),
         Fact::TurnFinished { spend, .. } => data.with("end", "finished").tokens(spend),
         Fact::TurnCharged { spend, estimated, .. } => {
@@ -263,7 +267,6 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         }
         Fact::Requeued { why, .. } => data.with("why", why.word()),
 
-        Fact::EscalationNoted { by, .. } | Fact::EscalationAnswered { by, .. } => data.by(state, *by),
         Fact::EscalationLifts { met, lifts, .. } => {
             let lifts: Vec<String> = lifts.iter().map(|lift| state.lift_words(*lift)).collect();
             data.with("code", met.code.word()).with("lifts", lifts)
@@ -286,7 +289,6 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         Fact::Released { claim } => data.with("claim", claim.to_string()),
         Fact::RoomOpened { name, .. } => data.with("room", name.as_str()),
         Fact::PostKeyed { key, admitted, .. } => data.with("key", key.id.as_str()).with("admitted", *admitted),
-        Fact::EscalationKeyed { key, .. } => data.with("key", key.id.as_str()),
 
         Fact::ScheduleSet { schedule, .. } => data.with("schedule", schedule.name.as_str()),
         Fact::ScheduleRemoved { name } => data.with("schedule", name.as_str()),

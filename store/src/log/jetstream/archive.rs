@@ -115,8 +115,8 @@ pub(crate) struct Bucket(ObjectStore);
 
 impl Bucket {
     /// Returns the bucket of a workspace; `None` if nothing ever left its log.
-    pub(crate) async fn open(nats: &Nats, place: &StreamNames) -> Result<Option<Self>, NatsError> {
-        match nats.jetstream().get_stream(format!("OBJ_{}", place.stream)).await {
+    pub(crate) async fn open(nats: &Nats, names: &StreamNames) -> Result<Option<Self>, NatsError> {
+        match nats.jetstream().get_stream(format!("OBJ_{}", names.stream)).await {
             Ok(_) => {}
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
@@ -129,31 +129,31 @@ impl Bucket {
             },
         }
         nats.jetstream()
-            .get_object_store(&place.stream)
+            .get_object_store(&names.stream)
             .await
             .map(|found| Some(Self(found)))
             .map_err(|e| unavailable(&e))
     }
 
-    async fn open_or_create(nats: &Nats, place: &StreamNames) -> Result<Self, NatsError> {
-        if let Some(found) = Self::open(nats, place).await? {
+    async fn open_or_create(nats: &Nats, names: &StreamNames) -> Result<Self, NatsError> {
+        if let Some(found) = Self::open(nats, names).await? {
             return Ok(found);
         }
         // As a client's library makes it, but for direct reads: a follower answers them, which may lag.
-        let bucket = &place.stream;
+        let bucket = &names.stream;
         let config = Config {
             name: format!("OBJ_{bucket}"),
             description: Some("What left the log of a Lastword workspace".to_owned()),
             subjects: vec![format!("$O.{bucket}.C.>"), format!("$O.{bucket}.M.>")],
             storage: StorageType::File,
             discard: DiscardPolicy::New,
-            num_replicas: nats.replicas(place).await?,
+            num_replicas: nats.replicas(names).await?,
             allow_rollup: true,
             allow_direct: false,
             ..Config::default()
         };
         nats.jetstream().get_or_create_stream(config).await.map_err(|error| unavailable(&error))?;
-        Self::open(nats, place).await?.ok_or_else(|| NatsError::Unavailable { reason: "no bucket".to_owned() })
+        Self::open(nats, names).await?.ok_or_else(|| NatsError::Unavailable { reason: "no bucket".to_owned() })
     }
 
     async fn names(&self) -> Result<Vec<String>, NatsError> {
@@ -252,7 +252,7 @@ async fn timed<T>(answer: impl Future<Output = Result<T, NatsError>>) -> Result<
 pub(super) struct SharedArchive {
     pub(super) local: SqliteArchive,
     pub(super) nats: Nats,
-    pub(super) place: StreamNames,
+    pub(super) names: StreamNames,
     pub(super) stream_id: String,
     pub(super) dir: PathBuf,
     pub(super) readers: Pool,
@@ -265,7 +265,7 @@ impl SharedArchive {
     async fn store(&self) -> Result<(), ArchiveError> {
         let segments = self.readers.with(sqlite_archive::sealed)?;
         let Some(end) = segments.last().map(|last| Seq(last.last)) else { return Ok(()) };
-        let bucket = Bucket::open_or_create(&self.nats, &self.place).await?;
+        let bucket = Bucket::open_or_create(&self.nats, &self.names).await?;
         let starts = bucket.starts().await?;
         // Without a mark there is nothing to purge yet.
         let mark = self.readers.with(|db| newest_mark(db, end))?;
@@ -301,7 +301,7 @@ impl SharedArchive {
                 return Err(ArchiveError::Log(format!("the object {} can't be read", kept.name())));
             }
         }
-        self.nats.purge(&self.place, older.mark).await?;
+        self.nats.purge(&self.names, older.mark).await?;
         for kept in &starts[STARTS_KEPT..] {
             bucket.delete(&kept.name()).await?;
         }

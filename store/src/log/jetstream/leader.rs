@@ -28,7 +28,7 @@ pub(super) struct JetStreamLog {
 /// Publishes the commits of an epoch, one message at a time.
 pub(super) struct Publisher {
     pub(super) nats: Nats,
-    pub(super) place: StreamNames,
+    pub(super) names: StreamNames,
     pub(super) lease: Lease,
     pub(super) epoch: u64,
     /// The sequence of the `EpochStart`.
@@ -52,9 +52,9 @@ enum Found {
 impl JetStreamLog {
     /// Goes on from a mirror that was read through the `EpochStart` at `epoch_at`.
     pub(super) fn new(mirror: Inner, epoch_at: u64, lease: Lease) -> Self {
-        let (nats, place) = (mirror.nats.clone(), mirror.place.clone());
+        let (nats, names) = (mirror.nats.clone(), mirror.names.clone());
         let (epoch, at) = (mirror.tail.epoch, mirror.tail.at);
-        let publisher = Publisher { nats, place, lease, epoch, epoch_at, at, batch: 0, dropped: 0 };
+        let publisher = Publisher { nats, names, lease, epoch, epoch_at, at, batch: 0, dropped: 0 };
         Self { mirror, publisher, begun: false, stopped: None }
     }
 
@@ -111,9 +111,9 @@ impl Publisher {
         // Why an attempt may be in the stream although it wasn't acknowledged, or may still arrive there.
         let mut unknown: Option<String> = None;
         loop {
-            let (nats, place) = (&self.nats, &self.place);
-            let expect = Expect { last: Some(self.at), of: (&place.epoch, self.epoch_at) };
-            match nats.publish(&place.log, expect, message.to_vec()).await {
+            let (nats, names) = (&self.nats, &self.names);
+            let expect = Expect { last: Some(self.at), of: (&names.epoch, self.epoch_at) };
+            match nats.publish(&names.log, expect, message.to_vec()).await {
                 Ok(at) if at == self.at + 1 => {
                     self.at = at;
                     return Ok(());
@@ -148,10 +148,10 @@ impl Publisher {
         };
         loop {
             let at = self.at + 1;
-            let Some(found) = self.nats.message(&self.place, at).await? else {
+            let Some(found) = self.nats.message(&self.names, at).await? else {
                 return Ok(Found::Nothing);
             };
-            match self.place.subject(&found.subject) {
+            match self.names.subject(&found.subject) {
                 Some(Subject::Epoch) => {
                     let start = EpochStart::parse(&found.payload).map_err(|problem| fatal(at, &problem))?;
                     if start.epoch > self.epoch {

@@ -90,7 +90,7 @@ pub struct Mirror(pub(super) Box<Inner>);
 
 pub(super) struct Inner {
     pub(super) nats: Nats,
-    pub(super) place: StreamNames,
+    pub(super) names: StreamNames,
     pub(super) file: MirrorFile,
     pub(super) tail: Tail,
     stream_id: String,
@@ -109,7 +109,7 @@ pub(super) struct Inner {
 
 impl std::fmt::Debug for Mirror {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mirror").field("workspace", &self.0.place.workspace).field("tail", &self.0.tail).finish()
+        f.debug_struct("Mirror").field("workspace", &self.0.names.workspace).field("tail", &self.0.tail).finish()
     }
 }
 
@@ -134,12 +134,12 @@ impl Mirror {
         dir: &Path,
         known: Option<&str>,
     ) -> Result<Self, MirrorError> {
-        let place = StreamNames::of(workspace)?;
-        let mut extent = nats.extent(&place).await?;
+        let names = StreamNames::of(workspace)?;
+        let mut extent = nats.extent(&names).await?;
         let (mut file, mut applied, mut end) = MirrorFile::open(dir)?;
         let removed = known == Some(extent.created.as_str());
         if applied.stream_id != extent.created && end.last > Seq(0) && !removed {
-            supersedes(nats, &place, &extent, end.last, dir).await?;
+            supersedes(nats, &names, &extent, end.last, dir).await?;
         }
         if applied.stream_id != extent.created && applied != Applied::default() {
             (file, applied, end) = file.replace()?;
@@ -149,17 +149,17 @@ impl Mirror {
                 break;
             }
             tokio::time::sleep(LOST_PAUSE).await;
-            extent = nats.extent(&place).await?;
+            extent = nats.extent(&names).await?;
         }
         if extent.last < applied.at {
             let problem = format!("ends at message {}, and the mirror has message {}", extent.last, applied.at);
-            return Err(lost(&place, dir, problem));
+            return Err(lost(&names, dir, problem));
         }
-        let bucket = if extent.purged { Bucket::open(nats, &place).await? } else { None };
+        let bucket = if extent.purged { Bucket::open(nats, &names).await? } else { None };
         if let Some(bucket) = bucket {
             (file, applied, end) = catch_up(&bucket, file, applied, end, &extent).await?;
         }
-        compare(nats, &place, &applied, &end, dir).await?;
+        compare(nats, &names, &applied, &end, dir).await?;
         let MirrorEnd { last, hash, epoch: row_epoch } = end;
         let Applied { at, epoch, batch, row_at, .. } = applied;
         let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };
@@ -167,7 +167,7 @@ impl Mirror {
         let nats = nats.clone();
         let mut inner = Inner {
             nats,
-            place,
+            names,
             file,
             tail,
             stream_id,
@@ -190,7 +190,7 @@ impl Mirror {
     /// [`MirrorError::Nats`] and [`MirrorError::File`]; repeat it later.
     pub async fn let_go(&mut self) -> Result<Seq, MirrorError> {
         let inner = &mut *self.0;
-        if let Some(bucket) = Bucket::open(&inner.nats, &inner.place).await? {
+        if let Some(bucket) = Bucket::open(&inner.nats, &inner.names).await? {
             let starts = bucket.starts().await?;
             let is_news = starts.first().is_some_and(|newest| newest.end > inner.file.behind());
             if is_news
@@ -328,7 +328,7 @@ impl Inner {
     async fn listen(&mut self) -> Result<(), MirrorError> {
         let since = *self.deaf_since.get_or_insert_with(Instant::now);
         loop {
-            match self.nats.messages(&self.place, self.tail.at).await {
+            match self.nats.messages(&self.names, self.tail.at).await {
                 Ok((news, pending)) => {
                     (self.news, self.lag, self.deaf_since) = (Some(news), pending, None);
                     return Ok(());
@@ -357,10 +357,10 @@ impl Inner {
     async fn fill(&mut self, next: u64) -> Result<(), MirrorError> {
         self.news = None;
         let wanted = self.tail.at + 1;
-        match self.nats.message(&self.place, wanted).await? {
+        match self.nats.message(&self.names, wanted).await? {
             Some(_) => Ok(()),
             None if self.is_archived(wanted).await? => {
-                let failed = MirrorError::Archived { workspace: self.place.workspace.clone(), at: wanted };
+                let failed = MirrorError::Archived { workspace: self.names.workspace.clone(), at: wanted };
                 self.failed = Some(failed.clone());
                 Err(failed)
             }
@@ -372,7 +372,7 @@ impl Inner {
     }
 
     async fn is_archived(&self, at: u64) -> Result<bool, NatsError> {
-        let Some(bucket) = Bucket::open(&self.nats, &self.place).await? else { return Ok(false) };
+        let Some(bucket) = Bucket::open(&self.nats, &self.names).await? else { return Ok(false) };
         Ok(bucket.starts().await?.iter().any(|start| start.mark >= at))
     }
 
@@ -380,7 +380,7 @@ impl Inner {
         Arc::new(SharedArchive {
             local: self.file.archive(),
             nats: self.nats.clone(),
-            place: self.place.clone(),
+            names: self.names.clone(),
             stream_id: self.stream_id.clone(),
             dir: self.file.dir().to_owned(),
             readers: self.file.readers(),
@@ -393,7 +393,7 @@ impl Inner {
     }
 
     pub(super) fn damaged(&self, Damaged { at, problem }: Damaged) -> MirrorError {
-        MirrorError::Damaged { workspace: self.place.workspace.clone(), at, problem }
+        MirrorError::Damaged { workspace: self.names.workspace.clone(), at, problem }
     }
 
     /// Applies messages, each with the number that follow it, up to a gap.
@@ -439,7 +439,7 @@ impl Inner {
     }
 
     fn feed(&mut self, message: &Stored) -> Result<Step, Damaged> {
-        let Some(subject) = self.place.subject(&message.subject) else {
+        let Some(subject) = self.names.subject(&message.subject) else {
             return Err(Damaged { at: message.at, problem: format!("its subject is {}", message.subject) });
         };
         self.tail.feed(message.at, subject, &message.payload)
@@ -471,10 +471,10 @@ impl Inner {
         self.news = None;
         let start =
             EpochStart { epoch, node: node.to_owned(), attempt: self.nats.client().new_inbox(), importing: false };
-        let at = claim(&self.nats, &self.place, &start, lease).await?;
+        let at = claim(&self.nats, &self.names, &start, lease).await?;
         if at <= self.tail.at {
             let problem = format!("put epoch {epoch} at message {at}, and the mirror has message {}", self.tail.at);
-            return Err(fatal(lost(&self.place, self.file.dir(), problem)));
+            return Err(fatal(lost(&self.names, self.file.dir(), problem)));
         }
         self.read_through(at, lease).await?;
         if self.tail.epoch == epoch { Ok(at) } else { Err(AppendError::Fenced { epoch: self.tail.epoch }) }
@@ -510,7 +510,7 @@ impl Inner {
     /// Reads and applies the next message, as the stream's leader has it.
     async fn read_one(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
         let at = self.tail.at + 1;
-        let message = self.nats.message(&self.place, at).await?;
+        let message = self.nats.message(&self.names, at).await?;
         let reason = || format!("message {at} isn't there yet");
         let message = message.ok_or_else(|| MirrorError::Nats(NatsError::Unavailable { reason: reason() }))?;
         match self.apply(vec![(message, 0)])? {
@@ -539,14 +539,14 @@ pub(super) async fn retry(lease: &Lease, reason: &str) -> Result<(), AppendError
 /// Publishes the start of an epoch if it is newer than all others; returns its sequence.
 pub(super) async fn claim(
     nats: &Nats,
-    place: &StreamNames,
+    names: &StreamNames,
     start: &EpochStart,
     lease: &Lease,
 ) -> Result<u64, AppendError> {
     let fatal = |reason: String| AppendError::Fatal { reason };
     let payload = start.message().map_err(|error| fatal(error.to_string()))?;
     loop {
-        let newest = match nats.last_epoch(place).await {
+        let newest = match nats.last_epoch(names).await {
             Ok(newest) => newest,
             Err(error) => {
                 retry(lease, &error.to_string()).await?;
@@ -566,13 +566,13 @@ pub(super) async fn claim(
             if newest.importing && newest.node != start.node {
                 return Err(fatal(format!(
                     "a log was being copied into {} and isn't whole: copy it again, or delete the stream",
-                    place.stream
+                    names.stream
                 )));
             }
             behind = found.at;
         }
-        let expect = Expect { last: None, of: (&place.epoch, behind) };
-        let reason = match nats.publish(&place.epoch, expect, payload.clone()).await {
+        let expect = Expect { last: None, of: (&names.epoch, behind) };
+        let reason = match nats.publish(&names.epoch, expect, payload.clone()).await {
             Ok(at) => return Ok(at),
             Err(Refused::Never(reason)) => return Err(fatal(reason)),
             // An earlier attempt may be in the stream nevertheless; a claim without a leader does no harm.

@@ -130,7 +130,7 @@ pub async fn move_in(
     dir: &Path,
     progress: &mut dyn FnMut(Seq, Seq),
 ) -> Result<Moved, MoveError> {
-    let place = StreamNames::of(workspace)?;
+    let names = StreamNames::of(workspace)?;
     if !dir.join(FILE_DATABASE).exists() {
         return Err(OpenError::Missing { place: dir.join(FILE_DATABASE).display().to_string() }.into());
     }
@@ -144,17 +144,17 @@ pub async fn move_in(
     let (end, hash) = sqlite::tail(&db)?;
     let patience = Patience::default();
     let mut tail = Tail::default();
-    let there = unfinished(nats, &place).await?;
-    read(nats, &place, &mut tail, there, &patience, &mut |_| Ok(())).await?;
+    let there = unfinished(nats, &names).await?;
+    read(nats, &names, &mut tail, there, &patience, &mut |_| Ok(())).await?;
     if tail.last > Seq(0) && hash_at(&db, tail.last)? != Some(tail.hash) {
-        return Err(MoveError::Other { stream: place.stream });
+        return Err(MoveError::Other { stream: names.stream });
     }
     let epoch = sqlite::epoch_of(&db)?.max(tail.epoch) + 1;
     let mut start = EpochStart { epoch, node: NODE.to_owned(), attempt: nats.client().new_inbox(), importing: true };
-    let at = claim(nats, &place, &start, &patience.lease()).await?;
-    read(nats, &place, &mut tail, at, &patience, &mut |_| Ok(())).await?;
+    let at = claim(nats, &names, &start, &patience.lease()).await?;
+    read(nats, &names, &mut tail, at, &patience, &mut |_| Ok(())).await?;
     let (nats, lease) = (nats.clone(), patience.lease());
-    let mut publisher = Publisher { nats, place, lease, epoch, epoch_at: at, at, batch: 0, dropped: 0 };
+    let mut publisher = Publisher { nats, names, lease, epoch, epoch_at: at, at, batch: 0, dropped: 0 };
     let mut reached = tail.last;
     while reached < end {
         let rows = next_commit(&db, reached)?;
@@ -165,18 +165,18 @@ pub async fn move_in(
         progress(reached, end);
     }
     // What was acknowledged is read back before anybody may lead.
-    let Publisher { nats, place, at, .. } = publisher;
+    let Publisher { nats, names, at, .. } = publisher;
     let (mut rows, mut whole) = (0, Tail::default());
-    read(&nats, &place, &mut whole, at, &patience, &mut |commit| {
+    read(&nats, &names, &mut whole, at, &patience, &mut |commit| {
         rows += commit.rows.len() as u64;
         Ok(())
     })
     .await?;
     if (whole.last, whole.hash) != (end, hash) {
-        return Err(MoveError::Other { stream: place.stream });
+        return Err(MoveError::Other { stream: names.stream });
     }
     (start.epoch, start.importing, start.attempt) = (epoch + 1, false, nats.client().new_inbox());
-    claim(&nats, &place, &start, &patience.lease()).await?;
+    claim(&nats, &names, &start, &patience.lease()).await?;
     Ok(Moved { rows, end: Anchor { at: end, hash } })
 }
 
@@ -191,10 +191,10 @@ pub async fn move_out(
     dir: &Path,
     progress: &mut dyn FnMut(Seq),
 ) -> Result<Moved, MoveError> {
-    let place = StreamNames::of(workspace)?;
-    let last = nats.extent(&place).await?.last;
-    if newest(nats, &place).await?.is_some_and(|start| start.importing) {
-        return Err(MoveError::Unfinished { stream: place.stream });
+    let names = StreamNames::of(workspace)?;
+    let last = nats.extent(&names).await?.last;
+    if newest(nats, &names).await?.is_some_and(|start| start.importing) {
+        return Err(MoveError::Unfinished { stream: names.stream });
     }
     let log = SqliteLog::open(dir)?;
     if log.reader().last()? > Seq(0) {
@@ -205,12 +205,12 @@ pub async fn move_out(
     // One transaction: a copy that is interrupted leaves an empty log, not a short one.
     let writing = db.transaction()?;
     let (mut rows, mut tail, mut behind) = (0, Tail::default(), Seq(0));
-    let start = archived(nats, &place, dir).await?;
+    let start = archived(nats, &names, dir).await?;
     if let Some(start) = &start {
         start.segments.iter().try_for_each(|sealed| sealed.insert(&writing))?;
         (tail, behind) = (Tail::from_mark(&start.mark), start.end());
     }
-    read(nats, &place, &mut tail, last, &Patience::default(), &mut |commit| {
+    read(nats, &names, &mut tail, last, &Patience::default(), &mut |commit| {
         // A start's mark may be a little before the end of its segments.
         for row in commit.rows.iter().filter(|row| row.first > behind) {
             sqlite::insert(&writing, row.row(), &row.hash)?;
@@ -234,9 +234,9 @@ pub async fn move_out(
 }
 
 /// Fetches what left a stream into the archive of a data directory.
-async fn archived(nats: &Nats, place: &StreamNames, dir: &Path) -> Result<Option<Start>, MoveError> {
-    let Some(bucket) = Bucket::open(nats, place).await? else { return Ok(None) };
-    let extent = nats.extent(place).await?;
+async fn archived(nats: &Nats, names: &StreamNames, dir: &Path) -> Result<Option<Start>, MoveError> {
+    let Some(bucket) = Bucket::open(nats, names).await? else { return Ok(None) };
+    let extent = nats.extent(names).await?;
     let Some(start) = bucket.newest(&bucket.starts().await?, &extent.created).await? else { return Ok(None) };
     bucket.fetch(dir, &start.segments).await.map_err(|error| match error {
         FetchError::Nats(error) => error.into(),
@@ -246,17 +246,17 @@ async fn archived(nats: &Nats, place: &StreamNames, dir: &Path) -> Result<Option
 }
 
 /// Returns the newest start of an epoch.
-async fn newest(nats: &Nats, place: &StreamNames) -> Result<Option<EpochStart>, MoveError> {
-    let Some(found) = nats.last_epoch(place).await? else { return Ok(None) };
-    let damaged = |problem| MoveError::Damaged { stream: place.stream.clone(), at: found.at, problem };
+async fn newest(nats: &Nats, names: &StreamNames) -> Result<Option<EpochStart>, MoveError> {
+    let Some(found) = nats.last_epoch(names).await? else { return Ok(None) };
+    let damaged = |problem| MoveError::Damaged { stream: names.stream.clone(), at: found.at, problem };
     EpochStart::parse(&found.payload).map(Some).map_err(damaged)
 }
 
 /// Returns the last message of a stream that is empty, or holds an interrupted copy.
-async fn unfinished(nats: &Nats, place: &StreamNames) -> Result<u64, MoveError> {
-    let extent = nats.extent(place).await?;
-    if extent.last > 0 && !newest(nats, place).await?.is_some_and(|start| start.importing) {
-        return Err(MoveError::Taken { place: place.stream.clone() });
+async fn unfinished(nats: &Nats, names: &StreamNames) -> Result<u64, MoveError> {
+    let extent = nats.extent(names).await?;
+    if extent.last > 0 && !newest(nats, names).await?.is_some_and(|start| start.importing) {
+        return Err(MoveError::Taken { place: names.stream.clone() });
     }
     Ok(extent.last)
 }
@@ -264,7 +264,7 @@ async fn unfinished(nats: &Nats, place: &StreamNames) -> Result<u64, MoveError> 
 /// Reads the stream from behind `tail` up to `last`, and passes each commit that counts on.
 async fn read(
     nats: &Nats,
-    place: &StreamNames,
+    names: &StreamNames,
     tail: &mut Tail,
     last: u64,
     patience: &Patience,
@@ -272,7 +272,7 @@ async fn read(
 ) -> Result<(), MoveError> {
     let lease = patience.lease();
     while tail.at < last {
-        let mut messages = match nats.messages(place, tail.at).await {
+        let mut messages = match nats.messages(names, tail.at).await {
             Ok((messages, _)) => messages,
             Err(error) => {
                 retry(&lease, &error.to_string()).await?;
@@ -285,8 +285,8 @@ async fn read(
             if at <= tail.at {
                 continue;
             }
-            let damaged = |at, problem| MoveError::Damaged { stream: place.stream.clone(), at, problem };
-            let subject = place.subject(&message.subject);
+            let damaged = |at, problem| MoveError::Damaged { stream: names.stream.clone(), at, problem };
+            let subject = names.subject(&message.subject);
             let subject = subject.ok_or_else(|| damaged(at, format!("its subject is {}", message.subject)))?;
             let step = tail.feed(at, subject, &message.payload).map_err(|found| damaged(found.at, found.problem))?;
             if let Step::Commit(commit) = step {

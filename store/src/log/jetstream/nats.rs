@@ -305,18 +305,18 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, a stream of this name can't hold a log, or NATS refuses.
     pub async fn create_stream(&self, workspace: &str, replicas: usize) -> Result<(), NatsError> {
-        let place = StreamNames::of(workspace)?;
-        match self.info(&place).await {
-            Ok(info) => return check(&info.config, &place),
+        let names = StreamNames::of(workspace)?;
+        match self.info(&names).await {
+            Ok(info) => return check(&info.config, &names),
             Err(NatsError::Missing { .. }) => {}
             Err(error) => return Err(error),
         }
-        match self.jetstream.create_stream(config(&place, replicas)).await {
+        match self.jetstream.create_stream(config(&names, replicas)).await {
             Ok(_) => Ok(()),
             // Another node may have created it meanwhile.
-            Err(error) => match self.info(&place).await {
-                Ok(info) => check(&info.config, &place),
-                Err(_) => Err(NatsError::Unavailable { reason: format!("{} can't be created: {error}", place.stream) }),
+            Err(error) => match self.info(&names).await {
+                Ok(info) => check(&info.config, &names),
+                Err(_) => Err(NatsError::Unavailable { reason: format!("{} can't be created: {error}", names.stream) }),
             },
         }
     }
@@ -362,8 +362,8 @@ impl Nats {
     /// # Errors
     /// The name is no workspace's, or NATS refuses.
     pub async fn remove_stream(&self, workspace: &str) -> Result<(), NatsError> {
-        let place = StreamNames::of(workspace)?;
-        for name in [format!("OBJ_{}", place.stream), place.stream] {
+        let names = StreamNames::of(workspace)?;
+        for name in [format!("OBJ_{}", names.stream), names.stream] {
             let Err(error) = self.jetstream.delete_stream(&name).await else { continue };
             let missing = matches!(error.kind(), DeleteStreamErrorKind::JetStream(error)
                 if error.error_code() == ErrorCode::STREAM_NOT_FOUND);
@@ -374,10 +374,10 @@ impl Nats {
         Ok(())
     }
 
-    async fn info(&self, place: &StreamNames) -> Result<Info, NatsError> {
-        let stream = self.jetstream.get_stream(&place.stream).await.map_err(|error| match error.kind() {
+    async fn info(&self, names: &StreamNames) -> Result<Info, NatsError> {
+        let stream = self.jetstream.get_stream(&names.stream).await.map_err(|error| match error.kind() {
             GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                NatsError::Missing { workspace: place.workspace.clone() }
+                NatsError::Missing { workspace: names.workspace.clone() }
             }
             GetStreamErrorKind::EmptyName
             | GetStreamErrorKind::Request
@@ -388,58 +388,58 @@ impl Nats {
     }
 
     /// Returns the extent of the workspace's stream, as its leader knows it.
-    pub(crate) async fn extent(&self, place: &StreamNames) -> Result<Extent, NatsError> {
-        let info = self.info(place).await?;
-        check(&info.config, place)?;
+    pub(crate) async fn extent(&self, names: &StreamNames) -> Result<Extent, NatsError> {
+        let info = self.info(names).await?;
+        check(&info.config, names)?;
         let (first, last) = (info.state.first_sequence, info.state.last_sequence);
         Ok(Extent { created: info.created.to_string(), first, last, purged: info.state.messages < last })
     }
 
     /// Returns the number of servers on which the workspace's stream is stored.
-    pub(crate) async fn replicas(&self, place: &StreamNames) -> Result<usize, NatsError> {
-        Ok(self.info(place).await?.config.num_replicas)
+    pub(crate) async fn replicas(&self, names: &StreamNames) -> Result<usize, NatsError> {
+        Ok(self.info(names).await?.config.num_replicas)
     }
 
     /// Removes the parts of commits up to the message `upto`. Starts of epochs stay.
-    pub(crate) async fn purge(&self, place: &StreamNames, upto: u64) -> Result<(), NatsError> {
+    pub(crate) async fn purge(&self, names: &StreamNames, upto: u64) -> Result<(), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
-        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = self.jetstream.get_stream_no_info(&names.stream).await;
         let stream = stream.map_err(|error| unavailable(error.to_string()))?;
-        let purged = stream.purge().filter(&place.log).sequence(upto + 1).await;
+        let purged = stream.purge().filter(&names.log).sequence(upto + 1).await;
         purged.map(|_| ()).map_err(|error| unavailable(error.to_string()))
     }
 
     /// Returns a message, as the stream's leader has it; `None` if it has none there.
-    pub(crate) async fn message(&self, place: &StreamNames, at: u64) -> Result<Option<Stored>, NatsError> {
-        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+    pub(crate) async fn message(&self, names: &StreamNames, at: u64) -> Result<Option<Stored>, NatsError> {
+        let stream = self.jetstream.get_stream_no_info(&names.stream).await;
         let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
         found(stream.get_raw_message(at).await)
     }
 
     /// Returns the last message of the epoch subject, as the stream's leader has it.
-    pub(crate) async fn last_epoch(&self, place: &StreamNames) -> Result<Option<Stored>, NatsError> {
-        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+    pub(crate) async fn last_epoch(&self, names: &StreamNames) -> Result<Option<Stored>, NatsError> {
+        let stream = self.jetstream.get_stream_no_info(&names.stream).await;
         let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
-        found(stream.get_last_raw_message_by_subject(&place.epoch).await)
+        found(stream.get_last_raw_message_by_subject(&names.epoch).await)
     }
 
     /// Returns the messages behind `at`, in order, and how many there are; the stream goes on with those that are yet to
     /// come.
-    pub(super) async fn messages(&self, place: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
+    pub(super) async fn messages(&self, names: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
         // The client queues requests while it is disconnected; the servers would get them after their timeout.
         if self.client.connection_state() != State::Connected {
             return Err(unavailable("no connection to a server".to_owned()));
         }
-        let created = tokio::time::timeout(REQUEST, self.consumer(place, at)).await;
+        let created = tokio::time::timeout(REQUEST, self.consumer(names, at)).await;
         created.map_err(|_| unavailable("no server creates a consumer".to_owned()))?
     }
 
-    async fn consumer(&self, place: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
+    async fn consumer(&self, names: &StreamNames, at: u64) -> Result<(News, u64), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
         let mut connects = self.connects.clone();
         connects.mark_unchanged();
-        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = self.jetstream.get_stream_no_info(&names.stream).await;
         let stream = stream.map_err(|error| unavailable(error.to_string()))?;
         let deliver_subject = self.client.new_inbox();
         let subscriber = self.client.subscribe(deliver_subject.clone()).await;
@@ -516,11 +516,11 @@ fn found(got: Result<jetstream::message::StreamMessage, RawMessageError>) -> Res
 }
 
 /// The stream of a workspace.
-fn config(place: &StreamNames, replicas: usize) -> Config {
+fn config(names: &StreamNames, replicas: usize) -> Config {
     Config {
-        name: place.stream.clone(),
+        name: names.stream.clone(),
         description: Some("The log of a Lastword workspace".to_owned()),
-        subjects: vec![place.log.clone(), place.epoch.clone()],
+        subjects: vec![names.log.clone(), names.epoch.clone()],
         retention: RetentionPolicy::Limits,
         max_bytes: -1,
         max_messages: -1,
@@ -535,12 +535,12 @@ fn config(place: &StreamNames, replicas: usize) -> Config {
 }
 
 /// Refuses a stream from which messages may disappear, or whose subjects are others.
-fn check(found: &Config, place: &StreamNames) -> Result<(), NatsError> {
+fn check(found: &Config, names: &StreamNames) -> Result<(), NatsError> {
     let mut subjects = found.subjects.clone();
     subjects.sort_unstable();
-    let refuse = |found: String, needed: String| Err(NatsError::Config { stream: place.stream.clone(), found, needed });
-    if subjects != [place.epoch.clone(), place.log.clone()] {
-        return refuse(format!("the subjects {}", subjects.join(", ")), format!("{}, {}", place.epoch, place.log));
+    let refuse = |found: String, needed: String| Err(NatsError::Config { stream: names.stream.clone(), found, needed });
+    if subjects != [names.epoch.clone(), names.log.clone()] {
+        return refuse(format!("the subjects {}", subjects.join(", ")), format!("{}, {}", names.epoch, names.log));
     }
     if found.retention != RetentionPolicy::Limits || found.max_age > Duration::ZERO {
         return refuse(

@@ -47,22 +47,22 @@ pub(super) async fn catch_up(
     Ok((file, applied, end))
 }
 
-pub(super) fn lost(place: &StreamNames, dir: &Path, problem: String) -> MirrorError {
-    MirrorError::Lost { workspace: place.workspace.clone(), place: dir.display().to_string(), problem }
+pub(super) fn lost(names: &StreamNames, dir: &Path, problem: String) -> MirrorError {
+    MirrorError::Lost { workspace: names.workspace.clone(), place: dir.display().to_string(), problem }
 }
 
 /// Checks that a stream which replaced the one of a mirror has at least the entries up to `last`.
 pub(super) async fn supersedes(
     nats: &Nats,
-    place: &StreamNames,
+    names: &StreamNames,
     extent: &Extent,
     last: Seq,
     dir: &Path,
 ) -> Result<(), MirrorError> {
     let mut found = Seq(0);
     for at in (extent.first.max(1)..=extent.last).rev() {
-        let Some(message) = nats.message(place, at).await? else { break };
-        if place.subject(&message.subject) == Some(Subject::Log)
+        let Some(message) = nats.message(names, at).await? else { break };
+        if names.subject(&message.subject) == Some(Subject::Log)
             && let Ok((head, _)) = Head::parse(&message.payload)
         {
             found = head.last;
@@ -73,27 +73,27 @@ pub(super) async fn supersedes(
         return Ok(());
     }
     let problem = format!("was made anew and ends at position {}, and the mirror has position {}", found.0, last.0);
-    Err(lost(place, dir, problem))
+    Err(lost(names, dir, problem))
 }
 
 /// Compares the mirror's end with the messages that brought it.
 pub(super) async fn compare(
     nats: &Nats,
-    place: &StreamNames,
+    names: &StreamNames,
     applied: &Applied,
     end: &MirrorEnd,
     dir: &Path,
 ) -> Result<(), MirrorError> {
     let fails =
-        |at: u64, problem: String| Err(MirrorError::Damaged { workspace: place.workspace.clone(), at, problem });
+        |at: u64, problem: String| Err(MirrorError::Damaged { workspace: names.workspace.clone(), at, problem });
     // Without a row there is nothing to compare: it began where a start said, or has only starts of epochs.
     if applied.row_at == 0 {
         return Ok(());
     }
-    if applied.at != applied.row_at && nats.message(place, applied.at).await?.is_none() {
+    if applied.at != applied.row_at && nats.message(names, applied.at).await?.is_none() {
         return fails(applied.at, "it isn't in the stream any more".to_owned());
     }
-    let Some(message) = nats.message(place, applied.row_at).await? else {
+    let Some(message) = nats.message(names, applied.row_at).await? else {
         return fails(applied.row_at, "it isn't in the stream any more".to_owned());
     };
     let (head, _) = match Head::parse(&message.payload) {

@@ -2,7 +2,7 @@
 
 use lastword_facts::fact::Fact;
 
-use super::den::{ANN, BOB, BROKER, DEN, HIVE, KILO, OUTSIDE, STRANGER, THREAD, TestChannel};
+use super::den_tests::{ANN, BOB, BROKER, DEN, HIVE, KILO, OUTSIDE, STRANGER, THREAD, TestChannel};
 use super::dialect::tests::PLAIN;
 use super::inbound::{Act, Thread};
 use super::platform::Poster;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword_facts::fact::{Crossing, Fact};
 
-use super::den::{ANN, HIVE, KILO, LIMA, TestChannel};
+use super::den_tests::{ANN, HIVE, KILO, LIMA, TestChannel};
 use super::platform::Poster;
 
 /// Lets each bot answer the last post until no post is admitted; returns the number of posts.

@@ -23,7 +23,7 @@ use shuttle::{Config, Runner, thread};
 
 use crate::faults::{Fault, with};
 use crate::identity::{Secret, TurnSigner};
-use crate::queue::{Lane, Queue};
+use crate::queue::{Drain, Lane, Queue};
 use crate::receiving::testing::Reader;
 use crate::{Handle, Live, Receiving, Subscription, Unserved, Wait, boot};
 
@@ -157,7 +157,7 @@ fn producers_a_writer_and_the_judge_share_a_queue() {
     let mut written = 0;
     while taken.len() < 4 || pending {
         let before = taken.len();
-        assert!(queue.drain(&mut taken, 8, None, pending), "it isn't closed");
+        assert!(queue.drain(&mut taken, Drain { max: 8, wait: None, pending }), "it isn't closed");
         pending |= taken.len() > before;
         if pending && queue.take_writer(true) {
             pending = false;
@@ -171,7 +171,7 @@ fn producers_a_writer_and_the_judge_share_a_queue() {
     taken.sort_unstable();
     assert_eq!(taken, [0, 1, 10, 11]);
     queue.close();
-    assert!(!queue.drain(&mut Vec::new(), 8, None, false), "it is closed and empty");
+    assert!(!queue.drain(&mut Vec::new(), Drain { max: 8, wait: None, pending: false }), "it is closed and empty");
 }
 
 fn a_reply_and_a_read_are_released_once_they_are_durable() {
