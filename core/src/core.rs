@@ -24,6 +24,7 @@ mod epochs;
 mod escalations;
 mod finish;
 mod lifts;
+mod message;
 mod plan;
 mod prompts;
 mod reports;

@@ -66,7 +66,7 @@ pub enum Due {
     Hold(StallCause),
 }
 
-crate::envelope::words! {
+crate::words! {
     /// Why an exchange is warned of or held.
     StallCause {
         /// The context is read again and again for few new units.

@@ -22,7 +22,6 @@ use lastword_facts::names::OWN_NAME;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-pub(crate) use self::permission::Denial;
 use self::process::Process;
 use crate::event::Event;
 use crate::private::PrivateFolder;

@@ -12,7 +12,6 @@ use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep, timeout};
 
 use crate::event::{Event, EventSink};
 use crate::guard::Guard;
-use crate::runner::Phase;
 use crate::settings::Settings;
 use crate::watch::{RunControl, RunStatus, Stop, Watch};
 use crate::{acp, command};
@@ -26,6 +25,16 @@ const NOTE_CHARS_MAX: usize = 200;
 pub(crate) const PROGRESS: Duration = Duration::from_secs(5);
 /// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// The phase of a runner's shutdown, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Working,
+    /// Takes no more deliveries; open runs may finish.
+    Draining,
+    /// Ends open runs.
+    Ending,
+}
 
 /// Why a run was ended by a budget; its task stays open.
 const BUDGET: &str = "the budget is used up, so the run was ended; it goes on once a human gives more";

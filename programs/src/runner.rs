@@ -20,23 +20,13 @@ use crate::event::{Event, EventSink};
 use crate::guard::Guard;
 use crate::private::PrivateFolder;
 use crate::program;
-use crate::run::{DriverHost, RunnerContext, reached, serve};
+use crate::run::{DriverHost, Phase, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
 use lastword_client::{Client, ClientError, Endpoint, RetryingClient, Token};
 
 /// Time beyond the grace in which a stopping runner delivers its last answers.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// The phase of a runner's shutdown, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Working,
-    /// Takes no more deliveries; open runs may finish.
-    Draining,
-    /// Ends open runs.
-    Ending,
-}
 
 /// A handle that stops every runner started with it.
 #[derive(Clone, Debug)]

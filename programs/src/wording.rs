@@ -8,8 +8,6 @@ use lastword_client::wire::{Delivery, StoredMessage};
 use lastword_facts::MessageType;
 use lastword_facts::names::SYSTEM_NAME;
 
-use crate::acp::Denial;
-
 /// The rules of conduct, given to a model once per session.
 pub const CONDUCT: &str = "You work in a team of agents. In this turn your final message is the answer; the broker routes it \
     to the requester, so don't call finish_turn or next_message. Ask others with send_agent_message and the user with \
@@ -25,6 +23,21 @@ const EARLIER: &str = "You are in the middle of a task. Its messages so far, old
 const NOW: &str = "The new message, to continue with:";
 /// Most bytes repeated of each earlier message.
 const EARLIER_BYTES_MAX: usize = 16 << 10;
+
+/// A call that was denied.
+#[derive(Debug)]
+pub(crate) struct Denial {
+    /// The tool's name, as it was held.
+    pub(crate) tool: String,
+    /// The reason, for the requester.
+    pub(crate) reason: String,
+    /// Who decided, such as `the human ann`.
+    pub(crate) decider: String,
+    /// The decider's comment for the agent, if any.
+    pub(crate) comment: Option<String>,
+    /// The reason names other arguments, with which the call may be made.
+    pub(crate) edited: bool,
+}
 
 /// What a session remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

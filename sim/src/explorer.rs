@@ -10,7 +10,7 @@ use lastword_facts::names::Ref;
 
 use lastword_witness::BrokenPromise;
 
-use crate::adversary::Pace;
+use crate::setting::Pace;
 use crate::world::{World, request};
 
 /// The result of an exploration.

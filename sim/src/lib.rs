@@ -11,10 +11,12 @@ pub mod edges;
 pub mod explorer;
 pub mod fallible_log;
 pub mod rogue;
+mod setting;
 mod witness;
 mod world;
 
-pub use adversary::{Campaign, Pace, Setting, Style, run};
+pub use adversary::{Campaign, run};
 pub use explorer::{Explored, explore};
 pub use lastword_witness::{BrokenPromise, Witness};
+pub use setting::{Pace, Setting, Style};
 pub use world::World;

@@ -17,6 +17,7 @@ use super::updates::{PendingPermission, Route};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
+use crate::wording::Denial;
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(30);
@@ -27,21 +28,6 @@ pub(super) struct PermissionRequest {
     run_status: watch::Receiver<RunStatus>,
     route: Arc<Route>,
     asked: PendingPermission,
-}
-
-/// A call that was denied.
-#[derive(Debug)]
-pub(crate) struct Denial {
-    /// The tool's name, as it was held.
-    pub(crate) tool: String,
-    /// The reason, for the requester.
-    pub(crate) reason: String,
-    /// Who decided, such as `the human ann`.
-    pub(crate) decider: String,
-    /// The decider's comment for the agent, if any.
-    pub(crate) comment: Option<String>,
-    /// The reason names other arguments, with which the call may be made.
-    pub(crate) edited: bool,
 }
 
 /// The call, as the broker holds it.

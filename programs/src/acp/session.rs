@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::connection::CallError;
-use super::permission::{Denial, PermissionRequest};
+use super::permission::PermissionRequest;
 use super::process::{AgentConnection, Process, Routed};
 use super::updates::{PendingPermission, Route};
 use super::{Slot, mode};
@@ -25,7 +25,7 @@ use crate::program::{ALL, AcpUsage};
 use crate::run::{Ended, PROGRESS, Run, RunnerContext};
 use crate::usage::{consistent, named};
 use crate::watch::stopped;
-use crate::wording::{self, Memory};
+use crate::wording::{self, Denial, Memory};
 
 /// Most permission requests open at once in a prompt; more are cancelled.
 const ASKED_MAX: usize = 16;

@@ -17,8 +17,8 @@ use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 
 use super::{Arrival, HistoryRun, Scene};
-use crate::adversary::{Pace, Setting};
 use crate::alphabet::Random;
+use crate::setting::{Pace, Setting};
 use crate::world::World;
 pub(super) use crate::world::credential;
 
