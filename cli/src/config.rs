@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +26,7 @@ use crate::policy;
 use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 use crate::text_file;
+use crate::token_source::TokenSource;
 
 /// The configuration file in the team's folder, read if `--config` names no other.
 pub(crate) const CONFIG_FILE: &str = "lastword.toml";
@@ -210,27 +210,6 @@ impl Archive {
 pub(crate) enum TlsMode {
     /// Self-signed, made once in the data directory.
     Auto,
-}
-
-/// The source of the token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TokenSource {
-    /// The text of `LASTWORD_TOKEN`.
-    Text(String),
-    /// A file that a flag, a variable or the configuration names.
-    File(PathBuf),
-    /// None is named; the operator's own is used if no agent can be acting.
-    Implicit,
-}
-
-impl fmt::Display for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(_) => f.write_str("LASTWORD_TOKEN"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Implicit => f.write_str("the data directory"),
-        }
-    }
 }
 
 /// The settings of this run.

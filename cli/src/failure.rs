@@ -13,7 +13,7 @@ use lastword_store::{
 };
 use lastword_wire::Problem;
 
-use crate::config::TokenSource;
+use crate::token_source::TokenSource;
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

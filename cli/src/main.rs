@@ -22,6 +22,7 @@ mod session;
 mod story;
 mod team;
 mod text_file;
+mod token_source;
 mod top;
 mod tree;
 

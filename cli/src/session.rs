@@ -12,10 +12,11 @@ use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;
 
 use crate::commands::Context;
-use crate::config::{LISTEN, TokenSource, variable};
+use crate::config::{LISTEN, variable};
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::text_file;
+use crate::token_source::TokenSource;
 
 /// The file in the data directory with the running server's address and process id.
 pub(crate) const FILE_SERVER: &str = "server.json";

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::last_session::LastSession;
 use super::{Context, own_terminal};
-use crate::config::TokenSource;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 use crate::session::Authority;
+use crate::token_source::TokenSource;
 
 /// The names of events in Gemini CLI, which has the same hooks, each with that in Claude Code.
 const GEMINI_EVENTS: [(&str, &str); 3] =

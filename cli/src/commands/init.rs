@@ -15,8 +15,9 @@ use super::init_check::check;
 use super::init_clients::{Programs, call, calls, configured, configured_here, identity, owner_name};
 use super::init_write::{Change, Edit, plan, put, write};
 use super::limits::Profile;
-use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
+use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN};
 use crate::failure::Failure;
+use crate::token_source::TokenSource;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

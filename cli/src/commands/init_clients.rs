@@ -13,11 +13,11 @@ use lastword_programs::{ALL, AgentProgram, Call, File, Identity};
 use lastword_server::edges::mcp::Selection;
 
 use super::Context;
-use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::out::quoted;
 use crate::session::{no_human_for_a_model, read_token};
 use crate::text_file;
+use crate::token_source::TokenSource;
 
 /// The agent programs that a command line names.
 #[derive(Clone, Debug)]

@@ -10,11 +10,11 @@ use lastword_programs::{Driver, Input, Runner, RunnerError, Stopping, UsageSourc
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, versions};
-use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::quantity::duration;
 use crate::session::{Authority, ServerAccess};
 use crate::team::{Member, driver, input, report, usage};
+use crate::token_source::TokenSource;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -20,7 +20,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
-use crate::config::{CONFIG_FILE, LISTEN, Settings, TlsMode, TokenSource, certificate};
+use crate::config::{CONFIG_FILE, LISTEN, Settings, TlsMode, certificate};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::Out;
@@ -28,6 +28,7 @@ use crate::quantity::duration;
 use crate::rule_book::ConfigFile;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
+use crate::token_source::TokenSource;
 
 /// The file that keeps the address of the last server, in the data directory.
 const FILE_ADDRESS: &str = "address";
