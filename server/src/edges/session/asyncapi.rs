@@ -52,6 +52,15 @@ fn described() -> Vec<Described> {
     all
 }
 
+fn info() -> Value {
+    json!({
+        "title": "Lastword sessions",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "One WebSocket carries every call of an agent's or a human's program. Each text message is one JSON \
+            object. The client numbers its calls; replies come in any order.",
+    })
+}
+
 fn asyncapi() -> String {
     let (mut messages, mut in_channel, mut operations) = (Map::new(), Map::new(), Map::new());
     let mut schemas = all_schemas();
@@ -92,12 +101,7 @@ fn asyncapi() -> String {
     }
     pretty(&json!({
         "asyncapi": "3.0.0",
-        "info": {
-            "title": "Lastword sessions",
-            "version": env!("CARGO_PKG_VERSION"),
-            "description": "One WebSocket carries every call of an agent's or a human's program. Each text message is one JSON \
-                object. The client numbers its calls; replies come in any order.",
-        },
+        "info": info(),
         "defaultContentType": "application/json",
         "servers": {
             "local": {
