@@ -2,7 +2,7 @@
 //!
 //! Pages are HTML written by the server, each a GET without effects. Forms are POSTs with a secret that only this
 //! session knows. Open pages stay current through hints: `/live` sends what changed, and the page reloads the part of
-//! itself that shows it. A page is one file with a function that returns a [`layout::Page`]; code that pages share is
+//! itself that shows it. A page is one file with a function that returns a `layout::Page`; code that pages share is
 //! in `layout` and `parts`, and what they alone read of the state and the log is in `reads`.
 
 mod agent_forms;
