@@ -10,7 +10,7 @@ import requests
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or "target")
-BINARY = ROOT / TARGET / "debug" / "lastword"
+BINARY = os.environ.get("LASTWORD") or ROOT / TARGET / "debug" / "lastword"
 # The server with the surface that the conformance suite calls: an example, which `cargo test` builds.
 FIXTURES = [ROOT / TARGET / "debug" / "examples" / "mcp_fixtures"]
 STOP_SECONDS_MAX = 20

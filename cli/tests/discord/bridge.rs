@@ -20,7 +20,7 @@ fn a_human_mentions_an_agent_and_its_answer_is_posted_in_a_thread() {
 #[test]
 fn a_bot_that_lives_on_discord_is_asked_there_and_what_it_posts_is_its_answer() {
     let town = TestGuild::start();
-    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let program = format!("L={}", crate::program::path().display());
     let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "which colour" >/dev/null; else cat; fi"#;
     let _kilo = crate::running::Running::start(&town.server, "kilo", &["--env", &program, "--", "sh", "-c", script]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> paint the shed", town.kilo));
@@ -289,7 +289,7 @@ fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() 
 fn a_grandchild_under_a_child_with_a_ref_of_its_own_is_shown_in_the_thread_of_it_all_and_warned_about_there() {
     let mut town = TestGuild::limited("turns_soft_max = 2", "");
     town.bridge();
-    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let program = format!("L={}", crate::program::path().display());
     let run = |agent: &str, send: &str| {
         let script = format!(r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send {send} >/dev/null; else cat; fi"#);
         crate::running::Running::start(&town.server, agent, &["--env", &program, "--", "sh", "-c", &script])

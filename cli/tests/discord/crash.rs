@@ -92,7 +92,7 @@ fn answers(town: &TestGuild, answered: &mut BTreeSet<Id>) {
 fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
     let mut random = rand::rngs::StdRng::seed_from_u64(11);
     let mut town = TestGuild::quiet("");
-    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let program = format!("L={}", crate::program::path().display());
     let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "about $(sed 's/.*question //')" >/dev/null
         else cat; fi"#;
     let _kilo = Running::start(&town.server, "kilo", &["--env", &program, "--", "sh", "-c", script]);

@@ -30,9 +30,14 @@ impl Ended {
     }
 }
 
+/// Returns the program: the one that `LASTWORD` names, else the one that Cargo built for the tests.
+pub(crate) fn path() -> PathBuf {
+    std::env::var_os("LASTWORD").map_or_else(|| env!("CARGO_BIN_EXE_lastword").into(), PathBuf::from)
+}
+
 /// Returns the program's command in `dir`, with an empty environment.
 pub(crate) fn lastword(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lastword"));
+    let mut command = Command::new(path());
     command.current_dir(dir).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

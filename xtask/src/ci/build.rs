@@ -1,0 +1,88 @@
+//! Builds the tests, and keeps the programs that steps run beside `cargo test`, which replaces `target/debug/lastword`
+//! when it begins.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::FOLDER;
+use crate::Failed;
+
+/// The features of the program that are off by default.
+pub(super) const FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord";
+
+/// A program to keep.
+struct KeptProgram {
+    /// The folder of its crate.
+    folder: &'static str,
+    /// What it is called there.
+    target: &'static str,
+    /// Whether it is the one with the tests.
+    test: bool,
+    /// What it is called in the folder of this run.
+    name: &'static str,
+}
+
+/// Programs of the first build, that of the README: those that mutate the corpora of the fuzz targets.
+const PLAIN: &[KeptProgram] = &[
+    KeptProgram { folder: "sim", target: "it", test: true, name: "fuzzed" },
+    KeptProgram { folder: "cli", target: "lastword", test: true, name: "fuzzed-config" },
+];
+/// Programs with all features.
+const WHOLE: &[KeptProgram] = &[
+    KeptProgram { folder: "cli", target: "cluster", test: true, name: "cluster" },
+    KeptProgram { folder: "cli", target: "discord", test: true, name: "discord" },
+    KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" },
+];
+
+/// Builds all tests, or with `--features` those that need the features.
+pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
+    let kept = match args {
+        ["--features"] => {
+            command.args(["--features", FEATURES, "--test", "cluster", "--test", "discord"]);
+            WHOLE
+        }
+        _ => PLAIN,
+    };
+    let built = command.stderr(Stdio::inherit()).output()?;
+    if !built.status.success() {
+        return Err(Failed::new("the tests don't build"));
+    }
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let built: Vec<Built> = messages.lines().filter_map(Built::read).collect();
+    for kept in kept {
+        let named = built.iter().find(|built| built.is(kept));
+        let Built { executable, .. } = named.ok_or_else(|| Failed::new(format!("{} isn't built", kept.name)))?;
+        std::fs::copy(executable, Path::new(FOLDER).join(kept.name))?;
+    }
+    Ok(())
+}
+
+/// A program that Cargo built.
+struct Built {
+    executable: String,
+    manifest: String,
+    target: String,
+    test: bool,
+}
+
+impl Built {
+    /// Reads a message of Cargo.
+    fn read(line: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        Some(Self {
+            executable: message["executable"].as_str()?.to_owned(),
+            manifest: message["manifest_path"].as_str()?.to_owned(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+            test: message["profile"]["test"].as_bool()?,
+        })
+    }
+
+    fn is(&self, kept: &KeptProgram) -> bool {
+        let manifest = Path::new(kept.folder).join("Cargo.toml");
+        self.target == kept.target && self.test == kept.test && Path::new(&self.manifest).ends_with(manifest)
+    }
+}

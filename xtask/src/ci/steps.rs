@@ -1,0 +1,164 @@
+//! The steps of CI: what each runs, after which others, and how much of the machine it takes.
+
+/// A step of CI, as the table has it.
+pub(super) struct CiStep {
+    /// Its name, also that of the file with its output.
+    pub(super) name: &'static str,
+    /// The steps above that must have passed.
+    pub(super) after: &'static [&'static str],
+    /// The command, in words without spaces.
+    pub(super) run: &'static str,
+    /// What it takes of the processors, in hundredths of one.
+    pub(super) load: u32,
+    /// Whether it compiles, or must not run beside what does.
+    pub(super) compiler: bool,
+    /// Whether it runs in the time that all others leave.
+    pub(super) idle: bool,
+    /// Whether `LASTWORD` names the program with all features to it.
+    pub(super) program: bool,
+    /// What is shown of its output when it passes.
+    pub(super) show: Show,
+}
+
+/// What is shown of the output of a step that passed.
+pub(super) enum Show {
+    Nothing,
+    /// How many tests there were.
+    Tests,
+    /// The lines with a text.
+    Lines(&'static str),
+}
+
+/// What most steps have in common.
+const STEP: CiStep = CiStep {
+    name: "",
+    after: &[],
+    run: "",
+    load: 50,
+    compiler: false,
+    idle: false,
+    program: false,
+    show: Show::Nothing,
+};
+/// Downloads what another step needs, beside the build.
+const INSTALL: CiStep = CiStep { load: 0, ..STEP };
+/// Compiles, on both processors.
+const BUILD: CiStep = CiStep { load: 200, compiler: true, ..STEP };
+/// Checks the code, in the time that all others leave.
+const CHECK: CiStep = CiStep { load: 0, compiler: true, idle: true, after: &["build"], ..STEP };
+/// Runs the program with all features, which the last build kept.
+const WHOLE: CiStep = CiStep { program: true, after: &["build with features"], ..STEP };
+
+/// Mutates the corpora of the fuzz targets.
+const FUZZ: CiStep = CiStep { load: 100, idle: true, after: &["build"], show: Show::Lines(" executions in "), ..STEP };
+
+/// All steps, the preferred ones first.
+pub(super) const STEPS: &[CiStep] = &[
+    CiStep { name: "format", run: "cargo fmt --all --check", ..STEP },
+    CiStep {
+        name: "dependencies",
+        run: "target/tools/bin/cargo-deny --locked --all-features check --hide-inclusion-graph -D unmatched-skip \
+              -D unnecessary-skip -D license-not-encountered bans licenses sources",
+        show: Show::Lines(" ok"),
+        ..STEP
+    },
+    CiStep { name: "install agents", run: ".ci/agents/run --install", ..INSTALL },
+    CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
+    CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
+    CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
+    CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
+    CiStep { name: "build with features", run: "cargo xtask ci-build --features", after: &["build"], ..BUILD },
+    // The README's command.
+    CiStep {
+        name: "tests",
+        run: "cargo test --workspace --locked",
+        after: &["build with features"],
+        load: 120,
+        show: Show::Tests,
+        ..STEP
+    },
+    // An election among three servers of NATS is not for a machine that is busy.
+    CiStep {
+        name: "cluster",
+        run: "env --chdir=cli ../target/ci/cluster",
+        load: 60,
+        compiler: true,
+        show: Show::Tests,
+        ..WHOLE
+    },
+    CiStep {
+        name: "agents",
+        run: ".ci/agents/run",
+        after: &["build with features", "install agents"],
+        load: 60,
+        ..WHOLE
+    },
+    CiStep {
+        name: "browser",
+        run: "env LASTWORD_CLICKS=120 .ci/browser/run",
+        after: &["build with features", "install browser"],
+        show: Show::Lines("# pass"),
+        ..WHOLE
+    },
+    CiStep {
+        name: "peers",
+        run: "env CONTRACT_EXAMPLES=10 .ci/peers/run",
+        after: &["build with features", "install peers"],
+        show: Show::Lines(""),
+        ..WHOLE
+    },
+    CiStep {
+        name: "discord",
+        run: "env --chdir=cli LASTWORD_BRIDGE_KILLS=8 RUST_TEST_THREADS=4 ../target/ci/discord",
+        load: 120,
+        show: Show::Tests,
+        ..WHOLE
+    },
+    CiStep {
+        name: "twin",
+        run: ".ci/discord/run",
+        after: &["build with features", "install twin"],
+        show: Show::Lines("# pass"),
+        ..WHOLE
+    },
+    CiStep { name: "demo", run: "target/ci/lastword demo", show: Show::Lines(" ok"), ..WHOLE },
+    CiStep {
+        name: "clippy",
+        run: "cargo clippy --workspace --all-targets --features lastword-cli/cluster,lastword-cli/discord --locked -- \
+              -D warnings",
+        ..CHECK
+    },
+    CiStep {
+        name: "interleavings",
+        run: "cargo test --package lastword-broker --features interleavings --lib --locked -- interleavings",
+        show: Show::Tests,
+        ..CHECK
+    },
+    // As users build it: the features of its own dependencies are enough.
+    CiStep { name: "program", run: "cargo check --locked", ..CHECK },
+    CiStep {
+        name: "docs",
+        run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --workspace --exclude lastword-bench \
+              --exclude lastword-bridge --exclude lastword-cluster --exclude lastword-discord --exclude lastword-sim",
+        ..CHECK
+    },
+    CiStep {
+        name: "docs of discord",
+        run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --package lastword-cli \
+              --package lastword-bridge --package lastword-discord",
+        ..CHECK
+    },
+    CiStep {
+        name: "docs of cluster",
+        run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --package lastword-cli \
+              --package lastword-cluster",
+        ..CHECK
+    },
+    CiStep { name: "features", run: "cargo xtask ci-features", show: Show::Lines("/"), ..CHECK },
+    CiStep { name: "fuzzed", run: "env LASTWORD_FUZZ_SECONDS=2 target/ci/fuzzed --nocapture fuzzed::", ..FUZZ },
+    CiStep {
+        name: "fuzzed config",
+        run: "env LASTWORD_FUZZ_SECONDS=2 target/ci/fuzzed-config --nocapture config_property::",
+        ..FUZZ
+    },
+];
