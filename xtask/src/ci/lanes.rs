@@ -77,3 +77,28 @@ impl Lanes {
         !(step.compiler && compiling) && (self.running.is_empty() || load + step.load <= LOAD_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::STEP;
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_those_that_it_follows_and_is_skipped_when_one_fails() {
+        const FIRST: &CiStep = &CiStep { name: "first", ..STEP };
+        const SECOND: &CiStep = &CiStep { name: "second", after: &["first"], ..STEP };
+        let mut lanes = Lanes::new(vec![FIRST, SECOND]);
+        assert!(lanes.is_due(FIRST, &[]) && !lanes.is_due(SECOND, &[FIRST]));
+        let first = EndedStep {
+            step: FIRST,
+            passed: true,
+            wall: Duration::ZERO,
+            processor: Duration::ZERO,
+            output: String::new(),
+        };
+        lanes.ended.push(first);
+        assert!(lanes.is_due(SECOND, &[]));
+        lanes.ended[0].passed = false;
+        assert!(!lanes.is_due(SECOND, &[]));
+    }
+}

@@ -16,11 +16,11 @@ pub(super) struct CiStep {
     pub(super) idle: bool,
     /// Whether `LASTWORD` names the program with all features to it.
     pub(super) program: bool,
-    /// What is shown of its output when it passes.
+    /// The part of its output that is shown when it passes.
     pub(super) show: Show,
 }
 
-/// What is shown of the output of a step that passed.
+/// A part of the output of a step that passed.
 pub(super) enum Show {
     Nothing,
     /// How many tests there were.
@@ -30,7 +30,7 @@ pub(super) enum Show {
 }
 
 /// What most steps have in common.
-const STEP: CiStep = CiStep {
+pub(super) const STEP: CiStep = CiStep {
     name: "",
     after: &[],
     run: "",

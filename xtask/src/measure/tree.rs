@@ -24,7 +24,6 @@ pub(super) struct Shipped<'a> {
 /// A line that a list names.
 #[derive(Clone)]
 pub(super) struct Finding {
-    /// Its file.
     pub(super) path: PathBuf,
     /// The number of the line.
     pub(super) line: usize,
