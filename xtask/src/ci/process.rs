@@ -10,6 +10,8 @@ use crate::Failed;
 
 /// The folder with the outputs of the steps.
 pub(super) const FOLDER: &str = "target/ci";
+/// How long a step may take. All of them together take less than twice as long.
+const TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// In `/proc`, a second of a processor has so many ticks.
 const TICKS_PER_SECOND: u64 = 100;
 /// A command behind this takes only the time that no other process wants.
@@ -55,7 +57,13 @@ impl RunningStep {
     pub(super) fn ended(&mut self) -> Result<Option<EndedStep>, Failed> {
         // The times of a process are read before it is waited for.
         let processor = match Times::read(self.child.id()) {
-            Some(times) if !times.ended => return Ok(None),
+            Some(times) if !times.ended => {
+                // A test may wait for good.
+                if self.began.elapsed() > TIME_MAX {
+                    self.child.kill()?;
+                }
+                return Ok(None);
+            }
             Some(times) => times.processor,
             None => Duration::ZERO,
         };
