@@ -102,7 +102,7 @@ pub(super) const STEPS: &[CiStep] = &[
     },
     CiStep {
         name: "peers",
-        run: "env CONTRACT_EXAMPLES=10 .ci/peers/run",
+        run: ".ci/peers/run",
         after: &["build with features", "install peers"],
         show: Show::Lines(""),
         ..WHOLE
