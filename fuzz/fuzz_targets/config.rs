@@ -24,5 +24,7 @@ mod quantity;
 mod team;
 #[path = "../../cli/src/text_file.rs"]
 mod text_file;
+#[path = "../../cli/src/token_source.rs"]
+mod token_source;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| config_property::check(data));

@@ -41,10 +41,10 @@ use crate::error::ApiError;
 pub(super) struct Served {
     /// Its row.
     pub(super) call: &'static Call,
-    work: Work,
+    work: CallWork,
 }
 
-type Work = Box<dyn Fn(Incoming) -> BoxFuture<'static, Result<Answer, ApiError>> + Send + Sync>;
+type CallWork = Box<dyn Fn(Incoming) -> BoxFuture<'static, Result<AnswerJson, ApiError>> + Send + Sync>;
 
 /// A call as its edge read it.
 pub(super) struct Incoming {
@@ -63,7 +63,7 @@ pub(super) struct Incoming {
 }
 
 /// What comes of a call: the JSON of its answer; `None` if it has none (status 204).
-pub(super) type Answer = Option<Vec<u8>>;
+pub(super) type AnswerJson = Option<Vec<u8>>;
 
 /// Every call that has its function here.
 pub(super) static SERVED: LazyLock<Vec<Served>> =
@@ -76,15 +76,15 @@ impl Served {
     }
 
     /// Carries the call out.
-    pub(super) fn carry_out(&self, incoming: Incoming) -> BoxFuture<'static, Result<Answer, ApiError>> {
+    pub(super) fn carry_out(&self, incoming: Incoming) -> BoxFuture<'static, Result<AnswerJson, ApiError>> {
         (self.work)(incoming)
     }
 }
 
 /// A call of type `C`.
-struct Asked<C>(Incoming, PhantomData<C>);
+struct CallOf<C>(Incoming, PhantomData<C>);
 
-impl<C> Deref for Asked<C> {
+impl<C> Deref for CallOf<C> {
     type Target = Incoming;
 
     fn deref(&self) -> &Incoming {
@@ -92,7 +92,7 @@ impl<C> Deref for Asked<C> {
     }
 }
 
-impl<C: TypedCall<Body: DeserializeOwned>> Asked<C> {
+impl<C: TypedCall<Body: DeserializeOwned>> CallOf<C> {
     fn body(&self) -> Result<C::Body, ApiError> {
         parse(&self.body)
     }
@@ -144,20 +144,20 @@ struct CheckpointParams {
 }
 
 /// Puts a call and its function together; the table says what the function gets and what it returns.
-fn served<C, F>(work: fn(Asked<C>) -> F) -> Served
+fn served<C, F>(work: fn(CallOf<C>) -> F) -> Served
 where
     C: TypedCall<Answer: Serialize> + 'static,
     F: Future<Output = Result<C::Answer, ApiError>> + Send + 'static,
 {
     let work = move |incoming: Incoming| -> BoxFuture<'static, _> {
-        let working = work(Asked(incoming, PhantomData));
+        let working = work(CallOf(incoming, PhantomData));
         async move { answer(&working.await?) }.boxed()
     };
     Served { call: C::CALL, work: Box::new(work) }
 }
 
 /// Returns the JSON of an answer. `()` and an empty `Option` have none.
-fn answer<T: Serialize>(answer: &T) -> Result<Answer, ApiError> {
+fn answer<T: Serialize>(answer: &T) -> Result<AnswerJson, ApiError> {
     let json = serde_json::to_vec(answer).map_err(|error| {
         tracing::error!(%error, "an answer has no JSON");
         ApiError::internal("the answer can't be written")
@@ -167,7 +167,7 @@ fn answer<T: Serialize>(answer: &T) -> Result<Answer, ApiError> {
 
 fn work() -> Vec<Served> {
     vec![
-        served(|it: Asked<ListMessages>| async move {
+        served(|it: CallOf<ListMessages>| async move {
             let params: audit::AuditParams = it.params()?;
             if params.q.as_ref().is_some_and(|words| words.trim().is_empty()) {
                 let text = "is empty: leave it out, or give words to search for";
@@ -175,103 +175,105 @@ fn work() -> Vec<Served> {
             }
             audit::messages(&it.ctx, it.caller, params).await
         }),
-        served(|it: Asked<GetMessage>| async move { audit::message(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<FinishTurn>| async move {
+        served(|it: CallOf<GetMessage>| async move { audit::message(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<FinishTurn>| async move {
             // An answer isn't refused for text that isn't well-formed (F6).
             let finish = Box::new(parse_answer(&it.body)?);
             turns::finish(&it.ctx, it.caller, Some(it.id(TurnId::parse)?), finish).await
         }),
-        served(|it: Asked<ReportProgress>| async move {
+        served(|it: CallOf<ReportProgress>| async move {
             turns::progress(&it.ctx, it.caller, Some(it.id(TurnId::parse)?), it.body()?).await
         }),
         served(
-            |it: Asked<ListConversations>| async move { conversations::list(&it.ctx, it.caller, it.params()?).await },
+            |it: CallOf<ListConversations>| async move { conversations::list(&it.ctx, it.caller, it.params()?).await },
         ),
-        served(|it: Asked<GetConversation>| async move {
+        served(|it: CallOf<GetConversation>| async move {
             tree::conversation(&it.ctx, it.caller, &it.part, PAGE_BYTES_MAX).await
         }),
-        served(|it: Asked<ExtendConversation>| async move {
+        served(|it: CallOf<ExtendConversation>| async move {
             it.caller.human()?;
             let conv = conversations::find(&it.ctx, it.caller, &it.part).await?;
             let extended = grants::extend(&it.ctx, it.caller, conv, it.body()?).await?;
             Ok(Some(extended).filter(|extended| !extended.held_by.is_empty()))
         }),
-        served(|it: Asked<GetRequest>| async move { requests::show(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<CancelRequest>| async move { requests::cancel(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<Explain>| async move { explanations::explain(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<ListIncidents>| async move { incidents::list(&it.ctx, it.caller).await }),
-        served(|it: Asked<ListClaims>| async move { claims::list(&it.ctx).await }),
-        served(|it: Asked<ClaimResource>| async move {
+        served(|it: CallOf<GetRequest>| async move { requests::show(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<CancelRequest>| async move { requests::cancel(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<Explain>| async move { explanations::explain(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<ListIncidents>| async move { incidents::list(&it.ctx, it.caller).await }),
+        served(|it: CallOf<ListClaims>| async move { claims::list(&it.ctx).await }),
+        served(|it: CallOf<ClaimResource>| async move {
             let new = NewClaim { key: it.key.clone(), ..it.body()? };
             claims::take(&it.ctx, it.caller, new).await
         }),
         served(
-            |it: Asked<ReleaseClaim>| async move { claims::release(&it.ctx, it.caller, it.id(ClaimId::parse)?).await },
+            |it: CallOf<ReleaseClaim>| async move { claims::release(&it.ctx, it.caller, it.id(ClaimId::parse)?).await },
         ),
     ]
 }
 
 fn controls() -> Vec<Served> {
     vec![
-        served(|it: Asked<PauseConversation>| async move { it.conversation(Control::Pause).await }),
-        served(|it: Asked<ResumeConversation>| async move { it.conversation(Control::Resume).await }),
-        served(|it: Asked<StopConversation>| async move { it.conversation(Control::Stop).await }),
-        served(|it: Asked<PauseAgent>| async move { it.agent(Control::Pause).await }),
-        served(|it: Asked<ResumeAgent>| async move { it.agent(Control::Resume).await }),
-        served(|it: Asked<StopAgent>| async move { it.agent(Control::Stop).await }),
-        served(|it: Asked<PauseWorkspace>| async move { it.workspace(Control::Pause).await }),
-        served(|it: Asked<ResumeWorkspace>| async move { it.workspace(Control::Resume).await }),
-        served(|it: Asked<StopWorkspace>| async move { it.workspace(Control::Stop).await }),
+        served(|it: CallOf<PauseConversation>| async move { it.conversation(Control::Pause).await }),
+        served(|it: CallOf<ResumeConversation>| async move { it.conversation(Control::Resume).await }),
+        served(|it: CallOf<StopConversation>| async move { it.conversation(Control::Stop).await }),
+        served(|it: CallOf<PauseAgent>| async move { it.agent(Control::Pause).await }),
+        served(|it: CallOf<ResumeAgent>| async move { it.agent(Control::Resume).await }),
+        served(|it: CallOf<StopAgent>| async move { it.agent(Control::Stop).await }),
+        served(|it: CallOf<PauseWorkspace>| async move { it.workspace(Control::Pause).await }),
+        served(|it: CallOf<ResumeWorkspace>| async move { it.workspace(Control::Resume).await }),
+        served(|it: CallOf<StopWorkspace>| async move { it.workspace(Control::Stop).await }),
     ]
 }
 
 fn people() -> Vec<Served> {
     vec![
-        served(|it: Asked<ListAgents>| async move { agents::list(&it.ctx).await }),
-        served(|it: Asked<AddAgent>| async move {
+        served(|it: CallOf<ListAgents>| async move { agents::list(&it.ctx).await }),
+        served(|it: CallOf<AddAgent>| async move {
             let new = NewAgent { key: it.key.clone(), ..it.body()? };
             it.caller.human()?;
             agents::add(&it.ctx, it.caller, new).await
         }),
-        served(|it: Asked<GetAgent>| async move {
+        served(|it: CallOf<GetAgent>| async move {
             match it.part.as_str() {
                 OWN_NAME => agents::own(&it.ctx, it.caller).await,
                 name => agents::show(&it.ctx, name).await,
             }
         }),
-        served(|it: Asked<AmendAgent>| async move { agents::amend(&it.ctx, it.caller, &it.part, it.body()?).await }),
-        served(|it: Asked<RemoveAgent>| async move { agents::remove(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<ExtendAgent>| async move { agents::grant(&it.ctx, it.caller, &it.part, it.body()?).await }),
-        served(|it: Asked<ReportPrompt>| async move { agents::prompt(&it.ctx, it.caller, &it.part, it.body()?).await }),
-        served(|it: Asked<ReportUnavailable>| async move {
+        served(|it: CallOf<AmendAgent>| async move { agents::amend(&it.ctx, it.caller, &it.part, it.body()?).await }),
+        served(|it: CallOf<RemoveAgent>| async move { agents::remove(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<ExtendAgent>| async move { agents::grant(&it.ctx, it.caller, &it.part, it.body()?).await }),
+        served(
+            |it: CallOf<ReportPrompt>| async move { agents::prompt(&it.ctx, it.caller, &it.part, it.body()?).await },
+        ),
+        served(|it: CallOf<ReportUnavailable>| async move {
             agents::unavailable(&it.ctx, it.caller, &it.part, it.body()?).await
         }),
-        served(|it: Asked<ReplaceToken>| async move {
+        served(|it: CallOf<ReplaceToken>| async move {
             it.caller.human()?;
             agents::rekey(&it.ctx, it.caller, &it.part, it.body()?).await
         }),
-        served(|it: Asked<ListHumans>| async move { humans::list(&it.ctx).await }),
-        served(|it: Asked<AddHuman>| async move {
+        served(|it: CallOf<ListHumans>| async move { humans::list(&it.ctx).await }),
+        served(|it: CallOf<AddHuman>| async move {
             let new = NewAgent { key: it.key.clone(), ..it.body()?.into() };
             it.caller.human()?;
             agents::add(&it.ctx, it.caller, new).await
         }),
-        served(
-            |it: Asked<AmendHuman>| async move { humans::set_role(&it.ctx, it.caller, &it.part, it.body()?.role).await },
-        ),
-        served(|it: Asked<MakeSignInLink>| async move { tokens::link(&it.ctx, it.caller) }),
-        served(|it: Asked<NarrowToken>| async move { tokens::narrow(&it.ctx, it.caller, it.body()?).await }),
-        served(|it: Asked<EndToken>| async move {
+        served(|it: CallOf<AmendHuman>| async move {
+            humans::set_role(&it.ctx, it.caller, &it.part, it.body()?.role).await
+        }),
+        served(|it: CallOf<MakeSignInLink>| async move { tokens::link(&it.ctx, it.caller) }),
+        served(|it: CallOf<NarrowToken>| async move { tokens::narrow(&it.ctx, it.caller, it.body()?).await }),
+        served(|it: CallOf<EndToken>| async move {
             let token = it.authorization.to_str().ok().and_then(|header| header.split_once(' '));
             let token = token.map_or("", |(_, token)| token.trim()).to_owned();
             tokens::end(&it.ctx, it.caller, token).await
         }),
-        served(|it: Asked<ListRooms>| async move { rooms::list(&it.ctx, it.caller).await }),
-        served(|it: Asked<OpenRoom>| async move {
+        served(|it: CallOf<ListRooms>| async move { rooms::list(&it.ctx, it.caller).await }),
+        served(|it: CallOf<OpenRoom>| async move {
             let new = NewRoom { key: it.key.clone(), ..it.body()? };
             rooms::open(&it.ctx, it.caller, new).await
         }),
-        served(|it: Asked<PostToRoom>| async move {
+        served(|it: CallOf<PostToRoom>| async move {
             rooms::post(&it.ctx, it.caller, &it.part, it.body()?, it.key.clone()).await
         }),
     ]
@@ -279,59 +281,59 @@ fn people() -> Vec<Served> {
 
 fn desk() -> Vec<Served> {
     vec![
-        served(|it: Asked<ListEscalations>| async move { escalations::list(&it.ctx, it.caller, &it.params()?).await }),
-        served(|it: Asked<Escalate>| async move {
+        served(|it: CallOf<ListEscalations>| async move { escalations::list(&it.ctx, it.caller, &it.params()?).await }),
+        served(|it: CallOf<Escalate>| async move {
             let new = NewEscalation { key: it.key.clone(), ..it.body()? };
             escalations::escalate(&it.ctx, it.caller, new).await
         }),
-        served(|it: Asked<GetEscalation>| async move {
+        served(|it: CallOf<GetEscalation>| async move {
             let found = escalations::seen(&it.ctx, it.caller, it.id(EscalationId::parse)?).await?;
             epochs::found(&it.ctx, &it.part, found).await
         }),
-        served(|it: Asked<AnswerEscalation>| async move {
+        served(|it: CallOf<AnswerEscalation>| async move {
             escalations::answer(&it.ctx, it.caller, it.id(EscalationId::parse)?, &it.body()?).await
         }),
-        served(|it: Asked<ListApprovals>| async move {
+        served(|it: CallOf<ListApprovals>| async move {
             let page: Page<_> = approvals::list(&it.ctx, it.caller, &it.params()?).await?;
             // The list shows each call in full, so its reader may decide without the digest (H2).
             it.ctx.shown.remember_views(it.caller.principal.agent(), &page.items);
             Ok(page)
         }),
-        served(|it: Asked<HoldCall>| async move {
+        served(|it: CallOf<HoldCall>| async move {
             let call = HeldCall { key: it.key.clone(), ..it.body()? };
             approvals::hold(&it.ctx, it.caller, call).await
         }),
-        served(|it: Asked<GetApproval>| async move {
+        served(|it: CallOf<GetApproval>| async move {
             let WaitParams { wait } = it.params()?;
             let wait = wait.as_deref().map(parse_wait).transpose()?.unwrap_or(Duration::ZERO);
             let view = approvals::show(&it.ctx, it.caller, it.id(ApprovalId::parse)?, wait).await?;
             it.ctx.shown.remember_views(it.caller.principal.agent(), [&view]);
             Ok(view)
         }),
-        served(|it: Asked<DecideOnCall>| async move {
+        served(|it: CallOf<DecideOnCall>| async move {
             approvals::decide(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?).await
         }),
-        served(|it: Asked<SpendApproval>| async move {
+        served(|it: CallOf<SpendApproval>| async move {
             approvals::spend(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?).await
         }),
-        served(|it: Asked<ListSchedules>| async move { schedules::list(&it.ctx, it.caller).await }),
-        served(|it: Asked<SetSchedule>| async move { schedules::set(&it.ctx, it.caller, it.body()?).await }),
-        served(|it: Asked<RemoveSchedule>| async move { schedules::remove(&it.ctx, it.caller, &it.part).await }),
-        served(|it: Asked<RunSchedule>| async move { schedules::run(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<ListSchedules>| async move { schedules::list(&it.ctx, it.caller).await }),
+        served(|it: CallOf<SetSchedule>| async move { schedules::set(&it.ctx, it.caller, it.body()?).await }),
+        served(|it: CallOf<RemoveSchedule>| async move { schedules::remove(&it.ctx, it.caller, &it.part).await }),
+        served(|it: CallOf<RunSchedule>| async move { schedules::run(&it.ctx, it.caller, &it.part).await }),
     ]
 }
 
 fn log() -> Vec<Served> {
     vec![
-        served(|it: Asked<GetLimits>| async move { limits::in_force(&it.ctx).await }),
-        served(|it: Asked<GetArchives>| async move { archives::show(&it.ctx, it.caller).await }),
-        served(|it: Asked<Archive>| async move { archives::move_now(&it.ctx, it.caller, it.body()?).await }),
-        served(|it: Asked<SignCheckpoint>| async move {
+        served(|it: CallOf<GetLimits>| async move { limits::in_force(&it.ctx).await }),
+        served(|it: CallOf<GetArchives>| async move { archives::show(&it.ctx, it.caller).await }),
+        served(|it: CallOf<Archive>| async move { archives::move_now(&it.ctx, it.caller, it.body()?).await }),
+        served(|it: CallOf<SignCheckpoint>| async move {
             let CheckpointParams { at } = it.params()?;
             Ok(checkpoints::sign(&it.ctx, it.caller, at).await?.to_string())
         }),
-        served(|it: Asked<GetClock>| async move { Ok(clock::show(&it.ctx)) }),
-        served(|it: Asked<AcceptClock>| async move { clock::accept(&it.ctx, it.caller).await }),
+        served(|it: CallOf<GetClock>| async move { Ok(clock::show(&it.ctx)) }),
+        served(|it: CallOf<AcceptClock>| async move { clock::accept(&it.ctx, it.caller).await }),
     ]
 }
 

@@ -65,6 +65,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install agents", run: ".ci/agents/run --install", ..INSTALL },
     CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
+    CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
     CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
     CiStep { name: "build with features", run: "cargo xtask ci-build --features", after: &["build"], ..BUILD },
@@ -77,11 +78,11 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Tests,
         ..STEP
     },
-    // An election among three servers of NATS is not for a machine that is busy, either.
+    // Nor is an election among three servers of NATS.
     CiStep {
         name: "cluster",
         run: "env --chdir=cli ../target/ci/cluster",
-        load: 60,
+        load: 150,
         compiler: true,
         show: Show::Tests,
         ..WHOLE
@@ -109,8 +110,8 @@ pub(super) const STEPS: &[CiStep] = &[
     },
     CiStep {
         name: "discord",
-        run: "env --chdir=cli LASTWORD_BRIDGE_KILLS=8 RUST_TEST_THREADS=4 ../target/ci/discord",
-        load: 120,
+        run: "env --chdir=cli LASTWORD_BRIDGE_KILLS=15 RUST_TEST_THREADS=4 ../target/ci/discord",
+        load: 180,
         show: Show::Tests,
         ..WHOLE
     },
@@ -119,6 +120,13 @@ pub(super) const STEPS: &[CiStep] = &[
         run: ".ci/discord/run",
         after: &["build with features", "install twin"],
         show: Show::Lines("# pass"),
+        ..WHOLE
+    },
+    CiStep {
+        name: "sdk",
+        run: ".ci/sdk/run",
+        after: &["build with features", "install sdk"],
+        show: Show::Lines(" passed"),
         ..WHOLE
     },
     CiStep { name: "demo", run: "target/ci/lastword demo", show: Show::Lines(" ok"), ..WHOLE },
