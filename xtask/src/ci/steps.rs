@@ -87,13 +87,7 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Tests,
         ..WHOLE
     },
-    CiStep {
-        name: "agents",
-        run: ".ci/agents/run",
-        after: &["build with features", "install agents"],
-        load: 60,
-        ..WHOLE
-    },
+    CiStep { name: "agents", run: ".ci/agents/run", after: &["build with features", "install agents"], ..WHOLE },
     CiStep {
         name: "browser",
         run: "env LASTWORD_CLICKS=120 .ci/browser/run",

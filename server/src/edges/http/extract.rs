@@ -136,8 +136,10 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
-    let text = key.to_str().map_err(|e| wrong(&e))?.trim_matches('"');
-    Ok(Some(RequestId::new(text).map_err(|e| wrong(&e))?))
+    let text = key.to_str().map_err(|e| wrong(&e))?;
+    // Quotes around it are those of a structured field; quotes alone are a key like any other.
+    let bare = Some(text.trim_matches('"')).filter(|bare| !bare.is_empty());
+    Ok(Some(RequestId::new(bare.unwrap_or(text)).map_err(|e| wrong(&e))?))
 }
 
 /// The query's parameters; unknown ones are refused by name, and empty ones are absent.
@@ -307,6 +309,18 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_around_a_key_are_no_part_of_it_and_quotes_alone_are_one() {
+        let key = |text: &'static str| {
+            let headers = HeaderMap::from_iter([("idempotency-key".parse().unwrap(), HeaderValue::from_static(text))]);
+            idempotency_key(&headers).map(|key| key.map(|key| key.as_str().to_owned()))
+        };
+        assert_eq!(key("k-1").unwrap().as_deref(), Some("k-1"));
+        assert_eq!(key("\"k-1\"").unwrap().as_deref(), Some("k-1"));
+        assert_eq!(key("\"\"").unwrap().as_deref(), Some("\"\""));
+        assert!(key("").is_err());
+    }
 
     #[test]
     fn brackets_in_strings_do_not_nest() {
