@@ -20,7 +20,7 @@ class Human:
 
     def __init__(self, url: str, token: str) -> None:
         self._news = asyncio.Event()
-        self._session = Session(url, token, watch=lambda: {"events": {}}, pushed=lambda _: self._news.set())
+        self._session = Session(url, token, watch=self._watch, pushed=lambda _: self._news.set())
 
     @classmethod
     def from_env(cls) -> Human:
@@ -101,6 +101,11 @@ class Human:
     async def grant(self, ref: str, **more: Any) -> Any:
         """Extends what a conversation may use, such as `rounds=2` or `cost_usd=1.5`."""
         return await self._session.call("grant", path=ref, body=more)
+
+    def _watch(self) -> Json:
+        # What came while the session was broken has no event for it.
+        self._news.set()
+        return {"events": {}}
 
     async def _control(self, verb: str, ref: str | None, agent: str | None) -> None:
         if ref is not None:
