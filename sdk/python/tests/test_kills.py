@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import sys
+from asyncio import FIRST_COMPLETED
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from lastword.testing import Broker
 
 LATE = 120.0
 KILLS = int(os.environ.get("LASTWORD_SDK_KILLS", "0"))
-"""A campaign of its own: LASTWORD_SDK_KILLS=40."""
+"""A campaign of its own: LASTWORD_SDK_KILLS=200."""
 
 LIMITS = """[limits]
 pair_messages_max = 1000000
@@ -65,7 +66,8 @@ async def campaign(lastword: Broker) -> None:
             asked = asyncio.create_task(operator.ask("kilo", "go", ref=f"T-{task}"))
             while not asked.done():
                 process = await asyncio.create_subprocess_exec(sys.executable, HANDLER, env=environment)
-                await asyncio.wait({asked}, timeout=random.uniform(0.3, 1.2))
+                await asyncio.wait({asked, deciding}, timeout=random.uniform(0.3, 1.2), return_when=FIRST_COMPLETED)
+                assert not deciding.done(), "the human decides to the end"
                 if random.random() < 0.2 and not asked.done():
                     lastword.kill()
                     lastword.start()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from .agent import credentials
+from .errors import Disconnected
 from .session import Json, Session
 from .turn import WAIT, Reply
 from .wire import ApprovalView, EscalationView
@@ -76,15 +77,15 @@ class Human:
             body["comment"] = comment
         if arguments is not None:
             body["input"] = arguments
-        return await self._session.call("approve", path=approval["id"], body=body)
+        return await self._settle("approve", body, "approval", approval["id"], "pending")
 
     async def answer(self, question: EscalationView, text: str) -> EscalationView:
         """Answers a question."""
-        return await self._session.call("answer", path=question["id"], body={"answer": text})
+        return await self._settle("answer", {"answer": text}, "escalation", question["id"], "open")
 
     async def lift(self, question: EscalationView, lift: str) -> EscalationView:
         """Answers a question about a limit by one of the lifts that it offers, such as `lift-1`."""
-        return await self._session.call("answer", path=question["id"], body={"lift": lift})
+        return await self._settle("answer", {"lift": lift}, "escalation", question["id"], "open")
 
     async def stop(self, *, ref: str | None = None, agent: str | None = None) -> None:
         """Stops a conversation, an agent, or everything."""
@@ -101,6 +102,16 @@ class Human:
     async def grant(self, ref: str, **more: Any) -> Any:
         """Extends what a conversation may use, such as `rounds=2` or `cost_usd=1.5`."""
         return await self._session.call("grant", path=ref, body=more)
+
+    async def _settle(self, call: str, body: Json, read: str, which: str, waits: str) -> Any:
+        """Decides once. If the connection breaks, looks whether the decision was taken."""
+        while True:
+            try:
+                return await self._session.call(call, path=which, body=body)
+            except Disconnected:
+                found = await self._session.call(read, path=which, again=True)
+                if found["state"] != waits:
+                    return found
 
     def _watch(self) -> Json:
         # What came while the session was broken has no event for it.
