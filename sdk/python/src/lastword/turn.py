@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import Disconnected, NotDeterministic, Refused, Rejected
+from .keys import ByPlace, Keys
 from .wire import ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
 
 if TYPE_CHECKING:
@@ -67,12 +68,11 @@ class Turn:
 
     Each call that changes something has a key: the request's id and the place of the call in the handler. A handler
     that runs again, after a crash or a lost lease, makes the same calls in the same order and gets the results that it
-    had.
+    had. One in which a model decides sets `keys` to `ByContent()`.
     """
 
     def __init__(self, session: Session, view: TurnView, message: StoredMessage) -> None:
         self._session = session
-        self._place = 0
         self._answered: dict[str, asyncio.Event] = {}
         self._usage: Usage = {"input_tokens": 0, "output_tokens": 0}
         self._models: dict[str, ModelUsage] = {}
@@ -80,6 +80,8 @@ class Turn:
         self.message = message
         self.ended: str | None = None
         """Why the broker ended the turn, such as `budget`."""
+        self.keys: Keys = ByPlace()
+        """Names each call within the request."""
 
     @property
     def id(self) -> str:
@@ -113,7 +115,7 @@ class Turn:
         for name, value in {"action": action, "payload": payload, "ref": ref}.items():
             if value is not None:
                 body[name] = value
-        key = self._key()
+        key = self._key("send", body)
         while True:
             sent = await self._durable("send", key, body=body, query={"wait": WAIT})
             if response := sent.get("response"):
@@ -122,7 +124,7 @@ class Turn:
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
         """Asks a human and waits for the answer."""
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
-        asked: EscalationView = await self._durable("escalate", self._key(), body=body)
+        asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
         answered = self._answered.setdefault(asked["id"], asyncio.Event())
         while asked["state"] == "open":
             with contextlib.suppress(TimeoutError):
@@ -138,7 +140,8 @@ class Turn:
         body: Json = {"tool": tool, "arguments": {} if arguments is None else arguments}
         if reason is not None:
             body["reason"] = reason
-        approval: ApprovalView = await self._durable("request_approval", self._key(), body=body)
+        key = self._key("request_approval", body)
+        approval: ApprovalView = await self._durable("request_approval", key, body=body)
         while approval["state"] == "pending":
             approval = await self._session.call("approval", path=approval["id"], query={"wait": WAIT}, again=True)
         if approval["state"] == "used":
@@ -159,7 +162,7 @@ class Turn:
     async def claim(self, resource: str, *, shared: bool = False) -> AsyncGenerator[ClaimView]:
         """Holds a resource while the block runs. `Refused` with the code `claimed` names who has it."""
         body = {"resource": resource, "mode": "shared" if shared else "exclusive"}
-        claim = await self._claimed(self._key(), body)
+        claim = await self._claimed(self._key("claim", body), body)
         try:
             yield claim
         finally:
@@ -214,9 +217,8 @@ class Turn:
             body["usage"] = usage
         return await self._session.call("progress", path=self.id, body=body, again=True)
 
-    def _key(self) -> str:
-        self._place += 1
-        return f"{self.message['id']}.{self._place}"
+    def _key(self, call: str, body: Json) -> str:
+        return f"{self.message['id']}.{self.keys(call, body)}"
 
     async def _durable(self, call: str, key: str, *, body: Json, query: Json | None = None) -> Any:
         try:
