@@ -171,10 +171,17 @@ class Agent:
         while True:
             left = (deadline - datetime.now(UTC)).total_seconds()
             # This clock may be wrong: not later than in a minute.
-            await asyncio.sleep(min(max(left / 3, 1.0), RENEW_SECONDS_MAX))
+            with contextlib.suppress(TimeoutError):
+                # What is spent is told at once: the broker may end the turn for it.
+                await asyncio.wait_for(turn.counted.wait(), min(max(left / 3, 1.0), RENEW_SECONDS_MAX))
+            turn.counted.clear()
             try:
                 renewed = await turn.renew()
             except Refused as refusal:
+                if refusal.retry_after is not None:  # Too soon after the last report: the turn goes on.
+                    await asyncio.sleep(refusal.retry_after)
+                    turn.counted.set()
+                    continue
                 log.info("%s is over: %s", turn.id, refusal)
                 handling.cancel()
                 return

@@ -82,6 +82,8 @@ class Turn:
         """Why the broker ended the turn, such as `budget`."""
         self.keys: Keys = ByPlace()
         """Names each call within the request."""
+        self.counted = asyncio.Event()
+        """Set when something was spent that isn't reported yet."""
 
     @property
     def id(self) -> str:
@@ -187,8 +189,9 @@ class Turn:
     def spent(
         self, *, input_tokens: int = 0, output_tokens: int = 0, model: str | None = None, cost_usd: float | None = None
     ) -> None:
-        """Counts what a call of a model used. It is reported with the next renewal, and with the answer."""
+        """Counts what a call of a model used. It is reported at once, and with the answer."""
         usage = self._usage
+        self.counted.set()
         usage["input_tokens"] = usage.get("input_tokens", 0) + input_tokens
         usage["output_tokens"] = usage.get("output_tokens", 0) + output_tokens
         if cost_usd is not None:
