@@ -51,3 +51,37 @@ async def test_a_run_that_says_the_same_gets_the_first_result_and_another_asks_a
     second.stop()
     other.stop()
     await asyncio.wait_for(asyncio.gather(serving, working), LATE)
+
+
+async def test_a_turn_that_a_budget_ended_goes_on_with_its_request_once_there_is_more() -> None:
+    with Broker("[limits]\ngrant_tokens_max = 150\n") as lastword:
+        token = lastword.agent("kilo")
+        runs: list[str] = []
+        ended = asyncio.Event()
+
+        async def work(turn: Turn, body: str) -> str:
+            runs.append(body)
+            if len(runs) > 2:
+                return "done"
+            turn.spent(input_tokens=100)
+            turn.spent(input_tokens=10_000 if len(runs) == 1 else 90_000)
+            try:
+                await asyncio.sleep(LATE)
+            finally:
+                ended.set()
+            return "late"
+
+        async with Human(lastword.url, lastword.operator) as operator:
+            asked = asyncio.create_task(operator.ask("kilo", "Work", ref="T-1"))
+            for run in range(3):
+                agent = Agent(lastword.url, token)
+                agent.on_request()(work)
+                serving = asyncio.create_task(agent.serve())
+                await asyncio.wait_for(ended.wait() if run < 2 else asked, LATE)
+                ended.clear()
+                agent.stop()
+                await asyncio.wait_for(serving, LATE)
+                if run < 2:
+                    await operator.grant("T-1", tokens=20_000)
+            assert (await asked).text == "done"
+        assert runs == ["Work"] * 3

@@ -147,6 +147,12 @@ class Agent:
             log.warning("the answer of %s was not taken: %s", turn.id, refusal)
 
     async def _answer(self, turn: Turn) -> Json:
+        answered, mine = turn.message, turn.message["to"]
+        while answered["from"] == "system" and (request := answered.get("in_reply_to")):
+            answered = await self._session.call("message", path=request, again=True)
+            if answered["type"] == "request" and answered["to"] == mine:
+                # A held turn goes on, now that there is more budget: the request is worked on again.
+                turn.message = answered
         if turn.message["type"] != "request":
             return {}  # A late answer, say: it wants none.
         action = turn.message.get("action")
