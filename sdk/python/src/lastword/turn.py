@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import Disconnected, NotDeterministic, Refused, Rejected
 from .keys import ByPlace, Keys
-from .wire import ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
+from .wire import AgentView, ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
 
 if TYPE_CHECKING:
     from .session import Json, Session
@@ -181,6 +181,11 @@ class Turn:
                 if refusal.code != "unknown_request":
                     raise
         raise AssertionError
+
+    async def agents(self) -> list[AgentView]:
+        """The agents of the workspace, with the actions that they offer; without humans and without this one."""
+        page = await self._session.call("agents", again=True)
+        return [one for one in page["items"] if one["kind"] == "agent" and one["name"] != self.message["to"]]
 
     async def progress(self, note: str) -> None:
         """Tells humans what the turn does now; renews its lease."""
