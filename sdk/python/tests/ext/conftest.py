@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+from pathlib import Path
 from typing import cast
 
 import pytest
 from scripted import Rig
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "examples/python"))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from pydantic import ConfigDict
 from scripted import INPUT_TOKENS, OUTPUT_TOKENS, Calls, Model, Tool
+from with_langgraph import start
 
 from lastword import Agent
 from lastword.ext.langgraph import ToolRefusals, ask_agent, list_agents
@@ -59,3 +60,7 @@ def agent_graph(model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool
 
 def serve(agent: Agent, model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool] = ()) -> None:
     serve_graph(agent, agent_graph(model, held=held, plain=plain))
+
+
+def example(agent: Agent, model: Model) -> None:
+    start(agent, Chat(model=model))

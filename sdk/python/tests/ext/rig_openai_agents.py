@@ -13,6 +13,7 @@ from agents import ModelResponse, Usage, function_tool, set_tracing_disabled
 from agents.items import TResponseStreamEvent
 from agents.testing import assistant_message, function_call
 from scripted import INPUT_TOKENS, OUTPUT_TOKENS, Model, Tool
+from with_openai_agents import start
 
 from lastword import Agent
 from lastword.ext.openai_agents import ask_agent, list_agents, tool_error
@@ -50,3 +51,7 @@ def model_agent(model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool
 
 def serve(agent: Agent, model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool] = ()) -> None:
     serve_agent(agent, model_agent(model, held=held, plain=plain))
+
+
+def example(agent: Agent, model: Model) -> None:
+    start(agent, Chat(model))

@@ -11,6 +11,7 @@ from pydantic_ai import Tool as ModelTool
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 from scripted import INPUT_TOKENS, OUTPUT_TOKENS, Model, Tool
+from with_pydantic_ai import start
 
 from lastword import Agent
 from lastword.ext.pydantic_ai import ask_agent, list_agents
@@ -34,3 +35,7 @@ def model_agent(model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool
 
 def serve(agent: Agent, model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool] = ()) -> None:
     serve_agent(agent, model_agent(model, held=held, plain=plain))
+
+
+def example(agent: Agent, model: Model) -> None:
+    start(agent, chat(model))

@@ -54,6 +54,10 @@ class Rig(Protocol):
 
     def serve(self, agent: Agent, model: Model, *, held: Sequence[Tool] = (), plain: Sequence[Tool] = ()) -> None: ...
 
+    def example(self, agent: Agent, model: Model) -> None:
+        """Serves that of examples/python."""
+        ...
+
 
 @asynccontextmanager
 async def serving(*agents: Agent, grace: float = 30) -> AsyncGenerator[None]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from scripted import INPUT_TOKENS, LATE, OUTPUT_TOKENS, Model, Rig, Step, breaking, human, serving, tokens
+from scripted import INPUT_TOKENS, LATE, OUTPUT_TOKENS, Model, Rig, Step, breaking, deciding, human, serving, tokens
 
 from lastword import Agent, Turn
 from lastword.ext import current_turn
@@ -193,3 +193,16 @@ async def test_a_call_that_is_held_over_a_restart_is_decided_once(lastword: Brok
             assert (await asyncio.wait_for(reply, LATE)).text == "done"
         assert await operator.approvals() == []
     assert made == ["right"]
+
+
+async def test_the_example_pushes_what_a_human_allows(lastword: Broker, rig: Rig) -> None:
+    agent, model = Agent(lastword.url, lastword.agent("coder")), Model([("push", {"branch": "main"})], "done")
+    rig.example(agent, model)
+    async with serving(agent), human(lastword) as operator:
+
+        async def decide(waiting: Any) -> None:
+            await operator.decide(waiting, "edit", arguments={"branch": "next"})
+
+        async with deciding(operator, decide):
+            assert (await asyncio.wait_for(operator.ask("coder", "Push", ref="T-1"), LATE)).text == "done"
+    assert "pushed next" in model.seen[1]

@@ -1,6 +1,20 @@
-"""Adapters: an agent of a framework as an agent of the team. One module and one extra a framework."""
+"""Adapters: an agent of a framework as an agent of the team. One module and one extra a framework.
 
-from .team import current_turn, hint
+What the modules are made of is here, for a framework that has none.
+"""
+
+from .team import Denied, ask_agent, current_turn, held, hint, list_agents, serving
 from .words import denied, prompt, quoted
 
-__all__ = ["current_turn", "denied", "hint", "prompt", "quoted"]
+__all__ = [
+    "Denied",
+    "ask_agent",
+    "current_turn",
+    "denied",
+    "held",
+    "hint",
+    "list_agents",
+    "prompt",
+    "quoted",
+    "serving",
+]
