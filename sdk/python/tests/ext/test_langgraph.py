@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
@@ -75,14 +76,15 @@ async def test_an_interrupt_is_a_question_and_a_node_that_runs_again_asks_nothin
     assert served == ["one"]
 
 
-@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("kept", ["on disk", "in memory", "not"])
 async def test_a_question_that_waits_over_a_crash_is_asked_once(
-    lastword: Broker, saver: AsyncSqliteSaver, durable: bool
+    lastword: Broker, saver: AsyncSqliteSaver, kept: str
 ) -> None:
     token, (other, served) = lastword.agent("kilo"), counting(lastword)
     first, second = Agent(lastword.url, token), Agent(lastword.url, token)
     for agent in (first, second):
-        serve_state(agent, graph(checkpointer=saver) if durable else graph())
+        savers = {"on disk": saver, "in memory": InMemorySaver(), "not": None}
+        serve_state(agent, graph(checkpointer=savers[kept]))
     questions: list[str] = []
     async with serving(other), human(lastword) as operator:
         asked = asyncio.create_task(operator.ask("kilo", "Go", ref="T-1"))
@@ -171,6 +173,20 @@ async def test_a_decision_that_the_middleware_does_not_take_is_told_the_model(la
     assert made == ["c"]
     assert '{"branch": "edited"}' in model.seen[1] and "with an instruction" in model.seen[1]
     assert "The answer of a human:" in model.seen[1]
+
+
+async def test_a_question_that_is_refused_fails_the_task(lastword: Broker) -> None:
+    async def ask(state: State) -> State:
+        return {"said": interrupt("?" * 300_000)}
+
+    made = StateGraph(State)
+    made.add_node("ask", ask)
+    made.add_edge(START, "ask")
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    serve_state(agent, made.compile())  # pyright: ignore[reportUnknownMemberType]
+    async with serving(agent), human(lastword) as operator:
+        reply = await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)
+    assert reply.failed and str(reply.message.get("reason")).startswith("Refused (")
 
 
 def test_a_breakpoint_is_refused(lastword: Broker) -> None:

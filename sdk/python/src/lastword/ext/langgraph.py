@@ -74,10 +74,12 @@ class ToolRefusals(AgentMiddleware[Any, Any, Any]):
 
 class _Run:
     def __init__(self, graph: Graph, turn: Turn) -> None:
-        self._saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
-        self._graph = graph if self._saver else graph.copy({"checkpointer": InMemorySaver()})
+        saver: Any = graph.checkpointer
+        # One in memory is gone after a crash like none.
+        self._durable = isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, InMemorySaver)
+        self._graph = graph if self._durable else graph.copy({"checkpointer": InMemorySaver()})
         self._turn = turn
-        self._keys = _Keys(durable=self._saver is not None)
+        self._keys = _Keys(self._durable)
         # Ids begin anew in another workspace, times don't.
         thread = f"{turn.message['id']} {turn.message['created_at']}"
         self._config: RunnableConfig = {"configurable": {"thread_id": thread}, "callbacks": [_Usage(turn)]}
@@ -95,16 +97,15 @@ class _Run:
                     step = Command(resume=await self._decide(waiting))
                 self._keys.again()
                 # What a node asked for is known by its checkpoint, which is written first.
-                durability = "sync" if self._saver else None
+                durability = "sync" if self._durable else None
                 result = await self._graph.ainvoke(step, self._config, durability=durability, version="v2")
                 waiting = result.interrupts
                 if not waiting:
                     return result.value
 
     async def _decide(self, waiting: Sequence[Interrupt]) -> dict[str, Any]:
-        async with asyncio.TaskGroup() as group:
-            tasks = {one.id: group.create_task(self._answer(one)) for one in waiting}
-        return {which: task.result() for which, task in tasks.items()}
+        answers = await team.together(*(self._answer(one) for one in waiting))
+        return {one.id: answer for one, answer in zip(waiting, answers, strict=True)}
 
     async def _answer(self, waiting: Interrupt) -> Any:
         _interrupt.set(waiting.id)
@@ -114,7 +115,9 @@ class _Run:
             if "action_requests" in asked:
                 allowed = {one["action_name"]: one["allowed_decisions"] for one in asked["review_configs"]}
                 calls = asked["action_requests"]
-                return {"decisions": [await self._decision(call, allowed[call["name"]]) for call in calls]}
+                return {
+                    "decisions": await team.together(*(self._decision(call, allowed[call["name"]]) for call in calls))
+                }
             if asked.get("type") == "tool_approval":
                 schema = json.dumps(waiting.response_schema)
                 return await self._decision(asked, [kind for kind in _DECISIONS if f'"{kind}"' in schema])
@@ -148,7 +151,7 @@ class _Keys(ByContent):
     With a checkpointer also after a crash, from the same checkpoint. A node is known by it, and so are its calls.
     """
 
-    def __init__(self, *, durable: bool) -> None:
+    def __init__(self, durable: bool) -> None:
         super().__init__()
         self._durable = durable
         self._made: Counter[tuple[str, str]] = Counter()

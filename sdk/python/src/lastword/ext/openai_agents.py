@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import inspect
@@ -58,9 +57,7 @@ def serve(
                 result = await Runner.run(model_agent, prompt(turn), hooks=hooks, **options)
                 while result.interruptions:
                     state = result.to_state()
-                    async with asyncio.TaskGroup() as group:
-                        for item in result.interruptions:
-                            group.create_task(_decide(turn, state, item, edited))
+                    await team.together(*(_decide(turn, state, item, edited) for item in result.interruptions))
                     result = await Runner.run(model_agent, state, hooks=hooks, **options)
             finally:
                 hooks.count()

@@ -89,13 +89,14 @@ class Held(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        results = DeferredToolResults()
-        for call in requests.approvals:
-            arguments = call.args_as_dict()
-            decision = await team.held(current_turn(), call.tool_name, arguments)
-            if isinstance(decision, team.Denied):
-                results.approvals[call.tool_call_id] = ToolDenied(decision.text)
-            else:
-                edited = decision.arguments if decision.arguments != arguments else None
-                results.approvals[call.tool_call_id] = ToolApproved(override_args=edited)
-        return results
+        decided = await team.together(*(_decision(call) for call in requests.approvals))
+        ids = [call.tool_call_id for call in requests.approvals]
+        return DeferredToolResults(approvals=dict(zip(ids, decided, strict=True)))
+
+
+async def _decision(call: ToolCallPart) -> ToolApproved | ToolDenied:
+    arguments = call.args_as_dict()
+    decision = await team.held(current_turn(), call.tool_name, arguments)
+    if isinstance(decision, team.Denied):
+        return ToolDenied(decision.text)
+    return ToolApproved(override_args=decision.arguments if decision.arguments != arguments else None)

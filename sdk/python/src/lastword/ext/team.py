@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,16 @@ async def held(turn: Turn, tool: str, arguments: Any) -> Approved | Denied:
         # An approval is for one call: a human decides whether it is made again.
         used = approved.approval["id"]
         reason = f"An earlier run of this task was allowed this call by {used}, and may have made it already."
+
+
+async def together(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Waits for all, so that a human sees them beside each other. The first failure ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def only(approved: Approved) -> str:
