@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lastword import Agent, Human
 from lastword.testing import Broker
 
-LATE = 8.0
+LATE = 60.0
 """Seconds that only a fault takes."""
 INPUT_TOKENS, OUTPUT_TOKENS = 100, 10
 """What each response of the model costs."""

@@ -47,11 +47,10 @@ async def test_a_model_asks_the_team_and_what_others_wrote_stays_in_its_boundary
     async with serving(agent, asked), human(lastword) as operator:
         reply = await asyncio.wait_for(operator.ask("kilo", "Count", ref="T-1", payload={"of": "files"}), LATE)
     assert reply.text == "three"
-    conduct, _, *prompt = model.seen[0].splitlines()
-    assert conduct.startswith("You work in a team")
+    _, _, *prompt = model.seen[0].partition("You work in a team")[2].splitlines()[:8]
     assert prompt[0].startswith("[FROM:operator][TO:kilo][TYPE:REQUEST][REF:T-1]")
     assert prompt[0].endswith("] from a human")
-    assert prompt[1:] == [prompt[1], "Count", f"{prompt[1]} payload", '{"of":"files"}', prompt[1]]
+    assert prompt[1:6] == [prompt[1], "Count", f"{prompt[1]} payload", '{"of":"files"}', prompt[1]]
     assert '[{"name": "other", "actions": ["count"]}]' in model.seen[1]
     header, mark, *answer = model.seen[2].splitlines()[-5:]
     assert header.startswith("[FROM:other][TO:kilo][TYPE:RESPONSE]") and "status completed" in header

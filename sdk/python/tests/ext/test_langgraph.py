@@ -11,10 +11,10 @@ import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from rig_langgraph import agent_graph
-from scripted import LATE, Model, breaking, deciding, human, serving
+from scripted import INPUT_TOKENS, LATE, OUTPUT_TOKENS, Model, breaking, deciding, human, serving, tokens
 
 from lastword import Agent, LastwordError
 from lastword.ext.langgraph import current_turn, serve
@@ -130,6 +130,51 @@ async def test_a_run_goes_on_at_its_checkpoint(lastword: Broker, saver: AsyncSql
             assert (await asyncio.wait_for(asked, LATE)).text == "done"
     assert served == ["again", "again"] and made == ["main"]
     assert "pushed main" in after.seen[0] and len(after.seen) == 2
+
+
+async def test_a_held_tool_that_was_broken_off_runs_again_from_its_checkpoint(
+    lastword: Broker, saver: AsyncSqliteSaver
+) -> None:
+    token, reached, made = lastword.agent("kilo"), asyncio.Event(), list[str]()
+    first, second = Agent(lastword.url, token), Agent(lastword.url, token)
+    before, after = Model([("push", {"branch": "main"})]), Model("done")
+
+    async def push(branch: str) -> str:
+        """Pushes a branch."""
+        made.append(branch)
+        if len(made) == 1:
+            await before.waits(reached)
+        return f"pushed {branch}"
+
+    serve(first, agent_graph(before, held=[push], checkpointer=saver))
+    serve(second, agent_graph(after, held=[push], checkpointer=saver))
+    async with human(lastword) as operator:
+        asked = asyncio.create_task(operator.ask("kilo", "Go", ref="T-1"))
+        async with breaking(first):
+            held: Any = await anext(operator.watch())
+            await operator.decide(held, "edit", arguments={"branch": "next"})
+            await asyncio.wait_for(reached.wait(), LATE)
+        async with serving(second):
+            assert (await asyncio.wait_for(asked, LATE)).text == "done"
+    assert made == ["next", "next"] and "pushed next" in after.seen[0]
+
+
+async def test_what_a_subgraph_uses_counts(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    inner = agent_graph(Model([("list_agents", {})], "done"))
+
+    def last(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [("ai", f"{state['messages'][-1].text}, it says")]}
+
+    made = StateGraph(MessagesState)
+    made.add_node("inner", inner)
+    made.add_node("last", last)
+    made.add_edge(START, "inner")
+    made.add_edge("inner", "last")
+    serve(agent, made.compile())  # pyright: ignore[reportUnknownMemberType]
+    async with serving(agent), human(lastword) as operator:
+        assert (await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)).text == "done, it says"
+    assert tokens(lastword, "T-1") == 2 * (INPUT_TOKENS + OUTPUT_TOKENS)
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])

@@ -58,3 +58,25 @@ async def test_a_tool_that_takes_edits_is_as_it_was_for_the_framework() -> None:
     assert takes_edits(item) and takes_edits(item)
     assert isinstance(tool, FunctionTool) and isinstance(tool.on_invoke_tool, invoker)
     assert not takes_edits(ToolApprovalItem(ModelAgent[Any]("none"), call))
+
+
+async def test_an_agent_that_hands_off_is_held_and_counted(lastword: Broker) -> None:
+    agent, made = Agent(lastword.url, lastword.agent("kilo")), list[str]()
+
+    async def push(branch: str) -> str:
+        """Pushes a branch."""
+        made.append(branch)
+        return f"pushed {branch}"
+
+    second = model_agent(Model([("push", {"branch": "main"})], "second"), held=[push])
+    first = model_agent(Model([(f"transfer_to_{second.name}", {})]))
+    first.handoffs = [second]
+    serve(agent, first)
+    async with serving(agent), human(lastword) as operator:
+
+        async def decide(waiting: Any) -> None:
+            await operator.decide(waiting, "edit", arguments={"branch": "next"})
+
+        async with deciding(operator, decide):
+            assert (await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)).text == "second"
+    assert made == ["next"] and tokens(lastword, "T-1") == 3 * (INPUT_TOKENS + OUTPUT_TOKENS)
