@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 
+import pytest
+
 from lastword import Human
 from lastword.ext import quoted
 from lastword.ext.words import BOUNDARY, block
@@ -38,6 +40,12 @@ async def test_a_message_is_worded_as_the_runner_words_it(lastword: Broker) -> N
 
     conduct, _, shown = reply.text.partition("\n\n")
     assert BOUNDARY in conduct and without_number(quoted(request)) == without_number(shown)
+
+
+def test_the_number_of_a_boundary_occurs_in_nothing_that_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter(["00000000", "11111111", "22222222"])
+    monkeypatch.setattr("secrets.token_hex", lambda _: next(numbers))  # pyright: ignore[reportUnknownLambdaType]
+    assert block("Said by 00000000:", {"": "", "reason": "-----11111111-----"}).endswith("-----22222222-----")
 
 
 def test_a_text_without_words_has_a_boundary() -> None:

@@ -43,6 +43,17 @@ async def test_a_call_of_an_inner_agent_is_edited_and_its_usage_counts_once(last
     assert tokens(lastword, "T-1") == 5 * (INPUT_TOKENS + OUTPUT_TOKENS)
 
 
+async def test_what_an_inner_agent_used_counts_when_it_fails(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    inner = model_agent(Model([("list_agents", {})], RuntimeError("overloaded")))
+    outer = Model([("delegate", {"input": "go"})])
+    tools: list[Any] = [inner.as_tool("delegate", "Delegates.", failure_error_function=None)]
+    serve(agent, ModelAgent[Any]("outer", model=Chat(outer), tools=tools))
+    async with serving(agent), human(lastword) as operator:
+        reply = await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)
+    assert reply.failed and tokens(lastword, "T-1") == 2 * (INPUT_TOKENS + OUTPUT_TOKENS)
+
+
 async def test_a_tool_that_takes_edits_is_as_it_was_for_the_framework() -> None:
     async def policy(*_: Any) -> bool:
         return True
