@@ -44,7 +44,11 @@ async def test_a_message_is_worded_as_the_runner_words_it(lastword: Broker) -> N
 
 def test_the_number_of_a_boundary_occurs_in_nothing_that_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(["00000000", "11111111", "22222222"])
-    monkeypatch.setattr("secrets.token_hex", lambda _: next(numbers))  # pyright: ignore[reportUnknownLambdaType]
+
+    def drawn(nbytes: int) -> str:
+        return next(numbers)
+
+    monkeypatch.setattr("secrets.token_hex", drawn)
     assert block("Said by 00000000:", {"": "", "reason": "-----11111111-----"}).endswith("-----22222222-----")
 
 

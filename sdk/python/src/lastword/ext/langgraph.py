@@ -74,7 +74,7 @@ class ToolRefusals(AgentMiddleware[Any, Any, Any]):
 
 class _Run:
     def __init__(self, graph: Graph, turn: Turn) -> None:
-        saver: Any = graph.checkpointer
+        saver = cast(Any, graph.checkpointer)
         # One in memory is gone after a crash like none.
         self._durable = isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, InMemorySaver)
         self._graph = graph if self._durable else graph.copy({"checkpointer": InMemorySaver()})
