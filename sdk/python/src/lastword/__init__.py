@@ -4,6 +4,7 @@ from .agent import Agent, Answer
 from .client import Client
 from .errors import Disconnected, LastwordError, NotDeterministic, Refused, Rejected
 from .human import Human
+from .keys import ByContent
 from .session import Session
 from .turn import Approved, Reply, Turn
 
@@ -11,6 +12,7 @@ __all__ = [
     "Agent",
     "Answer",
     "Approved",
+    "ByContent",
     "Client",
     "Disconnected",
     "Human",

@@ -147,6 +147,12 @@ class Agent:
             log.warning("the answer of %s was not taken: %s", turn.id, refusal)
 
     async def _answer(self, turn: Turn) -> Json:
+        answered, mine = turn.message, turn.message["to"]
+        while answered["from"] == "system" and (request := answered.get("in_reply_to")):
+            answered = await self._session.call("message", path=request, again=True)
+            if answered["type"] == "request" and answered["to"] == mine:
+                # A held turn goes on, now that there is more budget: the request is worked on again.
+                turn.message = answered
         if turn.message["type"] != "request":
             return {}  # A late answer, say: it wants none.
         action = turn.message.get("action")
@@ -171,10 +177,17 @@ class Agent:
         while True:
             left = (deadline - datetime.now(UTC)).total_seconds()
             # This clock may be wrong: not later than in a minute.
-            await asyncio.sleep(min(max(left / 3, 1.0), RENEW_SECONDS_MAX))
+            with contextlib.suppress(TimeoutError):
+                # What is spent is told at once: the broker may end the turn for it.
+                await asyncio.wait_for(turn.counted.wait(), min(max(left / 3, 1.0), RENEW_SECONDS_MAX))
+            turn.counted.clear()
             try:
                 renewed = await turn.renew()
             except Refused as refusal:
+                if refusal.retry_after is not None:  # Too soon after the last report: the turn goes on.
+                    await asyncio.sleep(refusal.retry_after)
+                    turn.counted.set()
+                    continue
                 log.info("%s is over: %s", turn.id, refusal)
                 handling.cancel()
                 return

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from .errors import Disconnected, NotDeterministic, Refused, Rejected
-from .wire import ApprovalView, ClaimView, EscalationView, ModelUsage, StepResult, StoredMessage, TurnView, Usage
+from .keys import ByPlace, Keys
+from .wire import (
+    AgentView,
+    ApprovalView,
+    ClaimView,
+    EscalationView,
+    ModelUsage,
+    StepResult,
+    StoredMessage,
+    TurnView,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from .session import Json, Session
@@ -70,12 +81,11 @@ class Turn:
 
     Each call that changes something has a key: the request's id and the place of the call in the handler. A handler
     that runs again, after a crash or a lost lease, makes the same calls in the same order and gets the results that it
-    had.
+    had. One in which a model decides sets `keys` to `ByContent()`.
     """
 
     def __init__(self, session: Session, view: TurnView, message: StoredMessage) -> None:
         self._session = session
-        self._place = 0
         self._answered: dict[str, asyncio.Event] = {}
         self._responses: dict[str, StoredMessage] = {}
         self._usage: Usage = {"input_tokens": 0, "output_tokens": 0}
@@ -84,6 +94,10 @@ class Turn:
         self.message = message
         self.ended: str | None = None
         """Why the broker ended the turn, such as `budget`."""
+        self.keys: Keys = ByPlace()
+        """Names each call within the request."""
+        self.counted = asyncio.Event()
+        """Set when something was spent that isn't reported yet."""
 
     @property
     def id(self) -> str:
@@ -117,7 +131,7 @@ class Turn:
         for name, value in {"action": action, "payload": payload, "ref": ref}.items():
             if value is not None:
                 body[name] = value
-        key = self._key()
+        key = self._key("send", body)
         settled = False
         while True:
             # A send that waits lets the broker see two agents that wait for each other. Where many wait, the answer is
@@ -136,7 +150,7 @@ class Turn:
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
         """Asks a human and waits for the answer."""
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
-        asked: EscalationView = await self._durable("escalate", self._key(), body=body)
+        asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
         answered = self._news_of(asked["id"])
         while asked["state"] == "open":
             with contextlib.suppress(TimeoutError):
@@ -152,7 +166,8 @@ class Turn:
         body: Json = {"tool": tool, "arguments": {} if arguments is None else arguments}
         if reason is not None:
             body["reason"] = reason
-        approval: ApprovalView = await self._durable("request_approval", self._key(), body=body)
+        key = self._key("request_approval", body)
+        approval: ApprovalView = await self._durable("request_approval", key, body=body)
         while approval["state"] == "pending":
             approval = await self._session.call("approval", path=approval["id"], query={"wait": WAIT}, again=True)
         if approval["state"] == "used":
@@ -173,7 +188,7 @@ class Turn:
     async def claim(self, resource: str, *, shared: bool = False) -> AsyncGenerator[ClaimView]:
         """Holds a resource while the block runs. `Refused` with the code `claim_held` names who has it."""
         body = {"resource": resource, "mode": "shared" if shared else "exclusive"}
-        claim = await self._claimed(self._key(), body)
+        claim = await self._claimed(self._key("claim", body), body)
         try:
             yield claim
         finally:
@@ -196,16 +211,21 @@ class Turn:
 
         A crash before the result is kept does the work again.
         """
-        place = self._next()
+        place = self.keys("step", {"name": name})
         key = f"{place}.{quote(name, safe='')}"
         for kept in self.view.get("steps", []):
             if kept["key"] == key:
                 return cast(Result, kept["result"])
-        self._new_here(place, f"the step {name}")
+        self._new_at(place, f"the step {name}")
         result = await work()
         step: StepResult = {"key": key, "result": result}
         await self._session.call("progress", path=self.id, body={"step": step}, again=True)
         return result
+
+    async def agents(self) -> list[AgentView]:
+        """The agents of the workspace, with the actions that they offer; without humans and without this one."""
+        page = await self._session.call("agents", again=True)
+        return [one for one in page["items"] if one["kind"] == "agent" and one["name"] != self.message["to"]]
 
     async def progress(self, note: str) -> None:
         """Tells humans what the turn does now; renews its lease."""
@@ -214,8 +234,9 @@ class Turn:
     def spent(
         self, *, input_tokens: int = 0, output_tokens: int = 0, model: str | None = None, cost_usd: float | None = None
     ) -> None:
-        """Counts what a call of a model used. It is reported with the next renewal, and with the answer."""
+        """Counts what a call of a model used. It is reported at once, and with the answer."""
         usage = self._usage
+        self.counted.set()
         usage["input_tokens"] = usage.get("input_tokens", 0) + input_tokens
         usage["output_tokens"] = usage.get("output_tokens", 0) + output_tokens
         if cost_usd is not None:
@@ -250,22 +271,18 @@ class Turn:
             body["usage"] = usage
         return await self._session.call("progress", path=self.id, body=body, again=True)
 
-    def _next(self) -> int:
-        self._place += 1
-        return self._place
-
-    def _key(self) -> str:
-        place = self._next()
-        self._new_here(place, "a call")
+    def _key(self, call: str, body: Json) -> str:
+        place = self.keys(call, body)
+        self._new_at(place, call)
         return f"{self.message['id']}.{place}"
 
-    def _new_here(self, place: int, what: str) -> None:
-        """Checks that the first run had no other step at this place."""
+    def _new_at(self, place: str, what: str) -> None:
+        """Checks that an earlier run had no other step at this place."""
         for kept in self.view.get("steps", []):
             if kept["key"].startswith(f"{place}."):
                 raise self._changed(place, f"{what} instead of the step {unquote(kept['key'])}")
 
-    def _changed(self, place: int | str, what: str) -> NotDeterministic:
+    def _changed(self, place: str, what: str) -> NotDeterministic:
         return NotDeterministic(
             f"place {place} of the handler for {self.message['id']} is another than in its first run ({what}): a "
             "handler makes the same calls in the same order when it runs again"
