@@ -7,6 +7,7 @@ import {
   jsonSchema,
   type LanguageModelUsage,
   type ModelMessage,
+  type Tool,
   tool,
   type ToolApprovalResponse,
 } from "ai";
@@ -17,13 +18,13 @@ import type { Turn } from "./turn.ts";
 export { promptOf, recorded } from "./models.ts";
 
 /** A tool by which a model asks other agents. */
-export function askAgent(turn: Turn) {
+export function askAgent(turn: Turn): Tool<Question, unknown> {
   const inputSchema = jsonSchema<Question>(QUESTION);
   return tool({ description: ASK, inputSchema, execute: (question) => ask(turn, question) });
 }
 
 /** A tool by which a model sees whom it may ask. */
-export function listAgents(turn: Turn) {
+export function listAgents(turn: Turn): Tool<Record<string, never>, unknown> {
   const inputSchema = jsonSchema<Record<string, never>>({
     type: "object",
     properties: {},

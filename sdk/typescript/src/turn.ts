@@ -205,17 +205,19 @@ export class Turn {
   }
 
   /**
-   * Runs `work` once and records its result, any JSON: a run after a crash gets the recorded one. A step that fails, or
-   * that a crash interrupts, runs again.
+   * Runs `work` and records its result, any JSON: a run after a crash gets the recorded one. A step that fails, or that
+   * a crash interrupts, runs again. All results of a request take at most 256 KiB.
    */
   async step<T>(name: string, work: () => T | Promise<T>): Promise<T> {
-    const key = `${this.#take()}.${name}`;
-    const recorded = this.#recorded(this.#place);
-    if (recorded !== undefined && recorded.key !== key) throw this.#another(this.#place, `step ${name}`);
+    const place = this.#take();
+    const key = `${place}.${encodeURIComponent(name)}`;
+    const recorded = this.#recorded(place);
+    if (recorded !== undefined && recorded.key !== key) throw this.#another(place, `step ${name}`);
     if (recorded !== undefined) return recorded.result as T;
-    const result = (await this.#within(async () => work())) ?? null;
-    const first = await this.#call<{ result: T }>("step", { path: this.id, body: { key, result }, again: true });
-    return first.result;
+    // Each run gets what JSON keeps of it.
+    const result = JSON.parse(JSON.stringify((await this.#within(async () => work())) ?? null)) as T;
+    await this.#call("progress", { path: this.id, body: { step: { key, result } }, again: true });
+    return result;
   }
 
   /** Tells humans what the turn does now. A note that follows another one too soon is left out. */

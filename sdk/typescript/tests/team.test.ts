@@ -95,14 +95,16 @@ test("a handler that runs again gets what it had", () =>
       served.push(turn.text);
       return `${turn.text} done`;
     });
+    let drawn = 0;
     first.onRequest(async (turn) => {
+      assert.equal(await turn.step("draw a card", () => ++drawn), 1);
       await turn.ask("other", "one");
       await turn.ask("other", "two");
       reached.resolve();
       await forever(turn);
     });
     second.onRequest(async (turn) => {
-      const answers = [];
+      const answers = [await turn.step("draw a card", () => ++drawn)].map(String);
       for (const text of ["one", "two", "three"]) answers.push((await turn.ask("other", text)).text);
       return answers.join(", ");
     });
@@ -116,7 +118,7 @@ test("a handler that runs again gets what it had", () =>
       await broker.start();
       return serving([second], () => asked);
     });
-    assert.equal(reply.text, "one done, two done, three done");
+    assert.equal(reply.text, "1, one done, two done, three done", reply.message.reason ?? "");
     assert.deepEqual(served, ["one", "two", "three"]);
   }));
 
