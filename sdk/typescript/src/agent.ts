@@ -6,19 +6,25 @@ import { fromEnv } from "./credentials.ts";
 import { LastwordError, Refused } from "./errors.ts";
 import { type Credentials, type Push, Session } from "./session.ts";
 import { Turn } from "./turn.ts";
-import type { Finish, FinishStatus } from "./wire.ts";
+import type { Finish, FinishStatus, StoredMessage } from "./wire.ts";
 
 /** How long open turns may take to finish once the agent is stopped, in milliseconds. */
 const GRACE = 30_000;
 /** The longest pause between two renewals of a lease, in milliseconds. */
 const RENEW_MAX = 60_000;
 
+export interface AnswerOptions {
+  payload?: unknown;
+  status?: Exclude<FinishStatus, "waiting" | "held">;
+  reason?: string;
+}
+
 /** An answer with more than a text. */
 export class Answer {
   readonly text: string;
-  readonly more: { payload?: unknown; status?: FinishStatus; reason?: string };
+  readonly more: AnswerOptions;
 
-  constructor(text: string, more: { payload?: unknown; status?: FinishStatus; reason?: string } = {}) {
+  constructor(text: string, more: AnswerOptions = {}) {
     this.text = text;
     this.more = more;
   }
@@ -178,13 +184,15 @@ export class Agent {
   }
 
   async #answer(turn: Turn): Promise<Finish> {
-    if (turn.message.type !== "request") return {}; // A late answer, say: it wants none.
-    const action = turn.message.action ?? undefined;
-    const registered = this.#handlers.get(action) ?? this.#handlers.get(undefined);
-    if (registered === undefined) {
-      return { status: "rejected", reason: action ? `no handler for the action ${action}` : "no handler" };
-    }
     try {
+      const request = await this.#request(turn.message);
+      if (request === undefined) return {}; // The answer to work of the agent's own wants none.
+      turn.message = request;
+      const action = request.action ?? undefined;
+      const registered = this.#handlers.get(action) ?? this.#handlers.get(undefined);
+      if (registered === undefined) {
+        return { status: "rejected", reason: action ? `no handler for the action ${action}` : "no handler" };
+      }
       const payload = await checked(registered.schema, turn.message.payload);
       return finishOf(await registered.handler(turn, payload));
     } catch (error) {
@@ -192,6 +200,17 @@ export class Agent {
       if (!expected) console.error(`lastword: the handler of ${turn.id} failed:`, error);
       return { status: "failed", reason: reasonOf(error) };
     }
+  }
+
+  /** The request that a turn is about. What opens the turn may be the word that its run goes on, after a lifted limit. */
+  async #request(delivered: StoredMessage): Promise<StoredMessage | undefined> {
+    let message = delivered;
+    while (message.type !== "request" || message.from === delivered.to) {
+      const path = message.in_reply_to ?? message.cause;
+      if (!path) return undefined;
+      message = await this.#session.call<StoredMessage>("message", { path, again: true });
+    }
+    return message;
   }
 
   /** Renews the lease while the handler works, and ends it when the broker does. */

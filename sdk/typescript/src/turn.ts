@@ -90,7 +90,8 @@ export interface Spent {
  */
 export class Turn {
   readonly view: TurnView;
-  readonly message: wire.StoredMessage;
+  /** The request that the turn works on. */
+  message: wire.StoredMessage;
   /** Is aborted when the broker ends the turn, or the agent stops. Calls through the turn reject from then on. */
   readonly signal: AbortSignal;
   /** Why the broker ended the turn, such as `budget`. */

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { generateText, stepCountIs, streamText } from "ai";
+import { generateText, stepCountIs, streamText, ToolLoopAgent } from "ai";
 
-import { askAgent, recorded } from "../src/ai.ts";
+import { askAgent, generate, recorded } from "../src/ai.ts";
 import { type CallOptions, NotDeterministic, type Session, Turn } from "../src/index.ts";
 import type { StoredMessage } from "../src/wire.ts";
 import { scripted } from "./models.ts";
@@ -98,4 +98,11 @@ test("an answer that is streamed is recorded, too", async () => {
     );
     assert.equal(model.doStreamCalls.length, says.length);
   }
+});
+
+test("a model that takes another way ends the handler, and isn't told so instead", async () => {
+  const call = { tool: "ask_agent", input: { to: "other", text: "well?" } };
+  const again = turn([{ key: "1.fetch", result: 1 }]);
+  const loop = new ToolLoopAgent({ model: scripted([call], "Never mind."), tools: { ask_agent: askAgent(again) } });
+  await assert.rejects(generate(again, loop, "Ask."), NotDeterministic);
 });

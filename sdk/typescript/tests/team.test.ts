@@ -230,6 +230,123 @@ test("a used-up budget ends the handler with its next renewal", () =>
     "[limits]\nlease_ms = 3000\ngrant_tokens_max = 1000\n",
   ));
 
+test("a lost lease gives the request to another run", () =>
+  withBroker(async (broker, operator) => {
+    const kilo = await broker.agent("kilo");
+    const [first, second, other] = [new Agent(kilo), new Agent(kilo), new Agent(await broker.agent("other"))];
+    const [reached, lost] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const served: string[] = [];
+    other.onRequest((turn) => void served.push(turn.text));
+    first.onRequest(async (turn) => {
+      await turn.ask("other", "one");
+      await turn.escalate("Go on?");
+      reached.resolve();
+      await forever(turn);
+    });
+    second.onRequest(async (turn) => {
+      await turn.ask("other", "one");
+      return `${await turn.escalate("Go on?")} in attempt ${turn.view.attempt}`;
+    });
+    const events = new Session(
+      broker.operator,
+      () => ({ events: {} }),
+      ({ event }) => event?.type === "turn_closed" && event.agent === "kilo" && lost.resolve(),
+    );
+    await events.open();
+    const reply = await serving([other], async () => {
+      const asked = operator.ask("kilo", "go", { ref: "T-1" });
+      const crashing = first.serve({ graceMs: 0 });
+      for await (const waiting of operator.watch()) {
+        assert.ok(!("tool" in waiting));
+        await operator.answer(waiting, "yes");
+        break;
+      }
+      await reached.promise;
+      first.stop();
+      await crashing;
+      await lost.promise;
+      return serving([second], () => asked);
+    });
+    await events.close();
+    assert.equal(reply.text, "yes in attempt 2", reply.message.reason ?? "");
+    assert.deepEqual(served, ["one"]);
+  }, "[limits]\nlease_ms = 2000\n"));
+
+test("a run that a budget ended goes on once a human grants more", () =>
+  withBroker(async (broker, operator) => {
+    const agent = new Agent(await broker.agent("kilo"));
+    const ended = Promise.withResolvers<void>();
+    let runs = 0;
+    agent.onRequest(async (turn) => {
+      const card = await turn.step("draw a card", () => runs);
+      if (++runs > 1) return `run ${runs} of ${turn.text} with card ${card}`;
+      turn.spent({ inputTokens: 2_000 });
+      turn.signal.addEventListener("abort", () => ended.resolve());
+      return forever(turn);
+    });
+    const reply = await serving([agent], async () => {
+      const asked = operator.ask("kilo", "the work", { ref: "T-1" });
+      await ended.promise;
+      await operator.grant("T-1", { tokens: 10_000 });
+      return asked;
+    });
+    assert.equal(reply.text, "run 2 of the work with card 0", reply.message.reason ?? "");
+  }, "[limits]\nlease_ms = 3000\ngrant_tokens_max = 1000\n"));
+
+test("what is paused goes on once it is resumed", () =>
+  withBroker(async (broker, operator) => {
+    const agent = new Agent(await broker.agent("kilo"));
+    const served: string[] = [];
+    agent.onRequest((turn) => void served.push(turn.text));
+    await serving([agent], async () => {
+      await operator.ask("kilo", "before", { ref: "T-1" });
+      for (const what of [{ agent: "kilo" }, { ref: "T-1" }, "everything"] as const) {
+        await operator.pause(what);
+        const asked = operator.ask("kilo", "paused", { ref: "T-1" });
+        await operator.approvals(); // The request has arrived.
+        served.push("resumed");
+        await operator.resume(what);
+        await asked;
+      }
+    });
+    assert.deepEqual(served, ["before", ...["resumed", "paused", "resumed", "paused", "resumed", "paused"]]);
+  }));
+
+test("a stopped agent finishes what it works on, and takes no more", () =>
+  withBroker(async (broker, operator) => {
+    const agent = new Agent(await broker.agent("kilo", { turns_max: 2 }));
+    const [working, goOn, stop] = [Promise.withResolvers<void>(), Promise.withResolvers<void>(), new AbortController()];
+    const served: string[] = [];
+    agent.onRequest(async (turn) => {
+      served.push(turn.text);
+      working.resolve();
+      await goOn.promise;
+      return "finished";
+    });
+    const serving = agent.serve({ signal: stop.signal });
+    const first = operator.ask("kilo", "first", { ref: "T-1" });
+    await working.promise;
+    stop.abort();
+    const second = operator.ask("kilo", "second", { ref: "T-2" }).catch((error: unknown) => error);
+    await operator.approvals(); // The second one has arrived.
+    goOn.resolve();
+    assert.equal((await first).text, "finished");
+    await serving;
+    await operator.close();
+    assert.match(String(await second), /the session is closed/);
+    assert.deepEqual(served, ["first"]);
+  }));
+
+test("calls that wait hold up no others, however many", () =>
+  withBroker(async (broker, operator) => {
+    await broker.agent("kilo");
+    const asks = Array.from({ length: 300 }, (_, n) => operator.ask("kilo", "go", { ref: `T-${n}` }));
+    const all = Promise.allSettled(asks);
+    assert.deepEqual(await operator.approvals(), []);
+    await operator.close();
+    assert.ok((await all).every(({ status }) => status === "rejected"));
+  }));
+
 test("an agent whose token is replaced stops with the reason", () =>
   withBroker(async (broker) => {
     const agent = new Agent(await broker.agent("kilo"));
