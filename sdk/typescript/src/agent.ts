@@ -131,8 +131,9 @@ export class Agent {
     } finally {
       signal?.removeEventListener("abort", stop);
       for (const { control } of this.#turns.values()) control.abort(new LastwordError("the agent stops"));
-      await this.#idle();
+      // An answer that waits for the broker to come back isn't waited for.
       await this.#session.close();
+      await this.#idle();
     }
   }
 

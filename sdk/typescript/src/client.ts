@@ -1,7 +1,7 @@
 /** Single calls over HTTP, for scripts. */
 
 import { fromEnv } from "./credentials.ts";
-import { Refused } from "./errors.ts";
+import { LastwordError, Refused } from "./errors.ts";
 import type { Credentials } from "./session.ts";
 import type { paths, Problem } from "./wire.ts";
 
@@ -86,7 +86,10 @@ export class Client {
       ...(signal && { signal }),
     });
     const text = await answer.text();
-    if (!answer.ok) throw new Refused(JSON.parse(text) as Problem);
+    if (!answer.ok) {
+      const isProblem = answer.headers.get("Content-Type")?.includes("problem+json");
+      throw isProblem ? new Refused(JSON.parse(text) as Problem) : new LastwordError(`${answer.status}: ${text}`);
+    }
     return (text ? JSON.parse(text) : undefined) as Result<Operation<M, P>>;
   }
 }

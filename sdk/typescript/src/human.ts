@@ -12,16 +12,17 @@ import type { ApprovalView, Decision, EscalationView, Extend, Extended, SentMess
 export class Human implements AsyncDisposable {
   readonly #session: Session;
   #watching = false;
-  #news = Promise.withResolvers<void>();
+  readonly #watchers = new Set<() => void>();
 
   constructor(credentials: Credentials) {
+    const news = () => this.#watchers.forEach((look) => look());
     const watch = () => {
       // What came while the session was broken has no event for it.
-      this.#news.resolve();
+      news();
       return this.#watching ? { events: {} } : undefined;
     };
-    this.#session = new Session(credentials, watch, () => this.#news.resolve());
-    void this.#session.ended.then(() => this.#news.resolve());
+    this.#session = new Session(credentials, watch, news);
+    void this.#session.ended.then(news);
   }
 
   /** The human whose token is in `LASTWORD_TOKEN` or in the file `LASTWORD_TOKEN_FILE`. */
@@ -50,21 +51,27 @@ export class Human implements AsyncDisposable {
   /** Yields each call and each question that waits for a decision, once, until the loop or the session ends. */
   async *watch(): AsyncGenerator<ApprovalView | EscalationView, void, undefined> {
     const seen = new Set<string>();
-    let over = false;
+    let [news, over] = [Promise.withResolvers<void>(), false];
+    const look = () => news.resolve();
+    this.#watchers.add(look);
     void this.#session.ended.then(() => (over = true));
-    if (!this.#watching) {
-      this.#watching = true;
-      await this.#session.open();
-      this.#session.watchAgain();
-    }
-    while (!over) {
-      this.#news = Promise.withResolvers();
-      for (const waiting of [...(await this.approvals()), ...(await this.questions())]) {
-        if (seen.has(waiting.id)) continue;
-        seen.add(waiting.id);
-        yield waiting;
+    try {
+      if (!this.#watching) {
+        this.#watching = true;
+        await this.#session.open();
+        this.#session.watchAgain();
       }
-      await this.#news.promise;
+      while (!over) {
+        news = Promise.withResolvers();
+        for (const waiting of [...(await this.approvals()), ...(await this.questions())]) {
+          if (seen.has(waiting.id)) continue;
+          seen.add(waiting.id);
+          yield waiting;
+        }
+        await news.promise;
+      }
+    } finally {
+      this.#watchers.delete(look);
     }
   }
 

@@ -159,6 +159,9 @@ export class Session {
     let pause = PAUSE_MIN;
     while (this.#over === undefined) {
       if (await this.#connection()) pause = PAUSE_MIN;
+      else if (pause === PAUSE_MIN && this.#over === undefined) {
+        console.warn(`lastword: no session at ${this.#address}; it is tried again`);
+      }
       for (const call of this.#calls.values()) {
         if (call.sent && !call.again) call.reply.reject(new Disconnected("the session broke before the reply came"));
         call.sent = false;

@@ -240,10 +240,12 @@ export class Turn {
     if (cacheWriteTokens) usage.cache_write_tokens = add(usage.cache_write_tokens, cacheWriteTokens);
     if (costUsd !== undefined) usage.cost_usd = add(usage.cost_usd, costUsd);
     if (model === undefined) return;
+    model = model.slice(0, 64).trim();
     const part = this.#models.get(model) ?? { model, tokens: 0 };
     part.tokens += inputTokens + outputTokens;
     if (costUsd !== undefined) part.cost_usd = add(part.cost_usd, costUsd);
-    usage.models = [...this.#models.set(model, part).values()];
+    // A report has no more; the rest counts for no model.
+    usage.models = [...this.#models.set(model, part).values()].slice(0, 8);
   }
 
   /** What the turn used so far; `undefined` if nothing was counted. */

@@ -337,6 +337,41 @@ test("a stopped agent finishes what it works on, and takes no more", () =>
     assert.deepEqual(served, ["first"]);
   }));
 
+test("an agent stops though its answer can't be told", (t) =>
+  withBroker(async (broker, operator) => {
+    const warned = t.mock.method(console, "warn", () => {});
+    const agent = new Agent(await broker.agent("kilo"));
+    const working = Promise.withResolvers<void>();
+    agent.onRequest(async () => {
+      working.resolve();
+      await broker.kill();
+      agent.stop();
+      return "lost";
+    });
+    const serving = agent.serve({ graceMs: 100 });
+    const asked = operator.ask("kilo", "go", { ref: "T-1" });
+    await working.promise;
+    await serving;
+    assert.match(String(warned.mock.calls.at(-1)?.arguments[0]), /the answer of turn-1 was not taken/);
+    await operator.close();
+    await assert.rejects(asked);
+  }));
+
+test("all who watch see what waits", () =>
+  withBroker(async (broker, operator) => {
+    const agent = new Agent(await broker.agent("kilo"));
+    agent.onRequest((turn) => turn.escalate("Go on?"));
+    const watching = [operator.watch(), operator.watch()].map((watch) => watch.next());
+    await operator.questions(); // Both look, and nothing waits yet.
+    await serving([agent], async () => {
+      const asked = operator.ask("kilo", "go", { ref: "T-1" });
+      const [one, other] = (await Promise.all(watching)).map(({ value }) => value);
+      assert.ok(one && !("tool" in one) && other?.id === one.id);
+      await operator.answer(one, "yes");
+      await asked;
+    });
+  }));
+
 test("calls that wait hold up no others, however many", () =>
   withBroker(async (broker, operator) => {
     await broker.agent("kilo");
