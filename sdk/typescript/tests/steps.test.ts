@@ -3,10 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Agent as MastraAgent } from "@mastra/core/agent";
 import { generateText, stepCountIs, streamText, ToolLoopAgent } from "ai";
 
 import { askAgent, generate, recorded } from "../src/ai.ts";
 import { type CallOptions, NotDeterministic, type Session, Turn } from "../src/index.ts";
+import * as mastra from "../src/mastra.ts";
 import type { StoredMessage } from "../src/wire.ts";
 import { scripted } from "./models.ts";
 
@@ -98,6 +100,28 @@ test("an answer that is streamed is recorded, too", async () => {
     );
     assert.equal(model.doStreamCalls.length, says.length);
   }
+});
+
+test("a run of Mastra after a crash gets the answers that the model gave", async () => {
+  const steps: Step[] = [];
+  const call = { tool: "ask_agent", input: { to: "other", text: "well?" } };
+  for (const says of [[[call], "It says yes."], []]) {
+    const model = scripted(...says);
+    const again = turn(steps);
+    const loop = new MastraAgent({
+      id: "loop",
+      name: "loop",
+      instructions: "Work.",
+      model: recorded(again, model) as never,
+      tools: { ask_agent: mastra.askAgent(again) },
+    });
+    assert.equal((await mastra.generate(again, loop, "Ask.")).text, "It says yes.");
+    assert.equal(model.doStreamCalls.length, says.length);
+  }
+  assert.deepEqual(
+    steps.map(({ key }) => key),
+    ["1.model", "3.model"],
+  );
 });
 
 test("a model that takes another way ends the handler, and isn't told so instead", async () => {

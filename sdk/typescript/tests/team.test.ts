@@ -408,14 +408,24 @@ test("a lease is renewed while the handler works", () =>
     const attempts: number[] = [];
     agent.onRequest(async (turn) => {
       attempts.push(turn.view.attempt);
-      await turn.progress("one");
-      await turn.progress("two, too soon");
       await renewed.promise;
     });
     await serving([agent], () => operator.ask("kilo", "go", { ref: "T-1" }));
     await events.close();
     assert.deepEqual(attempts, [1]);
   }, "[limits]\nlease_ms = 2000\n"));
+
+test("reports that follow each other too soon end no handler", () =>
+  withBroker(async (broker, operator) => {
+    const agent = new Agent(await broker.agent("kilo"));
+    agent.onRequest(async (turn) => {
+      // The agent's own renewal, after a second, comes right behind one of these.
+      for (const start = Date.now(); Date.now() < start + 1_500;) await turn.progress("still here");
+      return "done";
+    });
+    const reply = await serving([agent], () => operator.ask("kilo", "go", { ref: "T-1" }));
+    assert.equal(reply.text, "done", reply.message.reason ?? "");
+  }, "[limits]\nlease_ms = 3000\n"));
 
 test("arguments that a human edited stay as they were written", () =>
   withBroker(async (broker, operator) => {
