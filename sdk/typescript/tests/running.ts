@@ -1,15 +1,30 @@
 /** What the tests have in common. */
 
+import { setTimeout as delay } from "node:timers/promises";
+
 import { type Agent, Human, type Turn } from "../src/index.ts";
 import { Broker } from "../src/testing.ts";
 
+/** What only a fault takes, in milliseconds. */
+const LATE = 60_000;
+
 /** Runs a test with a broker of its own and a session of its first human. */
-export async function withBroker(test: (broker: Broker, operator: Human) => Promise<void>, config = ""): Promise<void> {
+export async function withBroker(
+  test: (broker: Broker, operator: Human) => Promise<void>,
+  config = "",
+  lateMs = LATE,
+): Promise<void> {
   const broker = await Broker.start(config);
   const operator = new Human(broker.operator);
+  // A test that the runner ends would leave its broker behind.
+  const late = new AbortController();
+  const tooLate = delay(lateMs, undefined, { signal: late.signal }).then(() => {
+    throw new Error(`it takes longer than ${lateMs} ms`);
+  });
   try {
-    await test(broker, operator);
+    await Promise.race([test(broker, operator), tooLate]);
   } finally {
+    late.abort();
     await operator.close();
     await broker.stop();
   }
