@@ -136,6 +136,15 @@ impl Parcel {
         self.delivery.as_ref()
     }
 
+    /// Sets the results that its task has kept by now, should it be given again (F7).
+    #[must_use]
+    pub fn with_steps(mut self, steps: Vec<Seq>) -> Self {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.steps = steps;
+        }
+        self
+    }
+
     /// Marks the delivery as handed over, so that dropping the parcel keeps nothing.
     pub fn accept(mut self) {
         self.delivery = None;

@@ -25,7 +25,8 @@ fn log_of(facts: u64) -> Box<MemoryLog> {
 fn a_delivery_that_was_not_handed_over_is_kept_once() {
     let signer = TurnSigner::ephemeral().unwrap();
     let (handle, thread) = crate::boot(log_of(9), signer, Limits::default()).unwrap();
-    let (agent, delivery) = (AgentId(1), Delivery { turn: None, message: Seq(7), notices: Vec::new() });
+    let (agent, delivery) =
+        (AgentId(1), Delivery { turn: None, message: Seq(7), notices: Vec::new(), steps: Vec::new() });
     drop(handle.parcel(agent, delivery.clone()));
     let again = handle.unread(agent, |_| true).unwrap();
     assert_eq!(again.delivery(), Some(&delivery));
@@ -42,7 +43,7 @@ fn a_kept_delivery_that_the_agent_got_otherwise_is_forgotten_and_no_other() {
     let agent = AgentId(1);
     let delivery = |message: u64, turn: u64, attempt| {
         let open = OpenTurn { turn: TurnId(turn), task: TaskId(1), attempt, lease_until: Time(60) };
-        Delivery { turn: Some(open), message: Seq(message), notices: Vec::new() }
+        Delivery { turn: Some(open), message: Seq(message), notices: Vec::new(), steps: Vec::new() }
     };
     for kept in [delivery(5, 3, 1), delivery(7, 3, 1), delivery(7, 4, 2)] {
         drop(handle.parcel(agent, kept));
@@ -92,8 +93,8 @@ fn several_that_were_not_handed_over_are_given_in_their_order_and_an_agents_are_
     let (agent, human) = (AgentId(1), AgentId(2));
     for seq in [8, 5, 7, 9] {
         let turn = Some(OpenTurn { turn: TurnId(seq), task: TaskId(1), attempt: 1, lease_until: Time(60) });
-        drop(handle.parcel(agent, Delivery { turn, message: Seq(seq), notices: Vec::new() }));
-        drop(handle.parcel(human, Delivery { turn: None, message: Seq(seq), notices: Vec::new() }));
+        drop(handle.parcel(agent, Delivery { turn, message: Seq(seq), notices: Vec::new(), steps: Vec::new() }));
+        drop(handle.parcel(human, Delivery { turn: None, message: Seq(seq), notices: Vec::new(), steps: Vec::new() }));
     }
     for (whose, expected) in [(agent, &[7, 8, 9][..]), (human, &[5, 7, 8, 9])] {
         assert_eq!(handle.kept(whose).iter().map(|seq| seq.0).collect::<Vec<_>>(), expected);

@@ -214,6 +214,8 @@ pub struct Progress {
     pub outside: bool,
     /// Whether a dialog of the agent's program waits for the program's own user (D8).
     pub waits_for_user: bool,
+    /// The result of a step: its key, and the result as JSON (F7).
+    pub step: Option<(RequestId, JsonText)>,
 }
 
 /// A question to a human (H1).
@@ -379,6 +381,15 @@ pub struct Delivery {
     pub message: Seq,
     /// The positions of the notices attached to it: STATUS, INFO, warnings, late answers.
     pub notices: Vec<Seq>,
+    /// The positions of the results that the task's earlier turns kept, oldest first (F7).
+    pub steps: Vec<Seq>,
+}
+
+impl Delivery {
+    /// Returns the delivery of a message without a turn.
+    pub(crate) const fn note(message: Seq) -> Self {
+        Self { turn: None, message, notices: Vec::new(), steps: Vec::new() }
+    }
 }
 
 /// An open turn, as its agent sees it.

@@ -70,6 +70,7 @@ pub use rooms::Room;
 pub use schedules::Scheduled;
 pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
+pub(crate) use tasks::step_bytes;
 pub use tasks::{Asker, Delegate, Phase, Ready, Task};
 pub use timers::{Timer, Timers};
 pub use turns::Turn;

@@ -14,7 +14,7 @@ use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
 use crate::limits::Limits;
-use crate::names::{AgentName, DisplayName, Label, Ref, Resource};
+use crate::names::{AgentName, DisplayName, Label, Ref, RequestId, Resource};
 use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
 use crate::stall::{Curve, StallCause};
@@ -822,5 +822,16 @@ pub enum Fact {
         agent: AgentId,
         /// The display name; `None` removes it.
         display_name: Option<DisplayName>,
+    },
+    /// An agent keeps the result of a step of its work, which every later turn of the task gets (F7).
+    StepKept {
+        /// The task that the step belongs to.
+        task: TaskId,
+        /// The agent that works on it.
+        agent: AgentId,
+        /// The key of the step, one for the task.
+        key: RequestId,
+        /// The result, as JSON.
+        result: JsonText,
     },
 }

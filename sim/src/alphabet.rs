@@ -8,7 +8,7 @@ use lastword_facts::envelope::{Draft, FinishStatus};
 use lastword_facts::fact::{AgentLimits, Control, Decision, Extension, Role, Schedule, Scope, Spend};
 use lastword_facts::ids::{AgentId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq};
 use lastword_facts::limits::{Approvers, Limits};
-use lastword_facts::names::{AgentName, DisplayName, Label, Ref};
+use lastword_facts::names::{AgentName, DisplayName, Label, Ref, RequestId};
 use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_facts::status::EscalationState;
 use rand::RngExt as _;
@@ -112,6 +112,7 @@ impl Random {
                         models: models(spend),
                         new_session: true,
                         waits_for_user: self.chance(50),
+                        step: self.chance(30).then(|| (RequestId::new("1.fetch").unwrap(), "7".into())),
                         ..Progress::default()
                     },
                 )

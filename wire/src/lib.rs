@@ -68,5 +68,5 @@ pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
-pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView};
+pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StepResult, TurnView};
 pub use usage::{CACHE_READ, CACHE_WRITE, MODELS_MAX, ModelUsage, Usage, microusd, weighted};

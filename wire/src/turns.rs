@@ -35,6 +35,20 @@ pub struct TurnView {
     pub deadline: String,
     /// The attempt at the task, from 1.
     pub attempt: u32,
+    /// The results that earlier turns of the task kept, oldest first (F7).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepResult>,
+}
+
+/// The result of a step of an agent's work, which the broker keeps until the task ends (F7).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StepResult {
+    /// The key of the step, one for the task.
+    pub key: String,
+    /// The result: any JSON.
+    pub result: Value,
 }
 
 words! {
@@ -160,6 +174,10 @@ pub struct Progress {
     /// doesn't say so, or the turn ends; the grant's clock stands still meanwhile, as for a question (D8).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_for_user: bool,
+    /// The result of a step to keep: each later turn of the task gets it, should this one be lost. The first result of a key
+    /// is kept. Those of a task take at most `body_bytes_max` together (F7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepResult>,
 }
 
 /// The result of a renewed lease.

@@ -274,6 +274,7 @@ impl Witness {
             | Fact::TokenRotated { .. }
             | Fact::Stalled { .. }
             | Fact::SessionBegan { .. }
+            | Fact::StepKept { .. }
             | Fact::Upgraded { .. } => {}
         }
     }

@@ -126,6 +126,7 @@ fn changed(kind: &str) -> &'static [List] {
         | K::BudgetWarned => &[List::Conversations, List::Agents, List::Shown],
         // Spending shows when its turn closes, or with the next change.
         K::Spent
+        | K::StepKept
         | K::SpentOn
         | K::Renewed
         | K::Late

@@ -13,6 +13,8 @@ mod checkpoints;
 #[cfg(test)]
 mod closed;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

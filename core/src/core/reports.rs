@@ -3,15 +3,16 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lastword_facts::envelope::{Draft, MessageType};
+use lastword_facts::envelope::{Draft, JsonText, MessageType};
 use lastword_facts::fact::{Fact, Message, ModelSpend, Part, Recipient, Spend};
 use lastword_facts::ids::{AgentId, HOUR_MS, TaskId, Time, TurnId};
+use lastword_facts::names::RequestId;
 use lastword_facts::refusal::{Code, Refusal};
 
 use super::{Outcome, Step};
 use crate::guards;
 use crate::input::{Progress, Reply};
-use crate::state::Principal;
+use crate::state::{Principal, step_bytes};
 
 impl Step<'_> {
     /// Handles a STATUS on the sender's own open task: not counted, at most one a second, renews the lease (R1, E4).
@@ -36,7 +37,17 @@ impl Step<'_> {
         }
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
         let task = self.state().turns[&turn].task;
-        self.paced(task)?;
+        let paced = self.paced(task);
+        match progress.step {
+            Some((key, result)) => {
+                self.keep_step(by.agent(), task, key, result)?;
+                // Steps may come faster than reports: then the lease is as new as it needs to be.
+                if paced.is_err() {
+                    return Ok(self.renewed(turn, self.state().turns[&turn].lease_until));
+                }
+            }
+            None => paced?,
+        }
         // A root has no requester who could be shown the note.
         let shown = self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty();
         // The lease is renewed without the note.
@@ -51,10 +62,31 @@ impl Step<'_> {
         }
         self.waits_for_user(turn, progress.waits_for_user);
         let lease_until = self.renew_turn(turn, progress.eta_ms);
+        Ok(self.renewed(turn, lease_until))
+    }
+
+    fn renewed(&self, turn: TurnId, lease_until: Time) -> Reply {
         let spent = self.spent_out(turn);
         let finish = spent.as_ref().map(|(refusal, _)| refusal.code);
         let end = spent.filter(|(_, ends)| *ends).map(|(refusal, _)| refusal.code);
-        Ok(Reply::Renewed { lease_until, finish, end })
+        Reply::Renewed { lease_until, finish, end }
+    }
+
+    /// Keeps the result of a step. A step whose result is known keeps that (F7).
+    fn keep_step(&mut self, agent: AgentId, task: TaskId, key: RequestId, result: JsonText) -> Result<(), Refusal> {
+        let steps = self.state().tasks[&task].steps();
+        if steps.iter().any(|step| step.key == key) {
+            return Ok(());
+        }
+        // A delivery carries all of them beside its message.
+        let (max, kept) = (self.state().limits.body_bytes_max, steps.iter().map(|step| step.bytes).sum::<u64>());
+        let wanted = kept + step_bytes(&key, &result);
+        if wanted > max {
+            return Err(Refusal::new(Code::TooLarge).about("the results of the task's steps").numbers(max, wanted));
+        }
+        self.has_room(agent)?;
+        self.record(Fact::StepKept { task, agent, key, result });
+        Ok(())
     }
 
     /// Records that a dialog of a turn's program opened or closed. It holds the grant's clock no longer than a question could

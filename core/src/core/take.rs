@@ -83,7 +83,7 @@ impl Step<'_> {
         let message = task.ready.first().filter(|_| task.asker == Asker::Nobody && task.in_flight() == 1)?.message;
         self.record(Fact::Collected { task: id, message });
         self.end_collected(id);
-        Some(Delivery { turn: None, message, notices: Vec::new() })
+        Some(Delivery::note(message))
     }
 
     /// Returns who takes a delivery. A human has no turns: their inbox is read one message at a time.
@@ -116,14 +116,14 @@ impl Step<'_> {
         let notices: Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
         let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
-        Ok(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices }))
+        Ok(Some(Delivery { notices, ..self.delivery(turn, message) }))
     }
 
     /// Takes the oldest message from a human's inbox, which marks it as read.
     fn take_notice(&mut self, human: AgentId) -> Option<Delivery> {
         let (through, _) = *self.state().agents[human.0 as usize].notices.front()?;
         self.record(Fact::Noticed { agent: human, through });
-        Some(Delivery { turn: None, message: through, notices: Vec::new() })
+        Some(Delivery::note(through))
     }
 
     /// Inside a turn: renews the lease if a part of it is used up, and returns the next answer of its task.
@@ -143,8 +143,7 @@ impl Step<'_> {
         // A join never shortens a lease that an estimate extended.
         let lease_until = lease_until.max(turn.lease_until);
         self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
-        let turn = Some(self.open_turn_view(id));
-        Some(Delivery { turn, message: ready.message, notices: Vec::new() })
+        Some(self.delivery(id, ready.message))
     }
 
     /// Returns the turn's last delivery once more. An agent that doesn't name its turn and has nothing to wait for in
@@ -153,7 +152,7 @@ impl Step<'_> {
         let turn = &self.state().turns[&id];
         let lost = self.state().tasks[&turn.task].in_flight() == 0;
         let last = turn.delivered.last().filter(|_| lost)?;
-        Some(Delivery { turn: Some(self.open_turn_view(id)), message: last.message, notices: [].into() })
+        Some(self.delivery(id, last.message))
     }
 
     /// Returns the last delivery of one of several open turns once more. An agent that was restarted gets one after the
@@ -171,9 +170,11 @@ impl Step<'_> {
         Ok(Reply::Delivery(self.again(turn)))
     }
 
-    fn open_turn_view(&self, id: TurnId) -> OpenTurn {
+    fn delivery(&self, id: TurnId, message: Seq) -> Delivery {
         let turn = &self.state().turns[&id];
-        OpenTurn { turn: id, task: turn.task, attempt: turn.attempt, lease_until: turn.lease_until }
+        let steps = self.state().tasks[&turn.task].kept_steps();
+        let turn = OpenTurn { turn: id, task: turn.task, attempt: turn.attempt, lease_until: turn.lease_until };
+        Delivery { turn: Some(turn), message, notices: Vec::new(), steps }
     }
 
     /// Returns the first task in the agent's queue that is not parked. One whose grant has used up its turns is parked
@@ -225,7 +226,7 @@ impl Step<'_> {
             if self.state().agent(by.agent()).is_some_and(|agent| agent.notice(answer).is_some()) {
                 self.record(Fact::NoticeRead { agent: by.agent(), message: answer });
             }
-            return Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })));
+            return Ok(Reply::Delivery(Some(Delivery::note(answer))));
         };
         let waiting = self.state().tasks.get(&task).is_some_and(|t| t.ready.iter().any(|r| r.message == answer));
         if waiting {
@@ -243,7 +244,7 @@ impl Step<'_> {
             }
             self.end_collected(task);
         }
-        Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })))
+        Ok(Reply::Delivery(Some(Delivery::note(answer))))
     }
 
     /// Ends a root whose answers were collected. What a human typed goes on until it ends, so its next request belongs to

@@ -158,6 +158,7 @@ impl State {
                 self.stalled(*task, *agent, *level, *stall, *enforced, *escalation);
             }
             Fact::SessionBegan { task } => self.session_began(at, *task),
+            Fact::StepKept { task, key, result, .. } => self.step_kept(*task, key, result),
             Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),
             Fact::PromptEnded { agent } => self.prompt_ended(*agent),
         }

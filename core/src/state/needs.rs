@@ -32,7 +32,8 @@ fn of_task(task: &Task) -> impl Iterator<Item = Seq> {
     let partial = request.and_then(|request| request.partial.as_deref()).map(|partial| partial.result);
     let request = request.map(|request| [Some(request.message), request.answer.get()]).into_iter().flatten().flatten();
     let status = task.rare.as_deref().and_then(|rare| rare.status.get());
-    request.chain(partial).chain(status).chain(task.ready.iter().map(of_ready))
+    let steps = task.steps().iter().map(|step| step.at);
+    request.chain(partial).chain(status).chain(steps).chain(task.ready.iter().map(of_ready))
 }
 
 fn of_turn(turn: &Turn) -> impl Iterator<Item = Seq> {

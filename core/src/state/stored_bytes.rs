@@ -44,6 +44,7 @@ fn texts_of(fact: &Fact) -> Option<(AgentId, u64)> {
         Fact::Late { agent, body, .. } => (*agent, body.len()),
         Fact::SpentOn { agent, models, .. } => (*agent, models.iter().map(|part| part.model.as_str().len()).sum()),
         Fact::WorkedOutside { agent, .. } => (*agent, OUTSIDE_BYTES),
+        Fact::StepKept { agent, key, result, .. } => (*agent, key.as_str().len() + result.len()),
         Fact::Claimed { agent, resource, .. } => (*agent, resource.as_str().len()),
         _ => return None,
     };

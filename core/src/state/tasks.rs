@@ -1,6 +1,7 @@
 //! Tasks: opened, queued, answered and closed.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
@@ -9,7 +10,7 @@ use lastword_facts::envelope::{AnswerStatus, Priority};
 use lastword_facts::fact::{Answer, EndReason, Message, Met};
 use lastword_facts::fsm::RequestEvent;
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, TaskId, Time, TurnId};
-use lastword_facts::names::Ref;
+use lastword_facts::names::{Ref, RequestId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
@@ -131,6 +132,27 @@ pub(crate) struct TaskRare {
     pub(crate) status: Opt<Seq>,
     /// The new sessions of its agent that counted (R5).
     pub(crate) sessions: u8,
+    /// The results of its steps, oldest first (F7).
+    pub(crate) steps: ThinVec<KeptStep>,
+}
+
+/// The result of a step of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptStep {
+    /// The key of the step.
+    pub(crate) key: RequestId,
+    /// The position of the fact that has the result.
+    pub(crate) at: Seq,
+    /// What it adds to each delivery of the task.
+    pub(crate) bytes: u64,
+}
+
+/// Bytes of a step in a delivery besides its key and its result.
+const STEP_BYTES: u64 = 32;
+
+/// Returns what the result of a step adds to each delivery of its task.
+pub(crate) fn step_bytes(key: &RequestId, result: &str) -> u64 {
+    STEP_BYTES + (key.as_str().len() + result.len()) as u64
 }
 
 /// An agent that a task asked.
@@ -250,6 +272,17 @@ impl Task {
     #[must_use]
     pub fn met(&self) -> Option<&Met> {
         self.rare.as_ref()?.met.as_ref()
+    }
+
+    /// Returns the positions of the results of its steps, oldest first (F7).
+    #[must_use]
+    pub fn kept_steps(&self) -> Vec<Seq> {
+        self.steps().iter().map(|step| step.at).collect()
+    }
+
+    /// Returns the results of its steps, oldest first (F7).
+    pub(crate) fn steps(&self) -> &[KeptStep] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.steps)
     }
 }
 
@@ -436,11 +469,21 @@ impl State {
         if let Some(conv) = self.conversations.get_mut(&conv) {
             conv.open_tasks.remove(&id);
         }
+        if let Some(rare) = self.tasks.get_mut(&id).and_then(|task| task.rare.as_deref_mut()) {
+            rare.steps.clear();
+        }
         self.closed.push_back((at, Closed::Task(id)));
         let request = self.tasks[&id].request.as_ref().map(|r| r.id.clone());
         // A chosen key has a record of its own; a minted id goes with the task.
         if let Some(chosen) = request.filter(|id| self.keys.chosen(id.as_str()).is_some()) {
             self.closed.push_back((at, Closed::Key(Box::new(chosen))));
+        }
+    }
+
+    pub(super) fn step_kept(&mut self, id: TaskId, key: &RequestId, result: &str) {
+        let step = KeptStep { key: key.clone(), at: self.seq, bytes: step_bytes(key, result) };
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.rare.get_or_insert_default().steps.push(step);
         }
     }
 

@@ -240,17 +240,20 @@ impl World {
             ("finish", _) => Input::Finish(by, turn, Box::new(finish(rest))),
             ("progress", _) => {
                 let eta_ms = option(rest, "eta=").map(|n| n.parse().unwrap());
+                let said: Box<str> = text(rest).into();
+                let key = option(rest, "step=").map(|key| RequestId::new(key).unwrap());
                 Input::Progress(
                     by,
                     turn,
                     Progress {
-                        note: text(rest).into(),
+                        note: if key.is_some() { "".into() } else { said.clone() },
                         eta_ms,
                         spend: reported(rest),
                         models: models(rest),
                         new_session: option(rest, "session=") == Some("new"),
                         outside: rest.contains(&"outside"),
                         waits_for_user: option(rest, "dialog=") == Some("open"),
+                        step: key.map(|key| (key, said)),
                     },
                 )
             }
@@ -462,6 +465,7 @@ impl World {
             Fact::DisplayNameSet { agent, display_name } => format!("{} reads as {display_name:?}", self.name(*agent)),
             Fact::WaitsForUser { turn, waits: true } => format!("{turn} waits for its program's user"),
             Fact::WaitsForUser { turn, .. } => format!("{turn} waits no more"),
+            Fact::StepKept { task, key, result, .. } => format!("{task} keeps {key}: {result}"),
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::SpentOn { turn, models, .. } => {
@@ -491,6 +495,9 @@ impl World {
                     if turn.attempt > 1 {
                         write!(line, " attempt {}", turn.attempt).unwrap();
                     }
+                }
+                if !delivery.steps.is_empty() {
+                    write!(line, " steps {:?}", delivery.steps).unwrap();
                 }
                 if !delivery.notices.is_empty() {
                     write!(line, " notices {:?}", delivery.notices).unwrap();

@@ -75,6 +75,7 @@ kinds! {
     Late = "late",
     Requeued = "requeued",
     SessionBegan = "session_began",
+    StepKept = "step_kept",
     EscalationOpened = "escalation_opened",
     EscalationKeyed = "escalation_keyed",
     EscalationLifts = "escalation_lifts",
@@ -312,6 +313,7 @@ impl Fact {
             Self::Late { turn, .. } => About::history(K::Late, Work).turn(*turn),
             Self::Requeued { task, agent, .. } => About::history(K::Requeued, Work).task(*task).agent(*agent),
             Self::SessionBegan { task } => About::history(K::SessionBegan, Work).task(*task),
+            Self::StepKept { task, agent, .. } => About::history(K::StepKept, Work).task(*task).agent(*agent),
 
             Self::EscalationOpened { escalation, task, agent, conv, .. } => {
                 let about = About::history(K::EscalationOpened, Desk).escalation(*escalation);

@@ -95,6 +95,7 @@ async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> N
     other = Agent(lastword.url, lastword.agent("other"))
     first, second = Agent(lastword.url, token), Agent(lastword.url, token)
     served: list[str] = []
+    drawn: list[str] = []
     reached = asyncio.Event()
 
     @other.on_request()
@@ -102,8 +103,13 @@ async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> N
         served.append(body)
         return f"{body} done"
 
+    async def draw() -> list[str]:
+        drawn.append("drawn")
+        return drawn
+
     @first.on_request()
     async def breaks(turn: Turn) -> None:
+        assert await turn.step("draw a card", draw) == ["drawn"]
         await turn.ask("other", "one")
         await turn.ask("other", "two")
         reached.set()
@@ -111,6 +117,7 @@ async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> N
 
     @second.on_request()
     async def works(turn: Turn) -> str:
+        assert await turn.step("draw a card", draw) == ["drawn"]
         one = await turn.ask("other", "one")
         two = await turn.ask("other", "two")
         three = await turn.ask("other", "three")
@@ -128,6 +135,7 @@ async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> N
             reply = await asyncio.wait_for(asked, LATE)
     assert reply.text == "one done, two done, three done"
     assert served == ["one", "two", "three"]
+    assert drawn == ["drawn"], "the step is done once"
 
 
 async def test_another_way_under_the_same_key_is_told_by_name(lastword: Broker) -> None:
@@ -140,16 +148,22 @@ async def test_another_way_under_the_same_key_is_told_by_name(lastword: Broker) 
     async def serve(turn: Turn) -> str:
         return "done"
 
+    async def done() -> str:
+        return "done"
+
     @first.on_request()
     async def one_way(turn: Turn) -> None:
         await turn.ask("other", "one")
+        await turn.step("count", done)
         reached.set()
         await asyncio.sleep(LATE)
 
     @second.on_request()
     async def another_way(turn: Turn) -> str:
-        with pytest.raises(NotDeterministic, match="call 1 of the handler"):
+        with pytest.raises(NotDeterministic, match=r"place 1 of the handler for msg-\d+ is another .* \(send\)"):
             await turn.ask("other", "something else")
+        with pytest.raises(NotDeterministic, match=r"place 2 .* \(the step draw instead of the step 2\.count\)"):
+            await turn.step("draw", done)
         told.set()
         return "noticed"
 

@@ -8,19 +8,21 @@ use futures_util::future::join_all;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::{Claimable, Handle, Live, Parcel, Receiver, Receiving, Subscription};
 use lastword_core::input::{self, Consumer};
+use lastword_core::state::Task;
 use lastword_core::{Input, Reply};
 use lastword_facts::fact::{ModelSpend, Recipient};
 use lastword_facts::ids::{AgentId, TurnId};
-use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::names::{RequestId, SYSTEM_NAME};
 use lastword_facts::stall::Reading;
 use lastword_facts::{Entry, Fact, MessageType, Seq};
 use lastword_wire::quote::quoted;
 use lastword_wire::{
-    Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339, text,
+    Delivery, FieldError, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StepResult, StoredMessage, TurnView,
+    Usage, rfc3339, text,
 };
 
 use super::taking::{Found, Taking, may_continue, only, taken};
-use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
+use super::{Caller, Context, admitted, check_sizes, checked, nests, total, wait_for};
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
@@ -215,9 +217,12 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiErro
     let agent = caller.principal.agent();
     while let Some(parcel) = ctx.handle.unread(agent, |turn| may_continue(ctx, caller, turn)) {
         let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
-        let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
-        if open {
-            return Ok(Some(parcel));
+        let of_open = move |live: &Live<'_>| {
+            live.state.turns.get(&turn.turn).filter(|t| t.open)?;
+            live.state.tasks.get(&turn.task).map(Task::kept_steps)
+        };
+        if let Some(steps) = ctx.handle.query(of_open).await? {
+            return Ok(Some(parcel.with_steps(steps)));
         }
         // The turn ended meanwhile: its request was settled or delivered again.
         parcel.accept();
@@ -246,13 +251,30 @@ async fn worded(
     worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
     let notices = fit(ctx, caller, worded);
     let attempt = taken.turn.map_or(0, |turn| turn.attempt);
+    let steps = Box::pin(kept(ctx, &taken.steps)).await?;
     let turn = taken.turn.map(|turn| TurnView {
         id: turn.turn.to_string(),
         token: ctx.handle.signer().sign(turn.turn, caller.principal.agent()),
         deadline: rfc3339(turn.lease_until),
         attempt: turn.attempt,
+        steps,
     });
     Ok(Delivery { delivery: format!("dlv-{}.{attempt}", message.seq), turn, message, notices })
+}
+
+/// Returns the results of steps at these positions.
+async fn kept(ctx: &Context, positions: &[Seq]) -> Result<Vec<StepResult>, ApiError> {
+    let mut steps = Vec::new();
+    if positions.is_empty() {
+        return Ok(steps);
+    }
+    let read = |_, entry: &Arc<Entry>| {
+        let Fact::StepKept { key, result, .. } = &entry.fact else { return };
+        let result = serde_json::from_str(result).unwrap_or_default();
+        steps.push(StepResult { key: key.to_string(), result });
+    };
+    ctx.handle.visit(positions.to_vec(), read).await?;
+    Ok(steps)
 }
 
 /// Returns the notice for a request that is run again for its failed parts (Q5).
@@ -412,7 +434,9 @@ pub(crate) async fn again_all(
             let open = live.state.turns.get(&turn)?;
             let (task, attempt, lease_until) = (open.task, open.attempt, open.lease_until);
             let view = input::OpenTurn { turn, task, attempt, lease_until };
-            let one = move |message| input::Delivery { turn: Some(view), message, notices: Vec::new() };
+            let steps = live.state.tasks.get(&task)?.kept_steps();
+            let one =
+                |message| input::Delivery { turn: Some(view), message, notices: Vec::new(), steps: steps.clone() };
             Some(open.delivered.iter().map(|ready| ready.message).map(one).collect::<Vec<_>>())
         });
         lost.flatten().collect()
@@ -424,7 +448,7 @@ pub(crate) async fn again_all(
         kept.extend(std::iter::from_fn(|| ctx.handle.unread(agent, |of| turn == Some(of))));
         let same = |parcel: &Parcel| parcel.delivery().is_some_and(|kept| kept.message == delivery.message);
         let parcel = match kept.iter().position(same) {
-            Some(at) => kept.swap_remove(at),
+            Some(at) => kept.swap_remove(at).with_steps(delivery.steps),
             None => ctx.handle.parcel(agent, delivery),
         };
         all.extend(packed(ctx, caller, parcel, None).await?);
@@ -503,7 +527,11 @@ pub(crate) async fn progress(
     turn: Option<TurnId>,
     report: Progress,
 ) -> Result<Renewed, ApiError> {
-    check_sizes(ctx, [("note", report.note.len())])?;
+    let step = report.step.map(|step| Ok((checked("step.key", &step.key, RequestId::new)?, step.result.to_string())));
+    let step = step.transpose().map_err(|error: FieldError| ApiError::from(error))?;
+    let result = step.as_ref().map(|(_, result)| result.as_str());
+    check_sizes(ctx, [("note", report.note.len()), ("step.result", result.map_or(0, str::len))])?;
+    nests(ctx, result)?;
     let report = input::Progress {
         note: report.note.into(),
         eta_ms: report.eta_ms,
@@ -512,6 +540,7 @@ pub(crate) async fn progress(
         new_session: report.new_session,
         outside: report.outside,
         waits_for_user: report.waits_for_user,
+        step: step.map(|(key, result)| (key, result.into())),
     };
     turn.or(caller.turn).iter().for_each(|turn| ctx.handle.holders().sign(*turn, ctx.handle.now()));
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;

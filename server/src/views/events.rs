@@ -246,6 +246,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             data.with("attempt", *attempt).with("message", message.to_string())
         }
         Fact::WaitsForUser { waits, .. } => data.with("waits", *waits),
+        Fact::StepKept { key, .. } => data.with("key", key.as_str()),
         Fact::TurnFinished { spend, .. } => data.with("end", "finished").tokens(spend),
         Fact::TurnCharged { spend, estimated, .. } => {
             data.with("end", "finished").tokens(spend).with("estimated", *estimated)

@@ -43,6 +43,28 @@ async fn one_client_gets_a_delivery_and_gets_it_again() {
 }
 
 #[tokio::test]
+async fn a_step_is_kept_for_the_next_delivery() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "S-1", "build it").await.is(201);
+    let first = inbox(&world, Some("a"), NOW).await.is(200);
+    assert_eq!(first["turn"]["steps"], Value::Null);
+    let path = format!("/v1/turns/{}/progress", turn(&first));
+    let step = |key: &str, result: Value| json!({"step": {"key": key, "result": result}});
+    world.post("kilo", &path, step("1.fetch", json!({"rows": 7}))).await.is(200);
+    world.post("kilo", &path, step("1.fetch", json!("another"))).await.is(200);
+    world.post("kilo", &path, step("2.build", Value::Null)).await.is(200);
+    let problem = world.post("kilo", &path, step("a b", json!(1))).await.is(400);
+    assert!(problem["detail"].as_str().unwrap().contains("step.key"), "{problem}");
+    let problem = world.post("kilo", &path, step("3.big", json!("a".repeat(262_144)))).await.is(413);
+    assert!(problem["detail"].as_str().unwrap().contains("step.result"), "{problem}");
+    let problem = world.post("kilo", &path, step("3.together", json!("a".repeat(262_100)))).await.is(413);
+    assert!(problem["detail"].as_str().unwrap().contains("steps"), "{problem}");
+    let again = inbox(&world, Some("a"), NOW).await.is(200);
+    let kept = json!([{"key": "1.fetch", "result": {"rows": 7}}, {"key": "2.build", "result": null}]);
+    assert_eq!((&again["delivery"], &again["turn"]["steps"]), (&first["delivery"], &kept));
+}
+
+#[tokio::test]
 async fn of_two_clients_that_wait_one_gets_what_comes() {
     let world = World::with(&["kilo"]).await;
     let waiting = |client| inbox(&world, Some(client), "/v1/inbox?wait=20s");

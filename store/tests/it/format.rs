@@ -396,7 +396,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 5] {
+fn prompts() -> [(&'static str, Fact); 6] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -412,6 +412,15 @@ fn prompts() -> [(&'static str, Fact); 5] {
         ),
         ("WaitsForUser", Fact::WaitsForUser { turn: TurnId(3), waits: true }),
         ("DisplayNameSet", Fact::DisplayNameSet { agent, display_name: DisplayName::new("研究员").ok() }),
+        (
+            "StepKept",
+            Fact::StepKept {
+                task: TaskId(6),
+                agent,
+                key: RequestId::new("3.fetch").unwrap(),
+                result: r#"{"rows":7}"#.into(),
+            },
+        ),
     ]
 }
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .agent import credentials
 from .errors import Disconnected
-from .session import Json, Session
+from .session import CALLS_WAITING_MAX, Json, Session
 from .turn import WAIT, Reply
 from .wire import ApprovalView, EscalationView
 
@@ -21,6 +21,7 @@ class Human:
 
     def __init__(self, url: str, token: str) -> None:
         self._news = asyncio.Event()
+        self._asking = asyncio.Semaphore(CALLS_WAITING_MAX)
         self._session = Session(url, token, watch=self._watch, pushed=lambda _: self._news.set())
 
     @classmethod
@@ -42,10 +43,11 @@ class Human:
             if value is not None:
                 body[name] = value
         key = uuid.uuid4().hex
-        while True:
-            sent = await self._session.call("send", key=key, body=body, query={"wait": WAIT})
-            if response := sent.get("response"):
-                return Reply(response)
+        async with self._asking:
+            while True:
+                sent = await self._session.call("send", key=key, body=body, query={"wait": WAIT})
+                if response := sent.get("response"):
+                    return Reply(response)
 
     async def watch(self) -> AsyncIterator[ApprovalView | EscalationView]:
         """Yields each call and each question that waits for a decision, once."""

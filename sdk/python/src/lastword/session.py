@@ -24,6 +24,10 @@ SUBPROTOCOL = Subprotocol("lastword.v1")
 PAUSE_MIN, PAUSE_MAX = 0.2, 15.0
 """Seconds between two attempts to connect; each is twice the one before."""
 FRAME_BYTES_MAX = 64 << 20
+CALLS_WAITING_MAX = 128
+"""The broker reads no further calls of a session while 256 wait for their replies."""
+ACKNOWLEDGED_TOGETHER = 64
+"""Deliveries. The broker pushes up to 256 that are not acknowledged."""
 
 Json = dict[str, Any]
 
@@ -72,6 +76,11 @@ class Session:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many calls wait for their replies that no further one should wait for long."""
+        return len(self._calls) >= CALLS_WAITING_MAX
 
     async def call(
         self,
@@ -142,8 +151,16 @@ class Session:
             await self._send(number, call)
         self._open.set()
         try:
+            unacknowledged = 0
             async for text in socket:
-                self._hear(json.loads(text))
+                frame = json.loads(text)
+                self._hear(frame)
+                # The end of a turn acknowledges its deliveries, too: this is for those who have many open.
+                unacknowledged += "delivery" in frame
+                if unacknowledged >= ACKNOWLEDGED_TOGETHER:
+                    unacknowledged = 0
+                    ack = {"id": next(self._numbers), "call": "ack", "body": {"cursor": frame["cursor"]}}
+                    await socket.send(json.dumps(ack))
         except ConnectionClosed as closed:
             frame = closed.rcvd
             if frame is not None and frame.code == 1008 and "token" in frame.reason:

@@ -5,16 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote, unquote
 
 from .errors import Disconnected, NotDeterministic, Refused, Rejected
 from .keys import ByPlace, Keys
-from .wire import AgentView, ApprovalView, ClaimView, EscalationView, ModelUsage, StoredMessage, TurnView, Usage
+from .wire import (
+    AgentView,
+    ApprovalView,
+    ClaimView,
+    EscalationView,
+    ModelUsage,
+    StepResult,
+    StoredMessage,
+    TurnView,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from .session import Json, Session
+
+Result = TypeVar("Result")
 
 WAIT = "5m"
 """The longest wait of one call. What takes longer is asked for again."""
@@ -74,6 +87,7 @@ class Turn:
     def __init__(self, session: Session, view: TurnView, message: StoredMessage) -> None:
         self._session = session
         self._answered: dict[str, asyncio.Event] = {}
+        self._responses: dict[str, StoredMessage] = {}
         self._usage: Usage = {"input_tokens": 0, "output_tokens": 0}
         self._models: dict[str, ModelUsage] = {}
         self.view = view
@@ -118,16 +132,26 @@ class Turn:
             if value is not None:
                 body[name] = value
         key = self._key("send", body)
+        settled = False
         while True:
-            sent = await self._durable("send", key, body=body, query={"wait": WAIT})
-            if response := sent.get("response"):
+            # A send that waits lets the broker see two agents that wait for each other. Where many wait, the answer is
+            # pushed.
+            waits = settled or not self._session.is_crowded
+            sent = await self._durable("send", key, body=body, query={"wait": WAIT} if waits else None)
+            if response := sent.get("response") or self._responses.get(sent["id"]):
                 return Reply(response)
+            settled = sent["delivery_state"] == "settled"
+            if not waits and not settled:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news_of(sent["id"]).wait(), LOOK_SECONDS)
+                if response := self._responses.get(sent["id"]):
+                    return Reply(response)
 
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
         """Asks a human and waits for the answer."""
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
         asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
-        answered = self._answered.setdefault(asked["id"], asyncio.Event())
+        answered = self._news_of(asked["id"])
         while asked["state"] == "open":
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(answered.wait(), LOOK_SECONDS)
@@ -162,7 +186,7 @@ class Turn:
 
     @contextlib.asynccontextmanager
     async def claim(self, resource: str, *, shared: bool = False) -> AsyncGenerator[ClaimView]:
-        """Holds a resource while the block runs. `Refused` with the code `claimed` names who has it."""
+        """Holds a resource while the block runs. `Refused` with the code `claim_held` names who has it."""
         body = {"resource": resource, "mode": "shared" if shared else "exclusive"}
         claim = await self._claimed(self._key("claim", body), body)
         try:
@@ -181,6 +205,22 @@ class Turn:
                 if refusal.code != "unknown_request":
                     raise
         raise AssertionError
+
+    async def step(self, name: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Does `work` and keeps its result, which is JSON: a handler that runs again gets it, and doesn't do the work.
+
+        A crash before the result is kept does the work again.
+        """
+        place = self.keys("step", {"name": name})
+        key = f"{place}.{quote(name, safe='')}"
+        for kept in self.view.get("steps", []):
+            if kept["key"] == key:
+                return cast(Result, kept["result"])
+        self._new_at(place, f"the step {name}")
+        result = await work()
+        step: StepResult = {"key": key, "result": result}
+        await self._session.call("progress", path=self.id, body={"step": step}, again=True)
+        return result
 
     async def agents(self) -> list[AgentView]:
         """The agents of the workspace, with the actions that they offer; without humans and without this one."""
@@ -216,7 +256,13 @@ class Turn:
     def joined(self, message: StoredMessage) -> None:
         """Takes in an answer that the broker pushed into the turn."""
         if escalation := message.get("escalation"):
-            self._answered.setdefault(escalation, asyncio.Event()).set()
+            self._news_of(escalation).set()
+        elif request := message.get("in_reply_to"):
+            self._responses[request] = message
+            self._news_of(request).set()
+
+    def _news_of(self, which: str) -> asyncio.Event:
+        return self._answered.setdefault(which, asyncio.Event())
 
     async def renew(self, note: str = "") -> Any:
         """Renews the lease, and reports what was spent. The agent does so by itself."""
@@ -226,7 +272,21 @@ class Turn:
         return await self._session.call("progress", path=self.id, body=body, again=True)
 
     def _key(self, call: str, body: Json) -> str:
-        return f"{self.message['id']}.{self.keys(call, body)}"
+        place = self.keys(call, body)
+        self._new_at(place, call)
+        return f"{self.message['id']}.{place}"
+
+    def _new_at(self, place: str, what: str) -> None:
+        """Checks that an earlier run had no other step at this place."""
+        for kept in self.view.get("steps", []):
+            if kept["key"].startswith(f"{place}."):
+                raise self._changed(place, f"{what} instead of the step {unquote(kept['key'])}")
+
+    def _changed(self, place: str, what: str) -> NotDeterministic:
+        return NotDeterministic(
+            f"place {place} of the handler for {self.message['id']} is another than in its first run ({what}): a "
+            "handler makes the same calls in the same order when it runs again"
+        )
 
     async def _durable(self, call: str, key: str, *, body: Json, query: Json | None = None) -> Any:
         try:
@@ -234,8 +294,4 @@ class Turn:
         except Refused as refusal:
             if refusal.code != "idempotency_conflict":
                 raise
-            place = key.rsplit(".", 1)[1]
-            raise NotDeterministic(
-                f"call {place} of the handler for {self.message['id']} is another than in its first run ({call}): a "
-                "handler makes the same calls in the same order when it runs again"
-            ) from refusal
+            raise self._changed(key.removeprefix(f"{self.message['id']}."), call) from refusal

@@ -517,6 +517,11 @@ class SignedIn(TypedDict):
 StallCause: TypeAlias = Literal['dry', 'stuck']
 
 
+class StepResult(TypedDict, closed=True):
+    key: str
+    result: Any
+
+
 StoredMessage = TypedDict(
     'StoredMessage',
     {
@@ -589,6 +594,7 @@ class TurnView(TypedDict):
     attempt: int
     deadline: str
     id: str
+    steps: NotRequired[list[StepResult]]
     token: str
 
 
@@ -863,6 +869,7 @@ class Progress(TypedDict, closed=True):
     new_session: NotRequired[bool]
     note: NotRequired[str]
     outside: NotRequired[bool]
+    step: NotRequired[StepResult | None]
     usage: NotRequired[Usage | None]
     waits_for_user: NotRequired[bool]
 

@@ -441,7 +441,10 @@ mod tests {
         let (handle, thread) = lastword_broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
         let parcel = || {
             let turn = OpenTurn { turn: TurnId(3), task: TaskId(1), attempt: 1, lease_until: Time(60) };
-            handle.parcel(AgentId(1), input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new() })
+            handle.parcel(
+                AgentId(1),
+                input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new(), steps: Vec::new() },
+            )
         };
         let (window, left) = (Window::default(), parcel());
         window.finished(TurnId(3));
