@@ -145,7 +145,7 @@ async fn read_all(session: Session, mut pushes: Pushes, waiting: WaitingWorkers)
 pub(crate) fn delivery(pushed: Pushed) -> Option<Box<PushedDelivery>> {
     match pushed {
         Pushed::Delivery(pushed) if pushed.delivery.message.from != SYSTEM_NAME => Some(pushed),
-        Pushed::Delivery(_) | Pushed::Event(_) => None,
+        Pushed::Delivery(_) | Pushed::Ended(_) | Pushed::Event(_) => None,
     }
 }
 

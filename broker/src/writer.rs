@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::{io, mem};
 
 use lastword_core::{Core, Effect, Out, Reply, State};
-use lastword_facts::fact::Part;
-use lastword_facts::ids::TaskId;
+use lastword_facts::fact::{Part, TurnEnd};
+use lastword_facts::ids::{AgentId, TaskId};
 use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(crate) struct Batch {
     /// The answers that were given and that their senders may wait for: each with its request, and the task that it
     /// settled.
     pub(crate) answers: Vec<(Seq, TaskId)>,
+    /// The agents that are woken because one of their turns was ended, of which a session is told.
+    pub(crate) interrupted: Vec<AgentId>,
 }
 
 impl Batch {
@@ -55,6 +57,7 @@ impl Batch {
             jumped_ms: 0,
             urgent: false,
             answers: Vec::new(),
+            interrupted: Vec::new(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Batch {
         for entry in out.entries.drain(..) {
             self.changes.extend(Change::of(&entry.fact, state));
             self.answers.extend(answered(&entry.fact));
+            self.interrupted.extend(interrupted(&entry.fact, state));
             self.entries.push(Arc::new(entry));
         }
         let mut reply = None;
@@ -106,6 +110,12 @@ impl Batch {
             }
         }
     }
+}
+
+/// Returns the agent whose turn this fact ends without the agent's `finish`.
+fn interrupted(fact: &Fact, state: &State) -> Option<AgentId> {
+    let Fact::TurnClosed { turn, end: TurnEnd::Withdrawn | TurnEnd::LeaseLost, .. } = fact else { return None };
+    state.turns.get(turn).map(|turn| turn.agent)
 }
 
 /// Returns the request that this fact answers, and the task that is settled.

@@ -87,7 +87,7 @@ impl Events {
                 match pushes.next().await {
                     None => return Ok(None),
                     Some(Pushed::Event(pushed)) => return Ok(Some(pushed.event)),
-                    Some(Pushed::Delivery(_)) => {}
+                    Some(Pushed::Delivery(_) | Pushed::Ended(_)) => {}
                 }
             },
         };

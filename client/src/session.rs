@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use lastword_wire::session::{
-    ACK, Ack, PushedDelivery, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
+    ACK, Ack, EndedTurn, PushedDelivery, PushedEnd, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -44,6 +44,8 @@ const WRITE_BYTES_MAX: usize = 256 << 10;
 pub enum Pushed {
     /// A delivery, to be acknowledged by its cursor or by the end of its turn.
     Delivery(Box<PushedDelivery>),
+    /// The end of a turn, other than by this client's `finish`.
+    Ended(EndedTurn),
     /// An event.
     Event(Box<PushedEvent>),
 }
@@ -334,6 +336,8 @@ fn take(text: &Utf8Bytes, calls: &Calls, push: &mpsc::Sender<Pushed>) -> Result<
         return Ok(());
     } else if text.starts_with(r#"{"event":"#) {
         serde_json::from_str(text).map(|event| Pushed::Event(Box::new(event)))
+    } else if text.starts_with(r#"{"ended":"#) {
+        serde_json::from_str(text).map(|PushedEnd { ended }| Pushed::Ended(ended))
     } else {
         serde_json::from_str(text).map(|delivery| Pushed::Delivery(Box::new(delivery)))
     };

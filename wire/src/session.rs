@@ -87,6 +87,22 @@ pub struct PushedDelivery {
     pub delivery: Delivery,
 }
 
+/// Tells a session that watches its deliveries that one of its turns is over, other than by its `finish`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PushedEnd {
+    /// The turn.
+    pub ended: EndedTurn,
+}
+
+/// A turn that is over: a human stopped it, its request was settled or cancelled, or its lease was lost. Stop working on it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EndedTurn {
+    /// The id, such as `turn-3`.
+    pub turn: String,
+}
+
 /// An event that the server pushes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

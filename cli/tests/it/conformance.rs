@@ -45,9 +45,11 @@ impl Member {
         self.session.send_replace(session);
     }
 
+    /// Returns the next push: a delivery, or the turn that is over.
     async fn pushed(&mut self) -> Value {
         match self.pushes.next().await.expect("the session lasts") {
             Pushed::Delivery(pushed) => serde_json::to_value(pushed.delivery).unwrap(),
+            Pushed::Ended(over) => json!({ "ended": over.turn }),
             Pushed::Event(event) => panic!("nobody watches events: {event:?}"),
         }
     }

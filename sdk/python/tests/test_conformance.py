@@ -30,7 +30,7 @@ class Member:
         self.session = Session(url, token, watch=lambda: watch, pushed=self._push)
 
     def _push(self, frame: Json) -> None:
-        self.pushed.put_nowait(frame["delivery"])
+        self.pushed.put_nowait(frame["delivery"] if "delivery" in frame else {"ended": frame["ended"]["turn"]})
 
 
 class Scenario:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 
-from lastword import Agent, Answer, Human, NotDeterministic, Refused, Rejected, Turn
+from lastword import Agent, Answer, Human, LastwordError, NotDeterministic, Refused, Rejected, Turn
 from lastword.testing import Broker
 
 LATE = 60.0
@@ -210,3 +211,90 @@ async def test_a_wrong_token_is_refused_at_once(lastword: Broker) -> None:
         async with Human(lastword.url, "lw_wrong"):
             pass
     assert refused.value.code == "unauthenticated"
+
+
+async def test_a_stop_cancels_the_handler_at_once(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    @agent.on_request()
+    async def work(turn: Turn) -> None:
+        began.set()
+        try:
+            await asyncio.sleep(LATE)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with serving(agent), human(lastword) as operator:
+        for number, stop in enumerate([{"ref": "T-0"}, {"agent": "kilo"}, {}]):
+            began.clear()
+            cancelled.clear()
+            asked = asyncio.create_task(operator.ask("kilo", "go", ref=f"T-{number}"))
+            await asyncio.wait_for(began.wait(), LATE)
+            await operator.stop(**stop)
+            # A renewal would tell it within a minute.
+            await asyncio.wait_for(cancelled.wait(), 5)
+            assert (await asyncio.wait_for(asked, LATE)).failed
+            await operator.resume(agent="kilo")
+            await operator.resume()
+
+
+async def test_an_edited_call_keeps_its_numbers_as_they_were_written(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+
+    @agent.on_request()
+    async def pay(turn: Turn) -> Answer:
+        call = await turn.approve("pay", {"amount": 2, "rates": [1.5]})
+        return Answer("paid", call.arguments)
+
+    async with serving(agent), human(lastword) as operator:
+        asked = asyncio.create_task(operator.ask("kilo", "Pay", ref="T-1"))
+        async for waiting in operator.watch():
+            assert "tool" in waiting
+            edited = '{"amount": 1.50, "rates": [1e3, 2.0, 7]}'
+            decision = f'{{"decision": "edit", "digest": "{waiting["digest"]}", "input": {edited}}}'
+            headers = {"Authorization": f"Bearer {lastword.operator}", "Content-Type": "application/json"}
+            address = f"{lastword.url}/v1/approvals/{waiting['id']}/decision"
+            assert httpx2.post(address, content=decision, headers=headers).is_success
+            break
+        reply = await asyncio.wait_for(asked, LATE)
+    assert reply.payload == {"amount": 1.5, "rates": [1000.0, 2.0, 7]}, reply.message
+
+
+async def test_an_answer_that_is_too_long_ends_the_turn(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+
+    @agent.on_request()
+    async def talk(turn: Turn, body: str) -> str:
+        return "a" * int(body)
+
+    async with serving(agent), human(lastword) as operator:
+        for number, length in enumerate([300_000, 700_000]):
+            reply = await asyncio.wait_for(operator.ask("kilo", str(length), ref=f"T-{number}"), LATE)
+            assert reply.status == "failed" and reply.message.get("reason"), reply.message
+        assert (await asyncio.wait_for(operator.ask("kilo", "3", ref="T-9"), LATE)).text == "aaa"
+
+
+async def test_an_agent_whose_token_ends_is_told(lastword: Broker) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    serve = asyncio.create_task(agent.serve())
+    with lastword.human() as client:
+        while not client.call("GET", "/agents/{}", "kilo")["connected"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        client.call("POST", "/agents/{}/token", "kilo", body={})
+        # What would be pushed into the session ends it; it would end by itself within half a minute.
+        client.call("POST", "/messages", body={"type": "request", "to": "kilo", "ref": "T-1", "body": "hello"})
+    with pytest.raises(LastwordError):
+        await asyncio.wait_for(serve, LATE)
+
+
+async def test_a_scripted_agent_answers_in_turn(lastword: Broker) -> None:
+    script = ["Red.", Answer("Green.", {"passed": 3}), ValueError("no more disk")]
+    async with lastword.scripted("tester", script) as asked, human(lastword) as operator:
+        first = await operator.ask("tester", "one", ref="T-1")
+        second = await operator.ask("tester", "two", ref="T-2")
+        failed = [await operator.ask("tester", "more", ref=f"T-{number}") for number in (3, 4)]
+    assert (first.text, second.text, second.payload) == ("Red.", "Green.", {"passed": 3})
+    assert ["no more disk" in str(failed[0].message.get("reason")), failed[1].failed] == [True, True]
+    assert [message["body"] for message in asked] == ["one", "two", "more", "more"]

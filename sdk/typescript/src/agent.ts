@@ -77,8 +77,8 @@ export class Agent {
 
   constructor(credentials: Credentials) {
     const working = () => ({ working: [...this.#turns.keys()] });
-    // An event tells that a turn is over, at once; a renewal would tell it later.
-    const watch = () => ({ events: {}, ...(this.#taking && { deliveries: working() }) });
+    // What is watched is also told at once when a turn is over; a renewal would tell it later.
+    const watch = () => (this.#taking ? { deliveries: working() } : {});
     this.#session = new Session(credentials, watch, (push) => this.#pushed(push));
   }
 
@@ -141,10 +141,10 @@ export class Agent {
     await Promise.all([...this.#turns.values()].map((open) => open.done));
   }
 
-  #pushed({ delivery, event }: Push): void {
-    if (event?.type === "turn_closed") {
-      const closed = this.#turns.get(String(event.data?.["turn"]));
-      if (closed?.over.signal.aborted === false) end(closed.turn, closed.control, String(event.data?.["end"]));
+  #pushed({ delivery, ended }: Push): void {
+    if (ended) {
+      const closed = this.#turns.get(ended.turn);
+      if (closed?.over.signal.aborted === false) end(closed.turn, closed.control, "its request ended, or its lease");
     }
     if (!delivery?.turn) return;
     const { turn: view, message } = delivery;
@@ -217,11 +217,17 @@ export class Agent {
   /** Renews the lease while the handler works, and ends it when the broker does. */
   async #keep(turn: Turn, control: AbortController, over: AbortSignal): Promise<void> {
     let deadline = Date.parse(turn.view.deadline);
+    let tooSoon: number | undefined;
+    let counted = new AbortController();
+    turn.onCounted = () => counted.abort();
     while (true) {
-      // This clock may be wrong: not later than in a minute.
-      const pause = Math.min(Math.max((deadline - Date.now()) / 3, 1000), RENEW_MAX);
+      // This clock may be wrong: not later than in a minute. What is spent is told at once: it may end the turn.
+      const pause = tooSoon ?? Math.min(Math.max((deadline - Date.now()) / 3, 1000), RENEW_MAX);
       try {
-        await delay(pause, undefined, { signal: over });
+        await delay(pause, undefined, { signal: AbortSignal.any([over, counted.signal]) }).catch(() => undefined);
+        if (over.aborted) return;
+        tooSoon = undefined;
+        counted = new AbortController();
         const renewed = await turn.renew();
         deadline = Date.parse(renewed.deadline);
         if (!renewed.end) continue;
@@ -230,7 +236,8 @@ export class Agent {
       } catch (error) {
         if (over.aborted || turn.signal.aborted) return;
         // A refusal that passes says nothing of the turn: two reports may follow each other too soon.
-        if (error instanceof Refused && error.retryAfter !== undefined) continue;
+        tooSoon = error instanceof Refused ? error.retryAfter : undefined;
+        if (tooSoon !== undefined) continue;
         return end(turn, control, error instanceof Error ? error.message : String(error));
       }
     }

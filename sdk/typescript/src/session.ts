@@ -43,6 +43,8 @@ export interface CallOptions {
 /** What the broker pushes. */
 export interface Push {
   delivery?: Delivery;
+  /** A turn that is over, other than by its `finish`. */
+  ended?: { turn: string };
   event?: BrokerEvent;
 }
 

@@ -102,6 +102,8 @@ export class Turn {
   readonly #usage: wire.Usage = { input_tokens: 0, output_tokens: 0 };
   readonly #models = new Map<string, wire.ModelUsage>();
   #place = 0;
+  /** Told when something was counted. */
+  onCounted: () => void = () => {};
 
   constructor(session: Session, view: TurnView, message: wire.StoredMessage, signal: AbortSignal) {
     this.#session = session;
@@ -230,7 +232,7 @@ export class Turn {
     }
   }
 
-  /** Counts what a call of a model used. It is reported with the next renewal, and with the answer. */
+  /** Counts what a call of a model used. It is reported at once, and with the answer. */
   spent({ inputTokens = 0, outputTokens = 0, cacheReadTokens, cacheWriteTokens, model, costUsd }: Spent): void {
     const add = (count: number | null | undefined, more: number | undefined) => (count ?? 0) + (more ?? 0);
     const usage = this.#usage;
@@ -239,6 +241,7 @@ export class Turn {
     if (cacheReadTokens) usage.cache_read_tokens = add(usage.cache_read_tokens, cacheReadTokens);
     if (cacheWriteTokens) usage.cache_write_tokens = add(usage.cache_write_tokens, cacheWriteTokens);
     if (costUsd !== undefined) usage.cost_usd = add(usage.cost_usd, costUsd);
+    this.onCounted();
     if (model === undefined) return;
     model = model.slice(0, 64).trim();
     const part = this.#models.get(model) ?? { model, tokens: 0 };

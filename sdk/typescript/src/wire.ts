@@ -2195,6 +2195,7 @@ export interface components {
              *     humans, once an hour (H4).
              */
             outside?: boolean;
+            step?: components["schemas"]["StepResult"] | null;
             usage?: components["schemas"]["Usage"] | null;
             /**
              * @description Whether a dialog of the agent's program is open, which only the program's own user can answer. It lasts until a report
@@ -2451,6 +2452,13 @@ export interface components {
          * @enum {string}
          */
         StallCause: "dry" | "stuck";
+        /** @description The result of a step of an agent's work, which the broker keeps until the task ends (F7). */
+        StepResult: {
+            /** @description The key of the step, one for the task. */
+            key: string;
+            /** @description The result: any JSON. */
+            result: unknown;
+        };
         /** @description A message as the log stores it. */
         StoredMessage: {
             /** @description STATUS: the recipient has seen the request. */
@@ -2594,6 +2602,8 @@ export interface components {
             deadline: string;
             /** @description The id, such as `turn-3`. */
             id: string;
+            /** @description The results that earlier turns of the task kept, oldest first (F7). */
+            steps?: components["schemas"]["StepResult"][];
             /** @description The token that names the turn in the header `Lastword-Turn`; valid only for this agent and turn. */
             token: string;
         };
@@ -2764,6 +2774,7 @@ export type SignedIn = components['schemas']['SignedIn'];
 export type SignInLink = components['schemas']['SignInLink'];
 export type SignInProvider = components['schemas']['SignInProvider'];
 export type StallCause = components['schemas']['StallCause'];
+export type StepResult = components['schemas']['StepResult'];
 export type StoredMessage = components['schemas']['StoredMessage'];
 export type StoredMessagePage = components['schemas']['StoredMessagePage'];
 export type Subject = components['schemas']['Subject'];

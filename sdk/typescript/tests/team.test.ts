@@ -215,10 +215,10 @@ function ends(expected: RegExp, end: (broker: Broker, operator: Human, turn: Tur
 }
 
 test("a stop ends the handler at once", () =>
-  ends(/turn-1 is over: withdrawn/, (_, operator) => operator.stop({ ref: "T-1" })));
+  ends(/turn-1 is over: its request ended/, (_, operator) => operator.stop({ ref: "T-1" })));
 
 test("a cancelled request ends the handler at once", () =>
-  ends(/turn-1 is over: withdrawn/, (broker, _, turn) => {
+  ends(/turn-1 is over: its request ended/, (broker, _, turn) => {
     const id = turn.message.request_id ?? "";
     return broker.human().call("POST", "/requests/{id}/cancel", { path: { id } });
   }));

@@ -30,7 +30,8 @@ use futures_util::stream::{BoxStream, FuturesUnordered};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use hyper::upgrade::OnUpgrade;
 use lastword_broker::Parcel;
-use lastword_wire::session::{PushedDelivery, PushedEvent, Welcome};
+use lastword_facts::ids::TurnId;
+use lastword_wire::session::{EndedTurn, PushedDelivery, PushedEnd, PushedEvent, Welcome};
 use lastword_wire::{Delivery, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -305,6 +306,8 @@ impl End {
 /// What a session does next for its client.
 enum Push {
     Delivery(Parcel, Box<Delivery>),
+    /// A turn of the session is over.
+    Ended(TurnId),
     Event(Box<Event>),
     /// The token isn't valid any more.
     Revoked(String),
@@ -414,6 +417,9 @@ impl Session {
         while let Some(push) = next.take() {
             let text = match push {
                 Push::Delivery(parcel, delivery) => self.desk.window.enter(parcel, *delivery, delivery_text),
+                Push::Ended(turn) => {
+                    dispatch::text(&PushedEnd { ended: EndedTurn { turn: turn.to_string() } }).unwrap_or_default()
+                }
                 Push::Event(event) => dispatch::text(&PushedEvent { event: *event }).unwrap_or_default(),
                 Push::Revoked(why) => return Err(End::Unauthenticated(why)),
                 Push::EventsEnd => {

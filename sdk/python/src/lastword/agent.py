@@ -99,7 +99,14 @@ class Agent:
     async def serve(self, *, grace: float = GRACE_SECONDS) -> None:
         """Serves until `stop`, within an event loop of one's own."""
         async with self._session:
-            await self._stopped.wait()
+            stopped, over = asyncio.create_task(self._stopped.wait()), asyncio.create_task(self._session.ended())
+            try:
+                await asyncio.wait([stopped, over], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopped.cancel()
+                over.cancel()
+            if over.done() and not over.cancelled() and (error := over.result()):
+                raise error
             self._taking = False
             await self._session.watch_again()
             open_turns = [task for _, task in self._turns.values()]
@@ -113,6 +120,10 @@ class Agent:
         return {"deliveries": {"working": list(self._turns)}} if self._taking else {}
 
     def _pushed(self, frame: Json) -> None:
+        if ended := frame.get("ended"):
+            if known := self._turns.get(ended["turn"]):
+                known[1].cancel()
+            return
         if "delivery" not in frame:
             return
         delivery = cast(Delivery, frame["delivery"])
@@ -142,9 +153,19 @@ class Agent:
         if usage := turn.usage():
             finish["usage"] = usage
         try:
+            await self._finish(turn, finish)
+        except LastwordError as error:
+            log.warning("the answer of %s was not taken: %s", turn.id, error)
+
+    async def _finish(self, turn: Turn, finish: Json) -> None:
+        try:
             await self._session.call("finish", path=turn.id, body=finish, again=True)
-        except Refused as refusal:
-            log.warning("the answer of %s was not taken: %s", turn.id, refusal)
+        except LastwordError as error:
+            if finish.get("status") == "failed":
+                raise
+            # An answer that the broker doesn't take, such as one that is too long, still ends the turn.
+            failed: Json = {"status": "failed", "reason": str(error)}
+            await self._session.call("finish", path=turn.id, body=failed, again=True)
 
     async def _answer(self, turn: Turn) -> Json:
         answered, mine = turn.message, turn.message["to"]

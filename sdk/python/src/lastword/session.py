@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from .errors import Disconnected, LastwordError, refused
+from .numbers import dumps, loads
 
 log = logging.getLogger("lastword")
 
@@ -24,6 +25,10 @@ SUBPROTOCOL = Subprotocol("lastword.v1")
 PAUSE_MIN, PAUSE_MAX = 0.2, 15.0
 """Seconds between two attempts to connect; each is twice the one before."""
 FRAME_BYTES_MAX = 64 << 20
+CALL_BYTES_MAX = 656 << 10
+"""The longest call that the broker reads."""
+EXACT_CALLS = {"request_approval", "use_approval", "approve"}
+"""Calls with arguments that the broker compares digit by digit."""
 CALLS_WAITING_MAX = 128
 """The broker reads no further calls of a session while 256 wait for their replies."""
 ACKNOWLEDGED_TOGETHER = 64
@@ -34,7 +39,7 @@ Json = dict[str, Any]
 
 @dataclass
 class _Call:
-    frame: Json
+    text: str
     again: bool
     sent: bool = False
     reply: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -77,6 +82,12 @@ class Session:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
+    async def ended(self) -> LastwordError | None:
+        """Waits until the session has ended for good, such as by its token; returns why."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        return self._ended
+
     @property
     def is_crowded(self) -> bool:
         """Whether so many calls wait for their replies that no further one should wait for long."""
@@ -101,23 +112,27 @@ class Session:
         if self._ended is not None:
             raise self._ended
         members = {"path": path, "query": query, "key": key, "turn": turn, "body": body}
-        frame: Json = {"call": call, **{name: value for name, value in members.items() if value is not None}}
-        made = _Call(frame, key is not None if again is None else again)
         number = next(self._numbers)
+        frame = {"id": number, "call": call, **{name: value for name, value in members.items() if value is not None}}
+        text = (dumps if call in EXACT_CALLS else json.dumps)(frame)
+        if len(text) > CALL_BYTES_MAX:
+            # The broker would end the session, and each one after it.
+            raise LastwordError(f"the call {call} has {len(text)} bytes, and may have {CALL_BYTES_MAX}")
+        made = _Call(text, key is not None if again is None else again)
         self._calls[number] = made
         try:
-            await self._send(number, made)
+            await self._send(made)
             return await made.reply
         finally:
             self._calls.pop(number, None)
 
-    async def _send(self, number: int, call: _Call) -> None:
+    async def _send(self, call: _Call) -> None:
         if self._socket is None:
             return  # It is sent once the session is open.
         # A break is noticed where the session reads.
         call.sent = True
         with contextlib.suppress(ConnectionClosed):
-            await self._socket.send(json.dumps({"id": number, **call.frame}))
+            await self._socket.send(call.text)
 
     async def _live(self) -> None:
         pause = PAUSE_MIN
@@ -147,13 +162,13 @@ class Session:
     async def _serve(self, socket: ClientConnection) -> None:
         self._socket = socket
         await self.watch_again()
-        for number, call in list(self._calls.items()):
-            await self._send(number, call)
+        for call in list(self._calls.values()):
+            await self._send(call)
         self._open.set()
         try:
             unacknowledged = 0
             async for text in socket:
-                frame = json.loads(text)
+                frame = loads(text)
                 self._hear(frame)
                 # The end of a turn acknowledges its deliveries, too: this is for those who have many open.
                 unacknowledged += "delivery" in frame

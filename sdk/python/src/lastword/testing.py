@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
+from .agent import Agent
 from .client import Client
 from .errors import LastwordError
+from .turn import Turn
+from .wire import StoredMessage
 
 STOP_SECONDS_MAX = 20
 
@@ -85,6 +90,29 @@ class Broker:
         with self.human() as human:
             token: str = human.call("POST", "/agents", body={"name": name, **more})["token"]
         return token
+
+    @contextlib.asynccontextmanager
+    async def scripted(self, name: str, answers: Iterable[Any], **more: Any) -> AsyncGenerator[list[StoredMessage]]:
+        """An agent that gives these answers, one a request, while the block runs. Yields the requests that it got.
+
+        An answer is what a handler returns; an exception fails its request.
+        """
+        agent, script, asked = Agent(self.url, self.agent(name, **more)), iter(answers), list[StoredMessage]()
+
+        @agent.on_request()
+        async def answer(turn: Turn) -> Any:
+            asked.append(turn.message)
+            following = next(script, LastwordError(f"the script of {name} has no answer {len(asked)}"))
+            if isinstance(following, Exception):
+                raise following
+            return following
+
+        serving = asyncio.create_task(agent.serve())
+        try:
+            yield asked
+        finally:
+            agent.stop()
+            await serving
 
 
 @pytest.fixture

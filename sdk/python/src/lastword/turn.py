@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 
 WAIT = "5m"
 """The longest wait of one call. What takes longer is asked for again."""
+MODELS_MAX, MODEL_CHARACTERS_MAX = 8, 64
+"""The models that a report names, and the characters of a name."""
 LOOK_SECONDS = 30.0
 """How often a turn looks whether its question was answered, beside being told."""
 
@@ -182,6 +184,8 @@ class Turn:
             except Disconnected:
                 # If it is used now, this run has used it.
                 approval = await self._session.call("approval", path=approval["id"], again=True)
+        if approval["state"] != "used":
+            raise Rejected(approval)
         return Approved(approval, repeated=False)
 
     @contextlib.asynccontextmanager
@@ -232,21 +236,34 @@ class Turn:
         await self.renew(note)
 
     def spent(
-        self, *, input_tokens: int = 0, output_tokens: int = 0, model: str | None = None, cost_usd: float | None = None
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        model: str | None = None,
+        cost_usd: float | None = None,
     ) -> None:
         """Counts what a call of a model used. It is reported at once, and with the answer."""
         usage = self._usage
         self.counted.set()
         usage["input_tokens"] = usage.get("input_tokens", 0) + input_tokens
         usage["output_tokens"] = usage.get("output_tokens", 0) + output_tokens
+        if cache_read_tokens:
+            usage["cache_read_tokens"] = (usage.get("cache_read_tokens") or 0) + cache_read_tokens
+        if cache_write_tokens:
+            usage["cache_write_tokens"] = (usage.get("cache_write_tokens") or 0) + cache_write_tokens
         if cost_usd is not None:
             usage["cost_usd"] = (usage.get("cost_usd") or 0.0) + cost_usd
         if model is not None:
+            model = model[:MODEL_CHARACTERS_MAX].strip()
             of_model = self._models.setdefault(model, {"model": model, "tokens": 0})
             of_model["tokens"] += input_tokens + output_tokens
             if cost_usd is not None:
                 of_model["cost_usd"] = (of_model.get("cost_usd") or 0.0) + cost_usd
-            usage["models"] = list(self._models.values())
+            # The rest counts for no model.
+            usage["models"] = list(self._models.values())[:MODELS_MAX]
 
     def usage(self) -> Usage | None:
         """What the turn used so far; `None` if nothing was counted."""

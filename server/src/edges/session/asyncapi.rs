@@ -14,6 +14,7 @@ use crate::edges::http::openapi::{self, pretty, schema};
     session::SessionCall<'static>,
     session::SessionReply<'static>,
     session::PushedDelivery,
+    session::PushedEnd,
     session::PushedEvent,
     session::Hello,
     session::Welcome,
@@ -92,6 +93,7 @@ fn asyncapi() -> String {
     }
     for (key, summary, shape) in [
         ("delivery", "A delivery that `watch` asked for", "PushedDelivery"),
+        ("ended", "The end of a turn whose deliveries `watch` asked for", "PushedEnd"),
         ("event", "An event that `watch` asked for", "PushedEvent"),
     ] {
         add(key, json!({ "summary": summary, "payload": schema(shape) }));

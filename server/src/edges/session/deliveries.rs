@@ -241,6 +241,7 @@ fn deliveries(desk: &Arc<Desk>, asked: &WatchDeliveries) -> Result<BoxStream<'st
         working: Some(working),
         step: 1,
         joinable: Vec::new(),
+        ended: Vec::new(),
     };
     Ok(stream::unfold(inbox, |mut inbox| async move { inbox.next().await.map(|push| (push, inbox)) }).boxed())
 }
@@ -267,6 +268,8 @@ struct Inbox {
     step: usize,
     /// The turns that an answer can join.
     joinable: Vec<TurnId>,
+    /// The turns that ended elsewhere, which the client isn't told yet.
+    ended: Vec<TurnId>,
 }
 
 impl Inbox {
@@ -276,6 +279,9 @@ impl Inbox {
         let mut stopping: watch::Receiver<bool> = self.ctx.stopping.clone();
         let bell = Arc::clone(&self.bell);
         loop {
+            if let Some(turn) = self.ended.pop() {
+                return Some(Push::Ended(turn));
+            }
             if let Some((parcel, delivery)) = self.ready(&desk.window) {
                 return Some(Push::Delivery(parcel, Box::new(delivery)));
             }
@@ -290,7 +296,7 @@ impl Inbox {
                     continue;
                 }
                 Ok(Some((parcel, delivery))) => return Some(Push::Delivery(parcel, Box::new(delivery))),
-                Ok(None) if !self.joinable.is_empty() => continue,
+                Ok(None) if !self.joinable.is_empty() || !self.ended.is_empty() => continue,
                 Ok(None) => {
                     self.listen(&desk.window);
                     tokio::select! {
@@ -305,6 +311,10 @@ impl Inbox {
                 Err(fault) => {
                     tracing::debug!(detail = %fault.0.detail, "nothing is pushed for now");
                     self.recheck = true;
+                    // A stop refuses what is taken, and ends turns.
+                    if self.look_for_ends(&desk.window).await {
+                        continue;
+                    }
                     // Not for the bell: a delivery that goes back rings it.
                     tokio::select! {
                         () = sleep(REFUSED_PAUSE) => {}
@@ -350,6 +360,20 @@ impl Inbox {
         Ok(())
     }
 
+    /// Forgets turns that ended elsewhere, of which the client is told.
+    fn forget(&mut self, window: &Window, ended: Vec<TurnId>) {
+        window.forget(&ended);
+        self.ended.extend(ended);
+    }
+
+    /// Returns whether turns ended elsewhere.
+    async fn look_for_ends(&mut self, window: &Window) -> bool {
+        if let Ok((_, ended)) = turns::look(&self.ctx, window.turns()).await {
+            self.forget(window, ended);
+        }
+        !self.ended.is_empty()
+    }
+
     /// Returns the next delivery that is there.
     async fn look(&mut self, window: &Window) -> Result<Option<(Parcel, Delivery)>, ApiError> {
         let _place = match &self.ctx.places {
@@ -368,7 +392,7 @@ impl Inbox {
         }
         if !window.has_room() {
             let (joinable, ended) = turns::look(&self.ctx, window.turns()).await?;
-            window.forget(&ended);
+            self.forget(window, ended);
             self.joinable = joinable;
             if !window.has_room() {
                 return Ok(None);
@@ -392,7 +416,7 @@ impl Inbox {
         // One at a time while little comes, and many while much does.
         let full = received.deliveries.len() == most;
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
-        window.forget(&received.ended);
+        self.forget(window, received.ended);
         self.joinable = received.joinable;
         // There may be more than was asked for.
         self.recheck = !received.deliveries.is_empty();
