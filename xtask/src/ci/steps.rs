@@ -66,6 +66,8 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
+    CiStep { name: "install frameworks", run: ".ci/sdk/frameworks --install", after: &["install sdk"], ..INSTALL },
+    CiStep { name: "install typescript", run: ".ci/sdk/typescript --install", ..INSTALL },
     CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
     CiStep { name: "build with features", run: "cargo xtask ci-build --features", after: &["build"], ..BUILD },
@@ -123,6 +125,20 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Lines(" passed"),
         ..WHOLE
     },
+    CiStep {
+        name: "frameworks",
+        run: ".ci/sdk/frameworks",
+        after: &["build with features", "install frameworks"],
+        show: Show::Lines(" passed"),
+        ..WHOLE
+    },
+    CiStep {
+        name: "typescript",
+        run: ".ci/sdk/typescript",
+        after: &["build with features", "install typescript"],
+        show: Show::Lines("pass "),
+        ..WHOLE
+    },
     CiStep { name: "demo", run: "target/ci/lastword demo", show: Show::Lines(" ok"), ..WHOLE },
     CiStep {
         name: "clippy",
@@ -142,19 +158,8 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "docs",
         run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --workspace --exclude lastword-bench \
-              --exclude lastword-bridge --exclude lastword-cluster --exclude lastword-discord --exclude lastword-sim",
-        ..CHECK
-    },
-    CiStep {
-        name: "docs of discord",
-        run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --package lastword-cli \
-              --package lastword-bridge --package lastword-discord",
-        ..CHECK
-    },
-    CiStep {
-        name: "docs of cluster",
-        run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --package lastword-cli \
-              --package lastword-cluster",
+              --exclude lastword-sim --features lastword-cli/cluster,lastword-cli/discord",
+        after: &["clippy"],
         ..CHECK
     },
     CiStep { name: "features", run: "cargo xtask ci-features", show: Show::Lines("/"), ..CHECK },
