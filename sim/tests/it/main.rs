@@ -19,4 +19,5 @@ mod no_progress;
 mod remedies;
 mod sixty_days;
 mod surfaces;
+mod template;
 mod tidy;
