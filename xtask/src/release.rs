@@ -32,9 +32,10 @@ pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
         std::fs::remove_dir_all(files)?;
     }
     std::fs::create_dir_all(files)?;
-    let build = ["auditable", "build", "--release", "--locked", "--package", "lastword-cli", "--features", FEATURES];
+    let build =
+        ["auditable", "build", "--profile", "dist", "--locked", "--package", "lastword-cli", "--features", FEATURES];
     command("cargo", &[&build[..], &["--target-dir", "target"]].concat())?;
-    std::fs::copy("target/release/lastword", files.join("lastword"))?;
+    std::fs::copy("target/dist/lastword", files.join("lastword"))?;
     let listed = list();
     remove_lists()?;
     let list = listed?;

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from lastword import Agent, Human, Turn
 from lastword.session import Json, Session
@@ -126,7 +127,11 @@ async def nats_asks(asks: int) -> dict[str, float]:
     with process(os.environ["LASTWORD_NATS_SERVER"], "-a", "127.0.0.1", "-p", str(port)):
         await until_it_listens(port)
         server, client = await nats.connect(f"nats://127.0.0.1:{port}"), await nats.connect(f"nats://127.0.0.1:{port}")
-        await server.subscribe("echo", cb=lambda message: message.respond(message.data))
+
+        async def answer(message: Any) -> None:
+            await message.respond(message.data)
+
+        await server.subscribe("echo", cb=answer)
         await server.flush()
         found = await timed(asks, lambda _: client.request("echo", b"hello", timeout=LATE))
         await client.close()
