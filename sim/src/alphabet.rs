@@ -112,7 +112,7 @@ impl Random {
                         models: models(spend),
                         new_session: true,
                         waits_for_user: self.chance(50),
-                        step: self.chance(30).then(|| (RequestId::new("1.fetch").unwrap(), "7".into())),
+                        step: RequestId::new("1.fetch").ok().filter(|_| self.chance(30)).map(|key| (key, "7".into())),
                         ..Progress::default()
                     },
                 )

@@ -80,8 +80,11 @@ const ALL: [List; 6] =
 
 /// Returns the lists that an event changes. An event of a kind that a newer server knows may change any of them.
 fn changed(kind: &str) -> &'static [List] {
+    EventKind::from_word(kind).map_or(&ALL, changed_by)
+}
+
+fn changed_by(kind: EventKind) -> &'static [List] {
     use EventKind as K;
-    let Some(kind) = EventKind::from_word(kind) else { return &ALL };
     match kind {
         K::EscalationOpened | K::EscalationNoted | K::EscalationLifts | K::LiftChosen | K::EscalationExpired => {
             &[List::Escalations, List::Conversations, List::Shown]

@@ -1,6 +1,6 @@
 //! The scenarios that all clients play, by the client for Rust: `sdk/conformance`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lastword_client::{ClientError, Endpoint, Pushed, Pushes, Session, Token};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::crash::human;
@@ -55,7 +55,7 @@ impl Member {
     }
 
     /// Makes the call of a step, again in the next session where that is safe.
-    fn call(&self, step: &Value) -> JoinHandle<Replied> {
+    fn call(&self, step: &Value) -> JoinSet<Replied> {
         let text = |name: &str| step[name].as_str().map(|text| text.to_owned().into());
         let body = step.get("body").map(|body| RawValue::from_string(body.to_string()).unwrap());
         let call = SessionCall {
@@ -69,7 +69,8 @@ impl Member {
         };
         let again = call.key.is_some() || READS.contains(&&*call.call);
         let mut sessions = self.session.subscribe();
-        tokio::spawn(async move {
+        let mut calling = JoinSet::new();
+        calling.spawn(async move {
             loop {
                 let session = sessions.borrow_and_update().clone();
                 match session.call(SessionCall { body: body.as_deref(), ..call.clone() }).await {
@@ -78,7 +79,8 @@ impl Member {
                     Err(error) => panic!("{error}"),
                 }
             }
-        })
+        });
+        calling
     }
 }
 
@@ -93,9 +95,9 @@ async fn opened(endpoint: &Endpoint, token: &Token, is_agent: bool) -> (Session,
 struct Scenario {
     server: Option<Server>,
     endpoint: Endpoint,
-    members: HashMap<String, Member>,
-    known: HashMap<String, String>,
-    started: HashMap<String, JoinHandle<Replied>>,
+    members: BTreeMap<String, Member>,
+    known: BTreeMap<String, String>,
+    started: BTreeMap<String, JoinSet<Replied>>,
 }
 
 impl Scenario {
@@ -103,12 +105,12 @@ impl Scenario {
         let server = Server::start();
         let endpoint = Endpoint::new(server.first_line["listening"].as_str().unwrap());
         let operator = fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap();
-        let mut members = HashMap::from([("operator".to_owned(), Member::open(&endpoint, &operator, false).await)]);
+        let mut members = BTreeMap::from([("operator".to_owned(), Member::open(&endpoint, &operator, false).await)]);
         for name in agents.as_array().unwrap().iter().map(|name| name.as_str().unwrap()) {
             let token = added(&human(&server), name).await;
             members.insert(name.to_owned(), Member::open(&endpoint, &token, true).await);
         }
-        Self { server: Some(server), endpoint, members, known: HashMap::new(), started: HashMap::new() }
+        Self { server: Some(server), endpoint, members, known: BTreeMap::new(), started: BTreeMap::new() }
     }
 
     async fn play(&mut self, step: &Value) {
@@ -124,17 +126,17 @@ impl Scenario {
             let refused = Session::open(&self.endpoint, &Token::new(token).unwrap()).await.unwrap_err();
             matches(&step["problem"], &serde_json::to_value(refused.problem().unwrap()).unwrap(), "");
         } else if let Some(name) = step["wait"].as_str() {
-            let reply = self.started.remove(name).unwrap().await.unwrap();
+            let reply = self.started.remove(name).unwrap().join_next().await.unwrap().unwrap();
             self.ends(&step, reply);
         } else if !step["pushed"].is_null() {
             let pushed = self.member(&step).pushed().await;
             matches(&step["pushed"], &pushed, "");
             self.save(&step, &pushed);
         } else {
-            let call = self.member(&step).call(&step);
+            let mut call = self.member(&step).call(&step);
             match step["start"].as_str() {
                 Some(name) => drop(self.started.insert(name.to_owned(), call)),
-                None => self.ends(&step, call.await.unwrap()),
+                None => self.ends(&step, call.join_next().await.unwrap().unwrap()),
             }
         }
     }
@@ -176,7 +178,7 @@ impl Scenario {
             }
             Value::Array(items) => items.iter().map(|item| self.filled(item)).collect(),
             Value::Object(members) => members.iter().map(|(name, item)| (name.clone(), self.filled(item))).collect(),
-            other => other.clone(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
 }
@@ -193,7 +195,7 @@ fn matches(wanted: &Value, found: &Value, at: &str) {
             assert_eq!(found.as_array().map(Vec::len), Some(items.len()), "{at}: {found}");
             items.iter().enumerate().for_each(|(n, item)| matches(item, &found[n], &format!("{at}[{n}]")));
         }
-        plain => assert_eq!(found, plain, "{at}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => assert_eq!(found, wanted, "{at}"),
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -227,7 +228,8 @@ async def test_a_stop_cancels_the_handler_at_once(lastword: Broker) -> None:
             raise
 
     async with serving(agent), human(lastword) as operator:
-        for number, stop in enumerate([{"ref": "T-0"}, {"agent": "kilo"}, {}]):
+        stops: list[dict[str, Any]] = [{"ref": "T-0"}, {"agent": "kilo"}, {"everything": True}]
+        for number, stop in enumerate(stops):
             began.clear()
             cancelled.clear()
             asked = asyncio.create_task(operator.ask("kilo", "go", ref=f"T-{number}"))
@@ -237,7 +239,7 @@ async def test_a_stop_cancels_the_handler_at_once(lastword: Broker) -> None:
             await asyncio.wait_for(cancelled.wait(), 5)
             assert (await asyncio.wait_for(asked, LATE)).failed
             await operator.resume(agent="kilo")
-            await operator.resume()
+            await operator.resume(everything=True)
 
 
 async def test_an_edited_call_keeps_its_numbers_as_they_were_written(lastword: Broker) -> None:
@@ -298,3 +300,27 @@ async def test_a_scripted_agent_answers_in_turn(lastword: Broker) -> None:
     assert (first.text, second.text, second.payload) == ("Red.", "Green.", {"passed": 3})
     assert ["no more disk" in str(failed[0].message.get("reason")), failed[1].failed] == [True, True]
     assert [message["body"] for message in asked] == ["one", "two", "more", "more"]
+
+
+async def test_an_agent_without_a_server_stops_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent("http://127.0.0.1:9", "lw_any")
+    serve = asyncio.create_task(agent.serve())
+    while not caplog.records:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    assert "no session at ws://127.0.0.1:9/v1/session, which is tried again" in caplog.text
+    agent.stop()
+    await asyncio.wait_for(serve, 5)
+
+
+async def test_a_token_of_the_wrong_kind_is_told_by_name(lastword: Broker) -> None:
+    with pytest.raises(LastwordError, match="that of operator, a token of a human: `lastword agent add"):
+        await asyncio.wait_for(Agent(lastword.url, lastword.operator).serve(), LATE)
+    with pytest.raises(LastwordError, match="that of kilo, a token of an agent"):
+        async with Human(lastword.url, lastword.agent("kilo")):
+            pass
+
+
+async def test_a_stop_of_nothing_is_refused(lastword: Broker) -> None:
+    async with human(lastword) as operator:
+        with pytest.raises(ValueError, match="everything=True"):
+            await operator.stop()

@@ -122,7 +122,7 @@ export class Agent {
     signal?.addEventListener("abort", stop, { once: true });
     if (signal?.aborted) stop();
     try {
-      await this.#session.open();
+      await Promise.race([this.#session.open(), this.#stopped.promise]);
       const error = await Promise.race([this.#stopped.promise, this.#session.ended]);
       if (error !== undefined) throw error;
       this.#taking = false;

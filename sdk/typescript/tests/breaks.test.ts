@@ -112,3 +112,10 @@ test("a connection that says nothing any more is replaced", (t) => {
     await operator.answer(waiting, "yes");
   });
 });
+
+test("an agent without a server stops at once", { timeout: 5_000 }, async () => {
+  const agent = new Agent({ url: "http://127.0.0.1:9", token: "lw_any" });
+  const served = agent.serve();
+  agent.stop();
+  await served;
+});

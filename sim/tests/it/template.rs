@@ -36,7 +36,8 @@ impl TreeCopy {
     fn errors(&self) -> BTreeSet<(String, usize)> {
         let mut check = Command::new(env!("CARGO"));
         check.args(["check", "--tests", "--keep-going", "--message-format=short", "--target-dir"]);
-        check.arg(root().join("target")).current_dir(self.0.path());
+        // Cargo takes what it has built of one copy for another's: none of it may be what the tree itself is built of.
+        check.arg(root().join("target/template")).current_dir(self.0.path());
         for of in ["facts", "core", "witness", "server"] {
             check.args(["-p", &format!("lastword-{of}")]);
         }
@@ -54,7 +55,7 @@ impl TreeCopy {
 
     /// Repairs what doesn't compile until everything does; returns the files.
     fn repaired(&self, repair: impl Fn(&Self, &str, usize)) -> BTreeSet<String> {
-        let mut files = BTreeSet::new();
+        let (mut files, mut rounds) = (BTreeSet::new(), 0);
         loop {
             let errors = self.errors();
             if errors.is_empty() {
@@ -65,7 +66,8 @@ impl TreeCopy {
                 repair(self, &file, line);
                 files.insert(file);
             }
-            assert!(files.len() < 20, "{files:?}");
+            rounds += 1;
+            assert!(rounds < 20, "{files:?}");
         }
     }
 }
@@ -80,23 +82,24 @@ fn places(row: &str) -> BTreeSet<String> {
 
 #[test]
 #[ignore = "it compiles most crates several times"]
-fn a_new_fact_is_asked_for_where_the_architecture_says() {
-    let copy = TreeCopy::new();
-    copy.insert("facts/src/fact.rs", 1, |line| line == "pub enum Fact {", "/// A template.\nTemplate { number: u64 },");
-    let files = copy.repaired(|copy, file, line| {
-        let of = if file.starts_with("facts/") { "crate" } else { "lastword_facts" };
-        copy.insert(file, line, |line| line.ends_with('{'), &format!("{of}::Fact::Template {{ .. }} => todo!(),"));
-    });
-    assert_eq!(files, places("a fact"));
+fn what_is_new_is_asked_for_where_the_architecture_says() {
+    assert_eq!(places_of_a_fact(), places("a fact"));
+    assert_eq!(places_of_a_guard(), places("a guard"));
 }
 
-#[test]
-#[ignore = "it compiles most crates several times"]
-fn a_new_guard_is_asked_for_where_the_architecture_says() {
+fn places_of_a_fact() -> BTreeSet<String> {
+    let copy = TreeCopy::new();
+    copy.insert("facts/src/fact.rs", 1, |line| line == "pub enum Fact {", "/// A template.\nTemplate { number: u64 },");
+    copy.repaired(|copy, file, line| {
+        let of = if file.starts_with("facts/") { "crate" } else { "lastword_facts" };
+        copy.insert(file, line, |line| line.ends_with('{'), &format!("{of}::Fact::Template {{ .. }} => todo!(),"));
+    })
+}
+
+fn places_of_a_guard() -> BTreeSet<String> {
     let copy = TreeCopy::new();
     copy.insert("facts/src/guards.rs", 1, |line| line.starts_with("pub const GUARDS"), "always(\"template\", \"E1\"),");
-    let files = copy.repaired(|copy, file, _| {
+    copy.repaired(|copy, file, _| {
         copy.insert(file, 1, |line| line.contains("const JUDGES"), "(\"template\", |_| None),");
-    });
-    assert_eq!(files, places("a guard"));
+    })
 }

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,15 +98,9 @@ class Agent:
 
     async def serve(self, *, grace: float = GRACE_SECONDS) -> None:
         """Serves until `stop`, within an event loop of one's own."""
-        async with self._session:
-            stopped, over = asyncio.create_task(self._stopped.wait()), asyncio.create_task(self._session.ended())
-            try:
-                await asyncio.wait([stopped, over], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                stopped.cancel()
-                over.cancel()
-            if over.done() and not over.cancelled() and (error := over.result()):
-                raise error
+        try:
+            if not await self._stops_before(self._session.open("agent")):
+                await self._stops_before(self._session.ended())
             self._taking = False
             await self._session.watch_again()
             open_turns = [task for _, task in self._turns.values()]
@@ -115,6 +109,20 @@ class Agent:
                 for task in late:
                     task.cancel()
                 await asyncio.gather(*late, return_exceptions=True)
+        finally:
+            await self._session.close()
+
+    async def _stops_before(self, what: Coroutine[Any, Any, None]) -> bool:
+        """Waits for it, or for `stop`; returns whether that came first."""
+        stopped, waiting = asyncio.create_task(self._stopped.wait()), asyncio.create_task(what)
+        try:
+            await asyncio.wait([stopped, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                waiting.result()
+            return stopped.done()
+        finally:
+            stopped.cancel()
+            waiting.cancel()
 
     def _watch(self) -> Json:
         return {"deliveries": {"working": list(self._turns)}} if self._taking else {}
@@ -183,10 +191,12 @@ class Agent:
         try:
             arguments = _arguments(handler, turn)
         except TypeError as error:
+            log.warning("the request of %s has not what its handler takes: %s", turn.id, error)
             return {"status": "failed", "reason": str(error)}
         try:
             return _finish(await handler(turn, **arguments))
         except Refused as refusal:
+            log.warning("the handler of %s was refused a call: %s", turn.id, refusal)
             return {"status": "failed", "reason": refusal.model_hint()}
         except Exception as error:
             log.exception("the handler of %s failed", turn.id)

@@ -30,7 +30,11 @@ class Human:
         return cls(*credentials())
 
     async def __aenter__(self) -> Human:
-        await self._session.__aenter__()
+        try:
+            await self._session.open("human")
+        except BaseException:
+            await self._session.close()
+            raise
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -89,17 +93,17 @@ class Human:
         """Answers a question about a limit by one of the lifts that it offers, such as `lift-1`."""
         return await self._settle("answer", {"lift": lift}, "escalation", question["id"], "open")
 
-    async def stop(self, *, ref: str | None = None, agent: str | None = None) -> None:
+    async def stop(self, *, ref: str | None = None, agent: str | None = None, everything: bool = False) -> None:
         """Stops a conversation, an agent, or everything."""
-        await self._control("stop", ref, agent)
+        await self._control("stop", ref, agent, everything)
 
-    async def pause(self, *, ref: str | None = None, agent: str | None = None) -> None:
+    async def pause(self, *, ref: str | None = None, agent: str | None = None, everything: bool = False) -> None:
         """Pauses a conversation, an agent, or everything."""
-        await self._control("pause", ref, agent)
+        await self._control("pause", ref, agent, everything)
 
-    async def resume(self, *, ref: str | None = None, agent: str | None = None) -> None:
+    async def resume(self, *, ref: str | None = None, agent: str | None = None, everything: bool = False) -> None:
         """Resumes a conversation, an agent, or everything."""
-        await self._control("resume", ref, agent)
+        await self._control("resume", ref, agent, everything)
 
     async def grant(self, ref: str, **more: Any) -> Any:
         """Extends what a conversation may use, such as `rounds=2` or `cost_usd=1.5`."""
@@ -120,7 +124,9 @@ class Human:
         self._news.set()
         return {"events": {}}
 
-    async def _control(self, verb: str, ref: str | None, agent: str | None) -> None:
+    async def _control(self, verb: str, ref: str | None, agent: str | None, everything: bool) -> None:
+        if [ref is not None, agent is not None, everything].count(True) != 1:
+            raise ValueError(f"{verb} takes one of `ref=`, `agent=` and `everything=True`")
         if ref is not None:
             await self._session.call(verb, path=ref, again=True)
         elif agent is not None:

@@ -10,13 +10,13 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from .errors import Disconnected, LastwordError, refused
+from .errors import Disconnected, LastwordError, Refused, refused
 from .numbers import dumps, loads
 
 log = logging.getLogger("lastword")
@@ -65,28 +65,48 @@ class Session:
         self._socket: ClientConnection | None = None
         self._open = asyncio.Event()
         self._ended: LastwordError | None = None
+        self._is_broken = False
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Session:
-        self._task = asyncio.create_task(self._live())
-        opened = asyncio.create_task(self._open.wait())
-        await asyncio.wait({self._task, opened}, return_when=asyncio.FIRST_COMPLETED)
-        opened.cancel()
-        if self._ended is not None:
-            raise self._ended
+        await self.open()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
+        await self.close()
+
+    async def open(self, kind: Literal["agent", "human"] | None = None) -> None:
+        """Opens the session; raises if the broker refuses it, or if the token isn't one of this kind."""
+        self._task = asyncio.create_task(self._live())
+        opened = asyncio.create_task(self._open.wait())
+        try:
+            await asyncio.wait({self._task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opened.cancel()
+        if self._ended is not None:
+            raise self._ended
+        if kind is None:
+            return
+        # A narrowed token may not be allowed to look.
+        with contextlib.suppress(Refused):
+            me = await self.call("agent", path="me", again=True)
+            if me["kind"] != kind:
+                way = "`lastword agent add NAME` prints an agent's" if kind == "agent" else "humans have their own"
+                raise LastwordError(f"the token is that of {me['name']}, a token of {_a(me['kind'])}: {way}")
+
+    async def close(self) -> None:
+        """Closes the session."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def ended(self) -> LastwordError | None:
-        """Waits until the session has ended for good, such as by its token; returns why."""
+    async def ended(self) -> None:
+        """Waits until the session has ended for good; raises why, such as a token that isn't valid any more."""
         if self._task is not None:
             await asyncio.wait([self._task])
-        return self._ended
+        if self._ended is not None:
+            raise self._ended
 
     @property
     def is_crowded(self) -> bool:
@@ -148,9 +168,9 @@ class Session:
                 if error.response.status_code in (400, 401, 403):
                     self._end(_problem(error))
                     return
-                log.debug("no session: %s", error)
+                self._failed(error)
             except (OSError, WebSocketException, TimeoutError) as error:
-                log.debug("no session: %s", error)
+                self._failed(error)
             finally:
                 self._socket = None
             if self._ended is not None:
@@ -159,8 +179,14 @@ class Session:
             await asyncio.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, PAUSE_MAX)
 
+    def _failed(self, error: Exception) -> None:
+        # Said once for each break: the attempts go on.
+        level = logging.DEBUG if self._is_broken else logging.WARNING
+        log.log(level, "no session at %s, which is tried again: %s", self._address, error)
+        self._is_broken = True
+
     async def _serve(self, socket: ClientConnection) -> None:
-        self._socket = socket
+        self._socket, self._is_broken = socket, False
         await self.watch_again()
         for call in list(self._calls.values()):
             await self._send(call)
@@ -221,3 +247,7 @@ def _problem(error: InvalidStatus) -> LastwordError:
         return refused(json.loads(error.response.body or b""))
     except (ValueError, KeyError):
         return LastwordError(str(error))
+
+
+def _a(kind: str) -> str:
+    return "a human" if kind == "human" else f"an {kind}"

@@ -9,12 +9,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-import pytest
 
 from .agent import Agent
 from .client import Client
@@ -113,10 +111,3 @@ class Broker:
         finally:
             agent.stop()
             await serving
-
-
-@pytest.fixture
-def lastword() -> Iterator[Broker]:
-    """A broker of the test's own."""
-    with Broker() as broker:
-        yield broker

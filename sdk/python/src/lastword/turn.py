@@ -55,8 +55,13 @@ class Reply:
 
     @property
     def status(self) -> str:
-        """`completed`, `partial`, `rejected`, `failed`, `timed_out` or `cancelled`."""
+        """`completed`, `partial`, `rejected`, `failed`, `timed_out`, `exhausted` or `cancelled`."""
         return str(self.message.get("status") or "completed")
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is no full answer, such as the exception of the other agent's handler."""
+        return self.message.get("reason")
 
     @property
     def failed(self) -> bool:
@@ -126,7 +131,10 @@ class Turn:
         ref: str | None = None,
         deadline: float | None = None,
     ) -> Reply:
-        """Asks another agent (`kilo`, `@group`, `#action`) and waits for the answer, for up to `deadline` seconds."""
+        """Asks another agent (`kilo`, `@group`, `#action`) and waits for the answer, for up to `deadline` seconds.
+
+        Doesn't raise when the other one fails: see `failed` and `reason` of the reply.
+        """
         body: Json = {"type": "request", "to": to, "body": text}
         if deadline is not None:
             body["deadline_ms"] = round(deadline * 1000)
