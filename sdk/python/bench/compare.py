@@ -4,8 +4,8 @@
 
 Lastword is `LASTWORD_PROGRAM` or in `PATH`. NATS is measured where `LASTWORD_NATS_SERVER` names a nats-server and
 `nats-py` is installed; Restate where `RESTATE_SERVER` names a restate-server and `restate-sdk` and `hypercorn` are
-installed. Each of them is started on a free port, and ends with the run. Lastword and Restate have an answer on disk
-before it counts, NATS keeps nothing.
+installed. The client for Rust is measured where `LASTWORD_BENCH` names `lastword-bench`. Each of them is started on a
+free port, and ends with the run. Lastword and Restate have an answer on disk before it counts, NATS keeps nothing.
 """
 
 from __future__ import annotations
@@ -183,6 +183,21 @@ async def restate_asks(asks: int) -> dict[str, float]:
                 return await timed(asks, ask)
 
 
+def rust_asks() -> dict[str, float]:
+    """Exchanges of the client for Rust over sessions, as many in flight as `lastword-bench` has."""
+    command = [os.environ["LASTWORD_BENCH"], "load", "--json", "--seconds", "2"]
+    rows = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["load"]
+    row = max(
+        (row for row in rows if row["what"].startswith("sessions:") and row["what"].endswith("answer")),
+        key=lambda row: row["in_flight"],
+    )
+    return {
+        "asks_per_second": round(row["per_second"]),
+        "p50_ms": round(row["p50_ms"], 2),
+        "in_flight": row["in_flight"],
+    }
+
+
 def memory(pid: int) -> int:
     """The resident bytes of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -260,6 +275,8 @@ async def main() -> None:
     options.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     chosen = options.parse_args()
     found = {"lastword: a human asks an agent": await lastword_asks(chosen.asks)}
+    if "LASTWORD_BENCH" in os.environ:
+        found["lastword: the client for Rust"] = await asyncio.to_thread(rust_asks)
     if "LASTWORD_NATS_SERVER" in os.environ:
         found["nats-py: request and reply, not kept"] = await nats_asks(chosen.asks)
     if "RESTATE_SERVER" in os.environ:

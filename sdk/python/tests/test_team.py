@@ -66,7 +66,7 @@ async def test_a_human_decides_edits_and_rejects(lastword: Broker) -> None:
         made.append((await turn.approve("git", {"args": ["push", "--force"]})).arguments)
         with pytest.raises(Rejected) as rejected:
             await turn.approve("rm", {"path": "/"})
-        assert rejected.value.comment == "never" and "rejected" in rejected.value.model_hint()
+        assert rejected.value.comment == "never" and "Rejected by the human operator" in rejected.value.model_hint()
         region = await turn.escalate("Where?", options=["eu", "us"])
         async with turn.claim("repo:src/auth/*") as claim:
             assert claim["resource"] == "repo:src/auth/*"

@@ -10,8 +10,8 @@ import pytest
 
 from lastword import Human
 from lastword.ext import quoted
-from lastword.ext.words import BOUNDARY, block
 from lastword.testing import Broker
+from lastword.words import BOUNDARY, block
 
 LATE = 60.0
 

@@ -77,6 +77,8 @@ export class Rejected extends LastwordError {
 
   /** The decision as a tool result for a model. */
   modelHint(): string {
-    return `The call of ${this.approval.tool} was not made (${this.state}). ${this.comment ?? ""}`.trim();
+    // As a string of JSON, the comment can't pass for what stands around it.
+    const comment = this.comment ? ` The comment of who decided: ${JSON.stringify(this.comment)}` : "";
+    return `The call of ${this.approval.tool} was not made (${this.state}).${comment}`;
   }
 }

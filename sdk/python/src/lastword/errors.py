@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from .wire import ApprovalView, Problem
+from .words import denied
 
 
 class LastwordError(Exception):
@@ -55,8 +56,8 @@ class Rejected(LastwordError):
         super().__init__(f"{approval['tool']}: {self.state}" + (f": {self.comment}" if self.comment else ""))
 
     def model_hint(self) -> str:
-        """The decision as a tool result for a model."""
-        return f"The call of {self.approval['tool']} was not made ({self.state}). {self.comment or ''}".strip()
+        """The decision as a tool result for a model: the human's comment is inside a boundary."""
+        return denied(self.approval)
 
 
 def refused(problem: Any) -> Refused:

@@ -3,8 +3,8 @@
 What the modules are made of is here, for a framework that has none.
 """
 
+from ..words import denied, prompt, quoted
 from .team import Denied, ask_agent, current_turn, held, hint, list_agents, serving
-from .words import denied, prompt, quoted
 
 __all__ = [
     "Denied",

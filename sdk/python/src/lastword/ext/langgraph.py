@@ -23,11 +23,12 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt
 
+from .. import words
 from ..agent import Agent
 from ..errors import LastwordError, Refused, Rejected
 from ..keys import ByContent, digest
 from ..turn import Turn
-from . import team, words
+from . import team
 from .team import current_turn, hint
 
 __all__ = ["ToolRefusals", "ask_agent", "current_turn", "hint", "list_agents", "serve"]

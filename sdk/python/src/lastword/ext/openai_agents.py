@@ -17,10 +17,11 @@ from agents.tool import default_tool_error_function
 from agents.tool_context import ToolContext
 from agents.usage import Usage
 
+from .. import words
 from ..agent import Agent
 from ..errors import Refused, Rejected
 from ..turn import Turn
-from . import team, words
+from . import team
 from .team import current_turn, hint
 
 __all__ = ["ask_agent", "current_turn", "hint", "list_agents", "serve", "tool_error"]

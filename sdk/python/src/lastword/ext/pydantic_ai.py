@@ -21,10 +21,11 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RunUsage
 
+from .. import words
 from ..agent import Agent, Answer
 from ..errors import Refused, Rejected
 from ..turn import Turn
-from . import team, words
+from . import team
 from .team import current_turn, hint
 
 __all__ = ["Held", "ask_agent", "current_turn", "hint", "list_agents", "serve"]

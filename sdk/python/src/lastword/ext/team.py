@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import LastwordError, Refused, Rejected
 from ..keys import ByContent, Keys
 from ..turn import Approved, Turn
-from .words import denied, quoted
+from ..words import quoted
 
 _turn: ContextVar[Turn] = ContextVar("lastword_turn")
 
@@ -39,7 +39,7 @@ def serving(turn: Turn, keys: Keys | None = None) -> Generator[None]:
 
 def hint(error: Refused | Rejected) -> str:
     """What the model is told instead of a result."""
-    return denied(error.approval) if isinstance(error, Rejected) else error.model_hint()
+    return error.model_hint()
 
 
 async def ask_agent(to: str, text: str) -> str:
