@@ -169,9 +169,22 @@ pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<
 /// Returns the first of these escalations, until they have this many bytes, and whether any are left.
 pub async fn within(
     ctx: &Context,
-    mut ids: Vec<EscalationId>,
+    ids: Vec<EscalationId>,
     bytes_max: usize,
 ) -> Result<(Vec<EscalationView>, bool), ApiError> {
+    loop {
+        if let (Some(views), cut) = looked_up(ctx, ids.clone(), bytes_max).await? {
+            return Ok((views, cut));
+        }
+    }
+}
+
+/// Looks escalations up; `None` if one of them was answered meanwhile, whose answer wasn't read.
+async fn looked_up(
+    ctx: &Context,
+    mut ids: Vec<EscalationId>,
+    bytes_max: usize,
+) -> Result<(Option<Vec<EscalationView>>, bool), ApiError> {
     let wanted = ids.clone();
     let positions = move |live: &Live<'_>| -> Vec<Vec<Seq>> {
         let known = wanted.iter().map(|id| live.state.escalations.get(id));
@@ -191,14 +204,19 @@ pub async fn within(
         ids.truncate(whole.count().max(1));
     }
     let entries: std::collections::BTreeMap<_, _> = entries.into_iter().collect();
+    let read: std::collections::BTreeSet<Seq> = positions.concat().into_iter().collect();
     let view = move |live: &Live<'_>| {
+        let mut answers = ids.iter().filter_map(|id| live.state.escalations.get(id)?.answer);
+        if !answers.all(|answer| read.contains(&answer)) {
+            return None;
+        }
         let one = |id: &EscalationId| {
             let known = live.state.escalations.get(id)?;
             let asked = entries.get(&known.asked).map(AsRef::as_ref);
             let answer = known.answer.and_then(|seq| entries.get(&seq)).map(AsRef::as_ref);
             views::escalation(live.state, *id, asked, answer)
         };
-        ids.iter().filter_map(one).collect()
+        Some(ids.iter().filter_map(one).collect())
     };
     Ok((ctx.handle.query(view).await?, cut))
 }

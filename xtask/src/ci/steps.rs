@@ -66,7 +66,12 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
-    CiStep { name: "install frameworks", run: ".ci/sdk/frameworks --install", after: &["install sdk"], ..INSTALL },
+    CiStep {
+        name: "install frameworks",
+        run: ".ci/sdk/frameworks --install langgraph openai_agents pydantic_ai",
+        after: &["install sdk"],
+        ..INSTALL
+    },
     CiStep { name: "install typescript", run: ".ci/sdk/typescript --install", ..INSTALL },
     CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
@@ -121,13 +126,16 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "sdk",
         run: ".ci/sdk/run",
+        load: 100,
         after: &["build with features", "install sdk"],
         show: Show::Lines(" passed"),
         ..WHOLE
     },
+    // These check types on all processors: tests that wait for moments run beside neither.
     CiStep {
         name: "frameworks",
-        run: ".ci/sdk/frameworks",
+        run: ".ci/sdk/frameworks langgraph openai_agents pydantic_ai",
+        load: 200,
         after: &["build with features", "install frameworks"],
         show: Show::Lines(" passed"),
         ..WHOLE
@@ -135,6 +143,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "typescript",
         run: ".ci/sdk/typescript",
+        load: 200,
         after: &["build with features", "install typescript"],
         show: Show::Lines("pass "),
         ..WHOLE
