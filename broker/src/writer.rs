@@ -1,5 +1,6 @@
 //! The writer: appends one batch after the other and releases the replies that waited for it.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::{io, mem};
@@ -41,8 +42,9 @@ pub(crate) struct Batch {
     /// The answers that were given and that their senders may wait for: each with its request, and the task that it
     /// settled.
     pub(crate) answers: Vec<(Seq, TaskId)>,
-    /// The agents that are woken because one of their turns was ended, of which a session is told.
-    pub(crate) interrupted: Vec<AgentId>,
+    /// The agents with a turn that the last input ended without their `finish`. Their sessions are woken even if there is
+    /// nothing to take.
+    pub(crate) interrupted: BTreeSet<AgentId>,
 }
 
 impl Batch {
@@ -57,7 +59,7 @@ impl Batch {
             jumped_ms: 0,
             urgent: false,
             answers: Vec::new(),
-            interrupted: Vec::new(),
+            interrupted: BTreeSet::new(),
         }
     }
 

@@ -50,7 +50,7 @@ impl Member {
         match self.pushes.next().await.expect("the session lasts") {
             Pushed::Delivery(pushed) => serde_json::to_value(pushed.delivery).unwrap(),
             Pushed::Ended(over) => json!({ "ended": over.turn }),
-            Pushed::Event(event) => panic!("nobody watches events: {event:?}"),
+            Pushed::Event(event) => panic!("no session watches events: {event:?}"),
         }
     }
 
