@@ -287,7 +287,13 @@ const fn over_sessions(work: Work) -> &'static str {
 
 async fn started(data: &Path) -> Result<Server, Failure> {
     let settings = WorkspaceSettings { limits: limits(), ..WorkspaceSettings::default() };
-    Ok(Server::start(Config { settings, pages: lastword_console::pages(), ..Config::local(data) }).await?)
+    Ok(Server::start(Config {
+        settings,
+        mounts: vec![lastword_mcp::mount()],
+        pages: lastword_console::pages(),
+        ..Config::local(data)
+    })
+    .await?)
 }
 
 async fn loads(

@@ -208,9 +208,9 @@ pub(crate) async fn long(
     progress: impl Fn(usize),
 ) -> Result<Vec<Figure>, Failure> {
     let data = dir.join("long");
-    let pages = lastword_console::pages();
+    let (mounts, pages) = (vec![lastword_mcp::mount()], lastword_console::pages());
     let settings = WorkspaceSettings { limits: crate::limits(), ..WorkspaceSettings::default() };
-    let server = Server::start(Config { settings, pages, ..Config::local(&data) }).await?;
+    let server = Server::start(Config { settings, mounts, pages, ..Config::local(&data) }).await?;
     load::fill(&server, TEAM, REQUESTS, messages, progress).await?;
     let mut figures = audits(&load::human(&server)?, messages).await?;
     let facts = server.handle().committed().borrow().0;

@@ -103,7 +103,7 @@ impl Holders {
     }
 
     /// Records a sign of the holder of a turn: a call in the turn.
-    pub fn sign(&self, turn: TurnId, now: Time) {
+    pub fn seen(&self, turn: TurnId, now: Time) {
         if let Some(held) = self.lock().turns.get_mut(&turn) {
             held.seen = now;
         }

@@ -105,11 +105,21 @@ impl Judge {
         }
     }
 
+    /// Whether deadlines pass: not while the log can't be written.
+    fn runs(&self) -> bool {
+        self.shared.disk.space() != DiskSpace::Full && !self.shared.disk.is_gone()
+    }
+
+    /// Whether a batch found no room, so that the core is ahead of the log.
+    fn is_ahead_of_log(&self) -> bool {
+        self.shared.disk.lost() > self.dropped_batches
+    }
+
     /// Returns how long the judge may sleep before its next deadline or disk check.
     fn sleep_time(&self) -> Duration {
         let space = self.shared.disk.space();
         // No tick runs while the disk is full, so a passed deadline would only make the judge spin.
-        let runs = space != DiskSpace::Full && !self.shared.disk.is_gone();
+        let runs = self.runs();
         let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| runs);
         let idle = self.shared.clock.until(due);
         if space == DiskSpace::Enough && !self.shared.disk.is_gone() { idle } else { idle.min(LOOK_EVERY) }
@@ -128,10 +138,10 @@ impl Judge {
             }
             self.since_disk_check = Stopwatch::start();
         }
-        let lost = self.shared.disk.lost();
-        if lost == self.dropped_batches {
+        if !self.is_ahead_of_log() {
             return true;
         }
+        let lost = self.shared.disk.lost();
         match self.writing.rebuild() {
             Ok(core) => {
                 (self.core, self.dropped_batches) = (core, lost);
@@ -150,8 +160,8 @@ impl Judge {
 
     /// Handles commands and adds their facts and replies to the batch.
     fn judge(&mut self, commands: &mut Vec<QueueEntry>) {
-        let runs = self.shared.disk.space() != DiskSpace::Full && !self.shared.disk.is_gone();
-        // A read writes nothing, and so must not wait for room.
+        let runs = self.runs();
+        // Reads alone write nothing, and must not wait for room.
         if runs || commands.iter().any(|command| !matches!(command, QueueEntry::Read(_))) {
             self.record_lost_jumps();
         }
@@ -184,6 +194,7 @@ impl Judge {
     /// passed (L6).
     fn record_lost_jumps(&mut self) {
         if let Some(ms) = self.shared.clock.take_lost_jumps() {
+            // The clock has jumped already: only the fact is missing.
             self.core.handle(self.shared.clock.now(), Input::Idled(None, ms), &mut self.out);
             self.absorb(None);
             self.batch.jumped_ms += ms;
@@ -299,7 +310,7 @@ impl Judge {
         if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
         }
-        if self.shared.disk.lost() > self.dropped_batches {
+        if self.is_ahead_of_log() {
             // The previous batch found no room while this one was judged on top of it: rebuild instead of appending
             // after a gap.
             self.shared.queue.mark_writer_idle();

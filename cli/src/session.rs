@@ -291,7 +291,7 @@ fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Fail
         return Ok(());
     }
     Err(Failure::refused("this command decides in a human's name and needs a terminal")
-        .hint("run it at a terminal, or confirm in a script with --yes"))
+        .hint("run it at a terminal; in a script confirm with --yes, and name the call that you approve with --digest"))
 }
 
 /// Asks the user at the terminal to confirm, unless the command line already does.

@@ -349,7 +349,7 @@ impl Holder {
             })),
         };
         let mut workspace = Workspace::open(settings, opening).await?;
-        let routes = app(workspace.context().clone(), self.settings.pages, None);
+        let routes = app(workspace.context().clone(), &self.settings.mounts, self.settings.pages);
         let handle = workspace.context().handle.clone();
         let open = Arc::new(Open { routes, epoch, stretch, calls: AtomicUsize::new(0) });
         let (mut stopping, calls) = (workspace.context().stopping.clone(), Arc::clone(&open));

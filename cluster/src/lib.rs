@@ -368,7 +368,10 @@ impl Node {
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
-        let node = NodeSettings { pages: config.pages, own: config.settings, configs: cluster.configs };
+        // Callers from other machines reach a node.
+        let mounts = config.mounts.into_iter().filter(|mount| !mount.anonymous).collect();
+        let pages = config.pages;
+        let node = NodeSettings { mounts, pages, own: config.settings, configs: cluster.configs };
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
         listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
         let routes = front::routes(Arc::clone(&shared));

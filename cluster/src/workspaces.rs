@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_server::{Config, Pages, WorkspaceSettings};
+use lastword_server::{Config, Mount, Pages, WorkspaceSettings};
 use lastword_store::{Nats, Registry, RegistryError};
 
 use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, workspace_key};
@@ -97,6 +97,7 @@ pub async fn remove_workspace(nats: &Nats, registry: &Registry, workspace: &str,
 /// The settings of a node's workspaces.
 pub(crate) struct NodeSettings {
     pub(super) own: WorkspaceSettings,
+    pub(super) mounts: Vec<Mount>,
     pub(super) pages: Pages,
     pub(super) configs: ConfigReader,
 }

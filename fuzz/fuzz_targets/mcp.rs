@@ -1,4 +1,4 @@
-//! See `lastword_server::properties::mcp`.
+//! See `lastword_mcp::properties::check`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| lastword_server::properties::mcp(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| lastword_mcp::properties::check(data));

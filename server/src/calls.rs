@@ -10,7 +10,7 @@ pub(crate) mod archives;
 pub mod audit;
 pub(crate) mod canonical;
 pub(crate) mod checkpoints;
-pub(crate) mod claims;
+pub mod claims;
 pub mod clock;
 pub mod control;
 pub mod conversations;
@@ -23,20 +23,19 @@ pub mod humans;
 pub mod incidents;
 pub mod limits;
 pub mod messages;
-pub(crate) mod permission;
 pub(crate) mod places;
 pub mod policy;
 pub mod read_model;
-pub(crate) mod requests;
+pub mod requests;
 pub mod rooms;
 pub mod schedules;
 mod shell;
 pub(crate) mod shown;
 pub mod sign_in;
 pub mod subjects;
-pub(crate) mod taking;
+pub mod taking;
 pub(crate) mod tokens;
-pub(crate) mod tree;
+pub mod tree;
 pub mod turns;
 
 use std::collections::BTreeMap;
@@ -69,7 +68,7 @@ use crate::tls::Transport;
 use crate::views::{Nodes, NotifyChannel};
 
 /// The longest wait of any call; longer waits are shortened to it.
-pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
+pub const WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// The parts of a workspace that its calls work with.
 pub struct Resources {
@@ -100,7 +99,7 @@ pub struct Resources {
     /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.
-    pub(crate) shown: Arc<shown::ShownCalls>,
+    pub shown: Arc<shown::ShownCalls>,
     /// What the last reading of the whole log found.
     pub(crate) scrub: LastScrub,
     /// The data directory.
@@ -213,7 +212,7 @@ impl Caller {
     }
 
     /// Returns this caller in the turn that the turn token names.
-    pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
+    pub fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
         let named = handle.signer().verify(turn, self.principal.agent());
         let turn = named.ok_or_else(|| {
             ApiError::new(Code::Forbidden, "the turn token names no turn of this agent")
@@ -233,7 +232,7 @@ impl Caller {
     }
 
     /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
-    pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
+    pub fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
         self.until.map_or(Ok(()), |until| in_time(handle, until))?;
         let principal = match &self.signed {
             // It ends with its owner's current token, whose overlap is for that token alone.
@@ -249,12 +248,12 @@ impl Caller {
     }
 
     /// Returns whether the token may do less than its owner.
-    pub(crate) fn is_narrowed(&self) -> bool {
+    pub fn is_narrowed(&self) -> bool {
         self.scopes != Scopes::ALL
     }
 
     /// Refuses a token that was narrowed to other scopes. `None` is a call that every token may make.
-    pub(crate) fn may(&self, scope: Option<Scope>) -> Result<(), ApiError> {
+    pub fn may(&self, scope: Option<Scope>) -> Result<(), ApiError> {
         match scope {
             Some(scope) if !self.scopes.has(scope) => {
                 let has = self.scopes.list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
@@ -355,6 +354,11 @@ pub(crate) fn checked<T>(
 /// Adds up the bytes of all texts in a list.
 pub(crate) fn total(texts: &[String]) -> usize {
     texts.iter().map(String::len).sum()
+}
+
+/// Turns a reply of another kind than the expected one into an error: a refusal, or a bug.
+pub(crate) fn fault_of(reply: Reply) -> ApiError {
+    admitted(Ok(reply)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))
 }
 
 /// Turns a refusal in a reply into an error, with its record and the step that lifts it.

@@ -2,7 +2,6 @@
 //! protocol are elsewhere.
 
 pub mod http;
-pub mod mcp;
 pub(crate) mod session;
 
 mod table;
@@ -10,6 +9,6 @@ mod tail;
 
 pub use self::tail::LogTail;
 
-/// The names of all edges; the console is a crate of its own. Tests play the same work over each of them: `edges_agree`
+/// The names of all edges; MCP and the console are crates of their own. Tests play the same work over each of them: `edges_agree`
 /// that of agents, and `the_edges_agree_about_what_a_human_does` that of humans.
 pub const EDGES: &[&str] = &["http", "session", "mcp", "console"];

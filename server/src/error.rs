@@ -54,7 +54,7 @@ impl ApiError {
 
     /// Says what to do instead, where the hint of the code is about another fault.
     #[must_use]
-    pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
+    pub fn hinted(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = hint.into();
         self
     }

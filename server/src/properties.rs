@@ -3,5 +3,4 @@
 
 pub use crate::calls::rooms::properties::check as rooms;
 pub use crate::cron::properties::check as cron;
-pub use crate::edges::mcp::properties::check as mcp;
 pub use crate::edges::session::properties::check as session;

@@ -18,8 +18,7 @@ use tokio::sync::watch;
 
 use crate::base_path::BasePath;
 use crate::calls::Context;
-use crate::edges::http::{Pages, app, listen};
-use crate::edges::mcp::AnonymousMcp;
+use crate::edges::http::{Mount, Pages, app, listen};
 use crate::tls::{Certificate, Tls, Transport};
 use crate::workspace::{Opening, StartError, Workspace, WorkspaceSettings, console_url, is_full, open_index};
 
@@ -37,10 +36,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The certificate to serve with over TLS; `None` serves plain HTTP.
     pub tls: Option<Tls>,
+    /// The edges of other crates.
+    pub mounts: Vec<Mount>,
     /// The pages for browsers.
     pub pages: Pages,
-    /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
-    pub anonymous_mcp: Option<AnonymousMcp>,
     /// What is of the workspace, and not of the listener.
     pub settings: WorkspaceSettings,
 }
@@ -53,8 +52,8 @@ impl Config {
             data_dir: data_dir.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tls: None,
+            mounts: Vec::new(),
             pages: Pages::default(),
-            anonymous_mcp: None,
             settings: WorkspaceSettings::default(),
         }
     }
@@ -89,11 +88,11 @@ impl Server {
         let index = open_index(files.dir(), log.reader().as_ref())?;
         let bound = bind(config.listen);
         let (listener, addr) = bound.map_err(|(address, source)| StartError::Listen { address, source })?;
-        let (pages, anonymous_mcp) = (config.pages, config.anonymous_mcp.clone());
+        let (mounts, pages) = (config.mounts, config.pages);
         let url = local_url(transport, addr);
         let opening = Opening { log, core: None, quiet: None, index, files, transport, url, nodes: None };
         let mut workspace = Workspace::open(config.settings, opening).await?;
-        let routes = app(workspace.context().clone(), pages, anonymous_mcp);
+        let routes = app(workspace.context().clone(), &mounts, pages);
         let stopping = workspace.context().stopping.clone();
         workspace.spawn(listen::serve(listener, routes, certificate.clone(), stopping, Duration::ZERO));
         Ok(Self { addr, workspace, certificate })
@@ -228,17 +227,17 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), (SocketAdd
 }
 
 fn check(config: &Config) -> Result<(), StartError> {
-    if config.anonymous_mcp.is_some() {
+    if config.mounts.iter().any(|mount| mount.anonymous) {
         for_this_machine(config.listen)?;
     }
     config.settings.oidc.as_ref().map_or(Ok(()), |oidc| oidc.check(&config.settings.path)).map_err(StartError::from)
 }
 
-/// The anonymous MCP surface needs no token, so it accepts no caller from another machine.
+/// An anonymous edge needs no token, so it accepts no caller from another machine.
 fn for_this_machine(address: SocketAddr) -> Result<(), StartError> {
     if !address.ip().is_loopback() {
-        return Err(StartError::AnonymousMcp { address });
+        return Err(StartError::Anonymous { address });
     }
-    tracing::warn!("callers without a token reach the anonymous MCP surface");
+    tracing::warn!("callers without a token reach an anonymous edge");
     Ok(())
 }

@@ -79,9 +79,9 @@ pub enum StartError {
     /// The certificate or its key is unusable.
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
-    /// The anonymous MCP surface is for this machine only.
-    #[error("the anonymous MCP surface is served on the loopback interface only, and {address} isn't on it")]
-    AnonymousMcp {
+    /// An edge for callers without a token is for this machine only.
+    #[error("an edge for callers without a token is served on the loopback interface only, and {address} isn't on it")]
+    Anonymous {
         /// The address of the configuration.
         address: SocketAddr,
     },

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use lastword_facts::limits;
+use lastword_mcp::Selection;
 use lastword_programs::{ALL, AgentProgram, Call, Identity, Step};
-use lastword_server::edges::mcp::Selection;
 use serde::Serialize;
 use serde_json::json;
 

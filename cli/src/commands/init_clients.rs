@@ -9,8 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, FromArgMatches};
 use lastword_client::{Client, Endpoint, Token};
 use lastword_facts::fact::Kind;
 use lastword_facts::names::OWN_NAME;
+use lastword_mcp::Selection;
 use lastword_programs::{ALL, AgentProgram, Call, File, Identity};
-use lastword_server::edges::mcp::Selection;
 
 use super::Context;
 use crate::failure::Failure;

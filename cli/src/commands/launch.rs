@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, Token, Trust};
 use lastword_facts::status::Running;
+use lastword_mcp::PRIMER;
 use lastword_programs::{AgentProgram, CLIENT, Launch, end_interrupted, follow_ends, is_at_work, keep_leases, scrub};
-use lastword_server::edges::mcp::PRIMER;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};

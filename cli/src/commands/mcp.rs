@@ -4,7 +4,7 @@
 use lastword_client::{Client, Token};
 use lastword_facts::fact::Kind;
 use lastword_facts::names::OWN_NAME;
-use lastword_server::edges::mcp::{Remote, Selection, serve_nothing, serve_stdio};
+use lastword_mcp::{Remote, Selection, serve_nothing, serve_stdio};
 
 use super::Context;
 use crate::failure::Failure;

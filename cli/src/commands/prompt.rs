@@ -1,6 +1,6 @@
 //! `lastword prompt`: prints what an agent has to know, short enough for every system prompt.
 
-use lastword_server::edges::mcp::PRIMER;
+use lastword_mcp::PRIMER;
 use serde_json::json;
 
 use super::Context;
@@ -15,8 +15,8 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use lastword_mcp::{INSTRUCTIONS, PRIMER};
     use lastword_programs::CONDUCT;
-    use lastword_server::edges::mcp::{INSTRUCTIONS, PRIMER};
 
     #[test]
     fn what_a_model_is_told_on_joining_agrees_with_what_a_delivery_says_of_the_end_of_a_turn() {

@@ -151,7 +151,8 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         checkpoint_every_facts: settings.checkpoint_every_facts,
         ..WorkspaceSettings::default()
     };
-    Ok(Config { pages: lastword_console::pages(), settings: workspace, ..Config::local(&settings.data) })
+    let (mounts, pages) = (vec![lastword_mcp::mount()], lastword_console::pages());
+    Ok(Config { mounts, pages, settings: workspace, ..Config::local(&settings.data) })
 }
 
 /// Sends logs to standard error, so that the first line on standard output is the server's address.
@@ -346,7 +347,7 @@ impl From<StartError> for Failure {
             StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
             StartError::Tls(error) => Self::usage(message).hint(error.hint()),
             StartError::Oidc(_) => Self::usage(message).hint("docs/sign-in.md shows a configuration"),
-            StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
+            StartError::Anonymous { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Checkpoint(_) => {
                 Self::unavailable(message).hint("put checkpoint.key back; without that file the server makes a new key")

@@ -64,8 +64,13 @@ impl Stage {
             limits.approval_ms = limits.grant_age_ms;
         }
         let settings = WorkspaceSettings { limits, ..WorkspaceSettings::default() };
-        let server =
-            Server::start(Config { settings, pages: lastword_console::pages(), ..Config::local(data) }).await?;
+        let server = Server::start(Config {
+            settings,
+            mounts: vec![lastword_mcp::mount()],
+            pages: lastword_console::pages(),
+            ..Config::local(data)
+        })
+        .await?;
         let endpoint = Endpoint::new(&server.url());
         let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
         let human = Client::new(&endpoint, Some(Token::new(&token)?))?;

@@ -52,6 +52,7 @@ impl Step<'_> {
         match draft.kind {
             MessageType::Response if by.is_human() => return self.human_response(by, *draft),
             MessageType::Response => {
+                // Before the answer ends the turn that this reads.
                 let of_draft = self.draft_record(by.agent(), &draft);
                 return self
                     .response(by, &draft)
@@ -120,11 +121,11 @@ impl Step<'_> {
     fn note_refusal(&mut self, agent: AgentId, of_draft: DraftRecord, refusal: &Refusal) {
         let state = self.state();
         let turn = of_draft.turn.and_then(|t| state.turns.get(&t));
-        let task = turn.and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
+        let of_task = turn.and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
         let named = of_draft.reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
         let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
         let counts = refusal.retry_after_ms.is_none();
-        if let Some(conv) = named.or(task).filter(part).filter(|_| counts) {
+        if let Some(conv) = named.or(of_task).filter(part).filter(|_| counts) {
             self.hear_in(agent, Place::Conversation(conv));
         }
         self.record_refusal(agent, of_draft, refusal.clone());
@@ -371,7 +372,7 @@ impl Step<'_> {
             self.latch(Latched::Grant(grant), &refusal);
         }
         self.note_allowance(sending.sender, &refusal);
-        // The counters of a list are those of several conversations, so it is about the work above them (R1).
+        // The counters of a list are those of several conversations, so the refusal names the sender's task (R1).
         let several = sending.targets.len() > 1 && matches!(refusal.code, Code::TurnsSoft | Code::TurnsHard);
         let planned = sending.targets.first().filter(|_| !several).and_then(|(_, placement)| match &placement.plan {
             Plan::Existing(conv) => self.state().ref_of(*conv).cloned(),
@@ -396,18 +397,18 @@ impl Step<'_> {
         let (several, count) = (targets.len() > 1, targets.len());
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let mut contents = Content::of(&mut draft, targets.len());
-        let mut root = context.task();
+        let mut task = context.task();
         #[cfg(feature = "rules-off")]
-        self.naive_correlation(sender, &mut root);
+        self.naive_correlation(sender, &mut task);
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, placement)) in targets.into_iter().enumerate() {
             let conv = self.open(sender, &placement, i > 0);
             let wakes = draft.kind == MessageType::Request;
-            // The first message of a list starts the root; the others share its task and grant.
-            if let Some(giver) = context.starts_for(sender).filter(|_| root.is_none()) {
-                root = Some(self.start_root(sender, giver, conv));
+            // The first message of a list starts a task as its root; the others share it and its grant.
+            if let Some(giver) = context.starts_for(sender).filter(|_| task.is_none()) {
+                task = Some(self.start_root(sender, giver, conv));
             }
-            let grant = match (root, context) {
+            let grant = match (task, context) {
                 (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
                 (None, SendContext::Human) if wakes => Some(self.open_grant(sender, conv)),
                 (None, _) => None,
@@ -418,13 +419,13 @@ impl Step<'_> {
             }
             let number = several.then_some(i + 1);
             let content = contents.next().unwrap_or_default();
-            let destination = Destination { conv, depth: placement.depth, to, number, sender_task: root, grant };
+            let destination = Destination { conv, depth: placement.depth, to, number, sender_task: task, grant };
             let message = self.message(sender, &draft, key.clone(), content, destination);
-            let heard = context == SendContext::Human && tick.is_none() && message.is_said();
-            // To record a message takes the reading of its text (R5), which all messages of a list share.
+            let speaks = context == SendContext::Human && tick.is_none() && message.is_said();
+            // To record a message consumes the reading of its text (R5), and each message of a list needs it.
             let reading = if i + 1 < count { self.reading.clone() } else { None };
             // Recorded before the message, whose own fact resets its conversation.
-            if heard && self.state().agents[sender.0 as usize].is_heard() {
+            if speaks && self.state().agents[sender.0 as usize].is_heard() {
                 self.lift_place(Place::Conversation(conv), sender);
                 self.hear_human(sender, conv, Some(conv));
             }
@@ -439,7 +440,7 @@ impl Step<'_> {
         sent
     }
 
-    /// Shows an ALERT to the humans, up to a number an hour (E4).
+    /// Records an ALERT as raised. It is pushed to the humans at most `alerts_per_hour_max` times an hour (E4).
     fn raise_alert(&mut self, agent: AgentId, draft: &Draft) {
         let Some(sender) = self.state().agent(agent).filter(|a| draft.kind == MessageType::Alert && !a.is_human())
         else {

@@ -91,6 +91,25 @@ async def test_a_human_decides_edits_and_rejects(lastword: Broker) -> None:
     assert made == [{"args": ["push"]}, {"args": ["push"]}]
 
 
+async def test_a_question_that_expires_has_no_empty_answer() -> None:
+    with Broker("[limits]\nescalation_ms = 1000\n") as lastword:
+        agent = Agent(lastword.url, lastword.agent("kilo"))
+        outcomes: list[str | BaseException] = []
+
+        @agent.on_request()
+        async def work(turn: Turn) -> str:
+            try:
+                outcomes.append(await turn.escalate("Go on?"))
+            except (LastwordError, asyncio.CancelledError) as ended:
+                outcomes.append(ended)
+                raise
+            return "went on"
+
+        async with serving(agent), human(lastword) as operator:
+            reply = await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)
+        assert reply.failed and [isinstance(outcome, BaseException) for outcome in outcomes] == [True]
+
+
 async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> None:
     """The first run ends without an answer behind its second call; the broker is killed in between."""
     token = lastword.agent("kilo")

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 
-import { Disconnected, LastwordError, NotDeterministic, Refused, Rejected } from "./errors.ts";
+import { Disconnected, LastwordError, NotDeterministic, Refused, Rejected, Unanswered } from "./errors.ts";
 import type { CallOptions, Session } from "./session.ts";
 import type * as wire from "./wire.ts";
 
@@ -94,7 +94,7 @@ export class Turn {
   message: wire.StoredMessage;
   /** Is aborted when the broker ends the turn, or the agent stops. Calls through the turn reject from then on. */
   readonly signal: AbortSignal;
-  /** Why the broker ended the turn, such as `budget`. */
+  /** Why the broker ended the turn, such as `budget`, if a renewal told it. */
   ended: string | undefined;
   readonly #session: Session;
   readonly #aborted: Promise<never>;
@@ -139,7 +139,7 @@ export class Turn {
     }
   }
 
-  /** Asks a human and waits for the answer. */
+  /** Asks a human and waits for the answer. Throws `Unanswered` if the question ends without one. */
   async escalate(question: string, { options }: { options?: string[] | undefined } = {}): Promise<string> {
     let asked = await this.#durable<wire.EscalationView>("escalate", this.#key("escalate"), {
       message: question,
@@ -153,6 +153,7 @@ export class Turn {
       this.#answers.delete(asked.id);
       asked = await this.#call("escalation", { path: asked.id, again: true });
     }
+    if (asked.state !== "answered") throw new Unanswered(asked);
     return asked.answer ?? "";
   }
 
@@ -232,7 +233,10 @@ export class Turn {
     }
   }
 
-  /** Counts what a call of a model used. It is reported at once, and with the answer. */
+  /**
+   * Counts what a call of a model used. It is reported at once, and with the answer. `inputTokens` has those in, which
+   * `cacheReadTokens` and `cacheWriteTokens` name once more.
+   */
   spent({ inputTokens = 0, outputTokens = 0, cacheReadTokens, cacheWriteTokens, model, costUsd }: Spent): void {
     const add = (count: number | null | undefined, more: number | undefined) => (count ?? 0) + (more ?? 0);
     const usage = this.#usage;

@@ -126,7 +126,7 @@ pub(crate) async fn rekey(
 }
 
 /// Lists all registered agents and humans.
-pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
+pub async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     listed(ctx, Kind::ALL).await
 }
 
@@ -286,7 +286,7 @@ pub async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
 }
 
 /// Names the agent or human that an address means by its display name: `to` takes names alone (§1).
-pub(crate) async fn by_display_name(ctx: &Context, fault: ApiError) -> ApiError {
+pub async fn by_display_name(ctx: &Context, fault: ApiError) -> ApiError {
     let quoted = fault.0.detail.strip_prefix("`to` \"").and_then(|rest| rest.split_once('"'));
     match quoted.map(|(text, _)| text.to_owned()) {
         Some(text) => displayed(ctx, &text).await.unwrap_or(fault),

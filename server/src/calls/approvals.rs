@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::views;
 
 /// Holds a tool call until it is decided.
-pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
+pub async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
     if call.tool.trim().is_empty() {
         return Err(FieldError::new("tool", "is empty").into());
     }
@@ -46,7 +46,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
 }
 
 /// Returns the digest that the call would have if the caller made it now.
-pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Arguments) -> Digest {
+pub fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Arguments) -> Digest {
     let (agent, task) = asker(live, caller);
     digest(tool, arguments, &agent, task.map(|t| t.to_string()).as_deref())
 }
@@ -134,7 +134,7 @@ pub async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Resu
 }
 
 /// Lists the held calls that `caller` may decide and that are still pending, oldest first.
-pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, ApiError> {
+pub async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let waits = |known: &Approval| {
@@ -213,12 +213,7 @@ fn held(live: &Live<'_>, id: ApprovalId) -> Option<(String, String, Option<Strin
 }
 
 /// Uses up an approval, for exactly the call that was approved.
-pub(crate) async fn spend(
-    ctx: &Context,
-    caller: Caller,
-    id: ApprovalId,
-    call: UseApproval,
-) -> Result<ApprovalView, ApiError> {
+pub async fn spend(ctx: &Context, caller: Caller, id: ApprovalId, call: UseApproval) -> Result<ApprovalView, ApiError> {
     if caller.principal.is_human() {
         // Before anything is looked up.
         humans::require(ctx, caller, Role::Operator).await?;

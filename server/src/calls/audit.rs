@@ -55,7 +55,7 @@ pub struct AuditParams {
 /// The parameters of a list of decisions.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PageParams {
+pub struct PageParams {
     limit: Option<usize>,
     cursor: Option<String>,
 }

@@ -7,12 +7,12 @@ use lastword_facts::ids::ClaimId;
 use lastword_facts::names::Resource;
 use lastword_wire::{ClaimView, FieldError, NewClaim, Page};
 
-use super::{Caller, Context, admitted, checked};
+use super::{Caller, Context, admitted, checked, fault_of};
 use crate::error::ApiError;
 use crate::views;
 
 /// Claims a resource (C1).
-pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
+pub async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
     let resource = checked("resource", &new.resource, Resource::new)?;
     // Claims are compared as text, so another spelling of a directory would conflict with none of them.
     if new.resource.split(['/', ':']).any(|part| part == "..") {
@@ -32,7 +32,7 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result
     let input = Input::Claim(caller.principal, caller.turn, Box::new(claim));
     match ctx.handle.submit_then(input, then).await? {
         Ok(claim) => claim.ok_or_else(|| ApiError::unknown(&new.resource)),
-        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
+        Err(other) => Err(fault_of(other)),
     }
 }
 
@@ -43,6 +43,6 @@ pub(crate) async fn list(ctx: &Context) -> Result<Page<ClaimView>, ApiError> {
 }
 
 /// Releases a claim.
-pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
+pub async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
     admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
 }

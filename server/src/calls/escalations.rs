@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// Asks a human.
-pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
+pub async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
     if new.message.trim().is_empty() {
         return Err(FieldError::new("message", "is empty").into());
     }
@@ -56,7 +56,7 @@ pub async fn answer(
 }
 
 /// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text.
-pub(crate) async fn answer_as(
+pub async fn answer_as(
     ctx: &Context,
     human: Principal,
     id: EscalationId,
@@ -114,7 +114,7 @@ pub async fn ask_again(
 }
 
 /// Returns the human in front of the caller's own client, if the operator configured one.
-pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
+pub async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
     if ctx.seats.is_empty() {
         return Ok(None);
     }
@@ -134,7 +134,7 @@ pub async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationView, Api
 }
 
 /// Lists the escalations that `caller` may see, newest first, behind the one that the cursor names.
-pub(crate) async fn list(ctx: &Context, caller: Caller, params: &PageParams) -> Result<Page<EscalationView>, ApiError> {
+pub async fn list(ctx: &Context, caller: Caller, params: &PageParams) -> Result<Page<EscalationView>, ApiError> {
     let who = caller.principal;
     let before = params.behind(EscalationId::parse)?;
     let limit = params.limit();

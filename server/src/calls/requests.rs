@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::views;
 
 /// Returns the current state of a request, for humans and the participants of its conversation.
-pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
+pub async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
     let (wanted, who) = (id.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| -> Option<(RequestView, Option<Seq>)> {
         let (task_id, task) = live.state.task_of(&wanted)?;
@@ -36,7 +36,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<Requ
 }
 
 /// Cancels a request (Q9).
-pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
+pub async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
     let request_id = RequestId::new(id).map_err(|_| ApiError::unknown(id))?;
     admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
     show(ctx, caller, id).await

@@ -14,7 +14,7 @@ const REMEMBERED_MAX: usize = 4_096;
 
 /// The calls shown since the server's start, with their digests.
 #[derive(Debug, Default)]
-pub(crate) struct ShownCalls(Mutex<Remembered>);
+pub struct ShownCalls(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
@@ -38,7 +38,7 @@ impl ShownCalls {
     }
 
     /// Remembers approvals that are sent to `who` in full.
-    pub(crate) fn remember_views<'a>(&self, who: AgentId, views: impl IntoIterator<Item = &'a ApprovalView>) {
+    pub fn remember_views<'a>(&self, who: AgentId, views: impl IntoIterator<Item = &'a ApprovalView>) {
         for view in views {
             if let (Some(id), Some(digest)) = (ApprovalId::parse(&view.id), unhex(&view.digest)) {
                 self.remember(who, id, digest);

@@ -8,12 +8,13 @@ use lastword_facts::{Code, Refusal};
 use lastword_wire::Delivery;
 
 use super::turns::Taken;
-use super::{Caller, Context, admitted};
+use super::{Caller, Context, fault_of};
 use crate::error::ApiError;
 use crate::views;
 
 /// What a caller took.
 pub enum Taking {
+    /// A delivery, which starts a turn.
     Delivery(Box<Delivery>),
     /// Nothing came.
     Nothing {
@@ -79,10 +80,7 @@ async fn submitted(ctx: &Context, caller: Caller, input: Input) -> Result<Found<
     };
     match ctx.handle.submit_then(input, then).await? {
         Ok(found) => Ok(found),
-        Err(other) => match admitted(Ok(other)) {
-            Ok(other) => Err(ApiError::unexpected(&other)),
-            Err(fault) => Err(fault),
-        },
+        Err(other) => Err(fault_of(other)),
     }
 }
 

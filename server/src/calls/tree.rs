@@ -23,10 +23,10 @@ const TREE_MAX: usize = 2_000;
 /// The most refusals in a conversation's tree; beyond that only the last ones are shown.
 const REFUSALS_MAX: usize = 2_000;
 /// The most bytes of texts in the tree for a model, which reads all of it.
-pub(crate) const MODEL_BYTES_MAX: usize = 64 << 10;
+pub const MODEL_BYTES_MAX: usize = 64 << 10;
 
 /// Returns a conversation as a tree, including its children: its first messages, with at most this many bytes.
-pub(crate) async fn conversation(
+pub async fn conversation(
     ctx: &Context,
     caller: Caller,
     reference: &str,

@@ -22,7 +22,7 @@ use lastword_wire::{
 };
 
 use super::taking::{Found, Taking, may_continue, only, taken};
-use super::{Caller, Context, admitted, check_sizes, checked, nests, total, wait_for};
+use super::{Caller, Context, admitted, check_sizes, checked, fault_of, nests, total, wait_for};
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
@@ -61,7 +61,9 @@ pub async fn take(ctx: &Context, caller: Caller, consumer: Consumer, wait: Durat
             None => Input::Receive(caller.principal, consumer),
         };
         let mut receiving = (!caller.principal.is_human()).then(|| receiving(ctx, caller, &subscription, take));
-        receiving.iter().for_each(|receiving| receiving.allow(1));
+        if let Some(receiving) = &receiving {
+            receiving.allow(1);
+        }
         let woken = async {
             tokio::select! {
                 () = ring => {}
@@ -111,7 +113,7 @@ impl Receiver<Taken> for Reader {
 
     fn looks(&self, live: &Live<'_>) -> bool {
         let own = live.state.agent(self.caller.principal.agent());
-        // A take continues turns itself; who receives asks for the answers that join one.
+        // A take continues turns itself. A caller that receives has to ask for the answers that join one.
         let receives = matches!(self.input, Input::Receive(..));
         receives && own.is_some_and(|own| own.turns.iter().any(|turn| joins(live, *turn)))
     }
@@ -359,7 +361,7 @@ pub(crate) async fn receive(
                     received.deliveries.extend(packed(ctx, caller, parcel, shown).await?);
                 }
             }
-            // What was taken before counts.
+            // The fault is dropped: it comes again with the next call, and what was taken before must not be lost.
             Err(_) if !received.deliveries.is_empty() => break,
             Err(fault) => return Err(fault),
         }
@@ -386,10 +388,7 @@ async fn received_one(
     };
     match ctx.handle.submit_then(Input::Receive(caller.principal, Consumer::InTurns), then).await? {
         Ok(received) => Ok(received),
-        Err(other) => match admitted(Ok(other)) {
-            Ok(other) => Err(ApiError::unexpected(&other)),
-            Err(fault) => Err(fault),
-        },
+        Err(other) => Err(fault_of(other)),
     }
 }
 
@@ -428,7 +427,7 @@ pub(crate) async fn again_all(
     let (agent, client) = (caller.principal.agent(), caller.client);
     let open = move |live: &Live<'_>| -> Vec<input::Delivery> {
         let turns = live.state.agent(agent).into_iter().flat_map(|own| own.turns.iter());
-        // Those that it works on are its own again, too.
+        // `hold` gives the client each turn that it may continue, also those that it works on.
         let own: Vec<TurnId> = turns.copied().filter(|turn| live.hold(agent, *turn, client)).collect();
         let lost = own.iter().filter(|turn| !working.contains(turn)).filter_map(|&turn| {
             let open = live.state.turns.get(&turn)?;
@@ -469,7 +468,7 @@ pub(crate) async fn packed(
 }
 
 /// Finishes a turn (F2).
-pub(crate) async fn finish(
+pub async fn finish(
     ctx: &Context,
     caller: Caller,
     turn: Option<TurnId>,
@@ -521,7 +520,7 @@ fn models(usage: Option<&Usage>) -> Result<Vec<ModelSpend>, ApiError> {
 }
 
 /// Reports progress, which renews the lease.
-pub(crate) async fn progress(
+pub async fn progress(
     ctx: &Context,
     caller: Caller,
     turn: Option<TurnId>,
@@ -542,7 +541,9 @@ pub(crate) async fn progress(
         waits_for_user: report.waits_for_user,
         step: step.map(|(key, result)| (key, result.into())),
     };
-    turn.or(caller.turn).iter().for_each(|turn| ctx.handle.holders().sign(*turn, ctx.handle.now()));
+    if let Some(turn) = turn.or(caller.turn) {
+        ctx.handle.holders().seen(turn, ctx.handle.now());
+    }
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
         Reply::Renewed { lease_until, finish, end } => Ok(Renewed { deadline: rfc3339(lease_until), finish, end }),

@@ -1,6 +1,6 @@
 //! The HTTP API: `/v1`, and the routes beside it.
 
-pub(crate) mod absent;
+mod absent;
 pub(crate) mod answers;
 mod backup;
 pub(crate) mod connections;
@@ -12,6 +12,7 @@ pub(crate) mod grammar;
 mod inbox;
 pub(crate) mod listen;
 mod messages;
+mod mount;
 #[cfg(test)]
 pub(crate) mod openapi;
 mod origins;
@@ -24,12 +25,13 @@ mod stall;
 mod system;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -38,22 +40,23 @@ use lastword_wire::TypedCall as _;
 use lastword_wire::calls::{BackUp, SendMessage, SignIn, StreamEvents, TakeDelivery};
 
 use crate::calls::Context;
-use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
 
+pub use self::absent::arguments;
+pub use self::answers::AnswerPermit;
 pub use self::connections::Peer;
 pub use self::documents::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
+pub use self::extract::{MCP_SESSION_HEADER, attempt, authenticate, caller, prove, read, succeeded, too_large};
 pub(crate) use self::extract::{
-    Representation, authenticate, authenticate_bearer, bearer_header, caller, client_id, params, parse, parse_answer,
-    parse_wait, too_large,
+    Representation, authenticate_bearer, bearer_header, client_id, params, parse, parse_answer, parse_wait,
 };
-pub use self::extract::{attempt, prove, read, succeeded};
 pub use self::listen::serve;
 pub(crate) use self::messages::{envelope_draft, keyed, sent, text_draft};
+pub use self::mount::Mount;
 pub use self::pages::Pages;
 pub(crate) use self::problem::panicked;
-pub(crate) use lastword_wire::session::REQUEST_BYTES_MAX;
+pub use lastword_wire::session::REQUEST_BYTES_MAX;
 
 /// The calls of `/v1`.
 fn calls() -> Router<Context> {
@@ -65,8 +68,8 @@ fn calls() -> Router<Context> {
         .route(SignIn::CALL.path, get(sign_in::show).post(sign_in::sign_in))
 }
 
-/// Returns all routes of the server with these pages, without a socket.
-pub fn app(ctx: Context, pages: Pages, anonymous_mcp: Option<AnonymousMcp>) -> Router {
+/// Returns all routes of the server with these edges and pages, without a socket.
+pub fn app(ctx: Context, mounts: &[Mount], pages: Pages) -> Router {
     let session = super::session::route(&ctx);
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
@@ -79,20 +82,28 @@ pub fn app(ctx: Context, pages: Pages, anonymous_mcp: Option<AnonymousMcp>) -> R
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
         .route("/metrics", get(system::metrics));
-    let described = super::mcp::METADATA_PATHS.into_iter();
-    let described = described.fold(Router::new(), |all, path| all.route(path, get(super::mcp::metadata)));
+    let mounted = mounts.iter().fold(Router::new(), |all, mount| {
+        let checked = middleware::from_fn_with_state(mount.parameters, query::check_mounted);
+        all.merge((mount.routes)(&ctx).layer(checked))
+    });
+    let for_programs: Arc<[&str]> = FOR_PROGRAMS.into_iter().chain(mounts.iter().map(|mount| mount.prefix)).collect();
+    let page = move |uri: &Uri, headers: &HeaderMap, fault: ApiError| {
+        // A browser gets a page, a program a problem.
+        let is_page = wants_page(headers) && !for_programs.iter().any(|prefix| uri.path().starts_with(prefix));
+        if is_page { (pages.nowhere)(&fault) } else { fault.into_response() }
+    };
+    let absent = page.clone();
     let path = ctx.path.clone();
     let routes = Router::new()
         .nest("/v1", calls().merge(system).route("/session", session))
         .merge(outside)
-        .merge(described)
-        .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))
         .layer(middleware::from_fn(query::check))
-        // After the check of query parameters: the pages parse their own.
+        // After the check of query parameters: the edges have their own, and the pages parse theirs.
+        .merge(mounted)
         .merge((pages.routes)(&ctx))
-        .fallback(async move |uri: Uri, headers: HeaderMap| absent_to(&pages, &uri, &headers, nothing(&uri)))
+        .fallback(async move |uri: Uri, headers: HeaderMap| absent(&uri, &headers, nothing(&uri)))
         .method_not_allowed_fallback(async move |method: Method, uri: Uri, headers: HeaderMap| {
-            absent_to(&pages, &uri, &headers, not_that_way(&method, &uri))
+            page(&uri, &headers, not_that_way(&method, &uri))
         })
         .layer(middleware::from_fn_with_state(ctx.clone(), origins::check))
         .layer(middleware::from_fn(answers::in_lane))
@@ -101,18 +112,13 @@ pub fn app(ctx: Context, pages: Pages, anonymous_mcp: Option<AnonymousMcp>) -> R
     path.around(routes)
 }
 
-/// The path prefixes for programs, which get problems instead of pages.
-const FOR_PROGRAMS: [&str; 3] = ["/v1", "/mcp", "/.well-known"];
+/// The path prefixes for programs, which get problems instead of pages; each mounted edge adds its own.
+const FOR_PROGRAMS: [&str; 2] = ["/v1", "/.well-known"];
 
-/// Returns whether a browser asks for a page.
-fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
+/// Returns whether a browser asks.
+fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.contains("text/html") && !FOR_PROGRAMS.iter().any(|prefix| uri.path().starts_with(prefix))
-}
-
-/// Returns a fault as a page to a browser, and as a problem to a program.
-fn absent_to(pages: &Pages, uri: &Uri, headers: &HeaderMap, fault: ApiError) -> Response {
-    if wants_page(uri, headers) { (pages.nowhere)(&fault) } else { fault.into_response() }
+    accept.contains("text/html")
 }
 
 fn nothing(uri: &Uri) -> ApiError {

@@ -7,7 +7,7 @@ use lastword_broker::clock::{Reading, Source};
 use lastword_facts::Limits;
 use lastword_server::{Config, Server};
 
-use crate::world::World;
+use crate::world::{World, configured};
 
 pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const HOUR: u64 = 3_600 * SECOND;
@@ -91,8 +91,7 @@ impl Machine {
     /// Restarts the server on the same directory with changed settings. The old one has ended before the change is made.
     pub(crate) async fn restart_with(&self, mut world: World, change: impl FnOnce(&mut Config)) -> World {
         world.server.shutdown().await;
-        let pages = lastword_console::pages();
-        let mut config = Config { pages, ..Config::local(world.dir.path()) };
+        let mut config = configured(world.dir.path());
         config.settings.clocks = self.source();
         change(&mut config);
         world.server = Server::start(config).await.unwrap();

@@ -3,7 +3,7 @@
 use lastword_facts::limits::Approvers;
 use lastword_facts::names::AgentName;
 use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
-use lastword_server::edges::mcp::serve_pipe;
+use lastword_mcp::serve_pipe;
 use reqwest::Method;
 use serde_json::{Value, json};
 

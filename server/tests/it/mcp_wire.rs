@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lastword_server::edges::mcp::{PRIMER, serve_pipe};
-use lastword_server::{AnonymousMcp, Config, Server, StartError};
+use lastword_mcp::{PRIMER, mount_with_anonymous, serve_pipe};
+use lastword_server::{Config, Server, StartError};
 use reqwest::{Method, RequestBuilder, Response};
 use rmcp::ServerHandler;
 use rmcp::model::{ErrorData, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool};
@@ -176,7 +176,7 @@ async fn who_has_no_token_is_told_where_to_look() {
 
 #[tokio::test]
 async fn other_hosts_and_origins_reach_no_method_of_the_endpoint() {
-    let world = World::set(&["kilo"], |config| config.anonymous_mcp = Some(AnonymousMcp::new(|_| Suite))).await;
+    let world = World::set(&["kilo"], |config| config.mounts = vec![mount_with_anonymous(|_| Suite)]).await;
     for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "null")] {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             let named = world.request("kilo", method.clone(), "/mcp").header(name, value);
@@ -450,7 +450,7 @@ async fn a_client_on_a_pipe_reads_and_is_told() {
 
 #[tokio::test]
 async fn an_anonymous_surface_is_apart_from_the_broker() {
-    let world = World::set(&["kilo"], |config| config.anonymous_mcp = Some(AnonymousMcp::new(|_| Suite))).await;
+    let world = World::set(&["kilo"], |config| config.mounts = vec![mount_with_anonymous(|_| Suite)]).await;
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let accept = "application/json, text/event-stream";
     let anonymous = |body: &Value| world.http.post(world.url("/mcp")).header("accept", accept).json(body);
@@ -469,8 +469,8 @@ async fn an_anonymous_surface_is_apart_from_the_broker() {
     let dir = tempfile::tempdir().unwrap();
     let open = Config {
         listen: ([0, 0, 0, 0], 0).into(),
-        anonymous_mcp: Some(AnonymousMcp::new(|_| Suite)),
+        mounts: vec![mount_with_anonymous(|_| Suite)],
         ..Config::local(dir.path())
     };
-    assert!(matches!(Server::start(open).await, Err(StartError::AnonymousMcp { .. })));
+    assert!(matches!(Server::start(open).await, Err(StartError::Anonymous { .. })));
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword_facts::Limits;
-use lastword_server::edges::mcp::Remote;
+use lastword_mcp::Remote;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl World {
     /// Starts a server with changed settings.
     pub(crate) async fn set(agents: &[&str], change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = Config { pages: lastword_console::pages(), ..Config::local(dir.path()) };
+        let mut config = configured(dir.path());
         change(&mut config);
         let server = Server::start(config).await.unwrap();
         let mut world = Self { dir, server, http: http(), tokens: BTreeMap::new() };
@@ -107,8 +107,13 @@ impl World {
     }
 }
 
+/// Returns the configuration of a server with all edges.
+pub(crate) fn configured(dir: &Path) -> Config {
+    Config { mounts: vec![lastword_mcp::mount()], pages: lastword_console::pages(), ..Config::local(dir) }
+}
+
 async fn start(dir: &Path) -> Server {
-    Server::start(Config { pages: lastword_console::pages(), ..Config::local(dir) }).await.unwrap()
+    Server::start(configured(dir)).await.unwrap()
 }
 
 /// Returns a client for `http://`.

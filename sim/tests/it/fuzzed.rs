@@ -43,7 +43,7 @@ fn the_bytes_of_a_snapshot_are_a_state_that_is_written_back_or_an_error() {
 
 #[test]
 fn a_message_of_an_mcp_client_sets_only_what_its_tool_lists() {
-    run("mcp", lastword_server::properties::mcp);
+    run("mcp", lastword_mcp::properties::check);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use lastword_client::{Client, Endpoint, Token};
 use lastword_core::Core;
 use lastword_facts::limits::Observed;
 use lastword_facts::{Entry, Fact, Limits, Seq};
+use lastword_mcp::{Remote, serve_pipe};
 use lastword_server::edges::EDGES;
-use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::{Config, Server, WorkspaceSettings};
 use lastword_sim::edges::{Http, InSession, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
@@ -29,7 +29,8 @@ impl Stage {
     async fn with(limits: Limits, agents: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let settings = WorkspaceSettings { limits, ..WorkspaceSettings::default() };
-        let config = Config { settings, pages: lastword_console::pages(), ..Config::local(dir.path()) };
+        let (mounts, pages) = (vec![lastword_mcp::mount()], lastword_console::pages());
+        let config = Config { settings, mounts, pages, ..Config::local(dir.path()) };
         let server = Server::start(config).await.unwrap();
         let operator = std::fs::read_to_string(server.operator_token_file()).unwrap().trim().to_owned();
         let mut stage = Self { dir, server, tokens: vec![("operator".into(), operator)] };

@@ -273,8 +273,9 @@ fn crates_depend_only_along_the_arrows() {
         ("wire", &["facts"]),
         ("store", &["facts"]),
         ("broker", &["facts", "core", "wire", "store"]),
+        ("server", &["facts", "core", "wire", "store", "broker"]),
         // MCP over stdio is a client of a running server.
-        ("server", &["facts", "core", "wire", "store", "broker", "client"]),
+        ("mcp", &["facts", "core", "wire", "broker", "server", "client"]),
         ("console", &["facts", "core", "wire", "store", "broker", "server"]),
         ("client", &["facts", "wire"]),
         ("programs", &["facts", "wire", "client"]),
@@ -285,21 +286,21 @@ fn crates_depend_only_along_the_arrows() {
         (
             "cli",
             &[
-                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "console", "client",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "console", "client",
                 "programs", "bridge", "discord", "cluster",
             ],
         ),
         (
             "bench",
             &[
-                "facts", "core", "wire", "store", "broker", "server", "console", "client", "programs", "bridge",
+                "facts", "core", "wire", "store", "broker", "server", "mcp", "console", "client", "programs", "bridge",
                 "discord", "cluster",
             ],
         ),
         (
             "sim",
             &[
-                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "console", "client",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "console", "client",
                 "programs", "bridge", "discord", "cluster",
             ],
         ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from .errors import Disconnected, NotDeterministic, Refused, Rejected
+from .errors import Disconnected, NotDeterministic, Refused, Rejected, Unanswered
 from .keys import ByPlace, Keys
 from .wire import (
     AgentView,
@@ -100,7 +100,7 @@ class Turn:
         self.view = view
         self.message = message
         self.ended: str | None = None
-        """Why the broker ended the turn, such as `budget`."""
+        """Why the broker ended the turn, such as `budget`, if a renewal told it."""
         self.keys: Keys = ByPlace()
         """Names each call within the request."""
         self.counted = asyncio.Event()
@@ -158,7 +158,7 @@ class Turn:
                     return Reply(response)
 
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
-        """Asks a human and waits for the answer."""
+        """Asks a human and waits for the answer. Raises `Unanswered` if the question ends without one."""
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
         asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
         answered = self._news_of(asked["id"])
@@ -166,6 +166,8 @@ class Turn:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(answered.wait(), LOOK_SECONDS)
             asked = await self._session.call("escalation", path=asked["id"], again=True)
+        if asked["state"] != "answered":
+            raise Unanswered(asked)
         return asked.get("answer") or ""
 
     async def approve(self, tool: str, arguments: Any = None, *, reason: str | None = None) -> Approved:
@@ -209,7 +211,9 @@ class Turn:
                 await self._session.call("release", path=claim["id"], again=True)
 
     async def _claimed(self, key: str, body: Json) -> ClaimView:
-        """Claims under the key, or anew if an earlier run has released it: what the block does isn't all durable."""
+        """Claims under the key. `unknown_request` says that an earlier run has released that claim: it claims anew then,
+        because what the block does isn't all durable.
+        """
         for again in itertools.count():
             try:
                 return await self._durable("claim", f"{key}.{again}" if again else key, body=body)
@@ -253,7 +257,10 @@ class Turn:
         model: str | None = None,
         cost_usd: float | None = None,
     ) -> None:
-        """Counts what a call of a model used. It is reported at once, and with the answer."""
+        """Counts what a call of a model used. It is reported at once, and with the answer.
+
+        `input_tokens` has those in, which `cache_read_tokens` and `cache_write_tokens` name once more.
+        """
         usage = self._usage
         self.counted.set()
         usage["input_tokens"] = usage.get("input_tokens", 0) + input_tokens

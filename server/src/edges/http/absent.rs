@@ -58,7 +58,7 @@ pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
 }
 
 /// Returns arguments without the optional members that are empty texts, as far as `T` has them.
-pub(crate) fn arguments<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Option<T> {
+pub fn arguments<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Option<T> {
     arguments.values().find(|value| value.as_str() == Some(""))?;
     retried(|required| {
         let mut kept = arguments.clone();

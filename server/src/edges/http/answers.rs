@@ -54,7 +54,7 @@ fn units(bytes: usize) -> u32 {
 }
 
 /// The bytes of one answer in its windows; dropping it gives them back.
-pub(crate) struct AnswerPermit {
+pub struct AnswerPermit {
     windows: Vec<(AnswerWindow, OwnedSemaphorePermit)>,
     /// Its owner's window lasts while one of its connections does.
     #[expect(dead_code, reason = "it is held")]
@@ -77,7 +77,7 @@ impl AnswerPermit {
 
 impl Peer {
     /// Waits until an answer to this caller has room, for as long as it takes.
-    pub(crate) async fn answer(&self) -> Option<AnswerPermit> {
+    pub async fn answer(&self) -> Option<AnswerPermit> {
         let mut windows = Vec::with_capacity(2);
         for window in self.answers()? {
             let held = window.enter(BUILD_BYTES).await?;

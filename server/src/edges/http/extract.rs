@@ -28,7 +28,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The header with the id that a client gives itself (F1).
 const CLIENT_HEADER: &str = "lastword-client";
 /// The header with the session of a client of MCP.
-pub(crate) const MCP_SESSION_HEADER: &str = "mcp-session-id";
+pub const MCP_SESSION_HEADER: &str = "mcp-session-id";
 /// The header with a turn's token.
 pub(super) const TURN_HEADER: &str = "lastword-turn";
 
@@ -57,7 +57,7 @@ pub fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiError> {
 
 /// Authenticates the caller by the request's headers, and counts the request's connection as its own. A wrong token
 /// counts against the address that it came from.
-pub(crate) fn authenticate(ctx: &Context, headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, ApiError> {
+pub fn authenticate(ctx: &Context, headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, ApiError> {
     match caller(ctx, headers) {
         Ok(caller) => prove(extensions, caller).map(|()| caller),
         // Without a token nothing was tried.
@@ -106,7 +106,7 @@ pub fn succeeded(ctx: &Context, extensions: &Extensions) {
 }
 
 /// Authenticates the caller by the request's headers.
-pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
+pub fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
         // A proxy and the server could read different ones.
@@ -260,7 +260,7 @@ pub async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes, ApiErr
 }
 
 /// Returns the refusal of a request that is too long to be read.
-pub(crate) fn too_large() -> Refusal {
+pub fn too_large() -> Refusal {
     Refusal::new(Code::TooLarge).about(format_args!("a request of more than {REQUEST_BYTES_MAX} bytes"))
 }
 

@@ -1,6 +1,6 @@
 //! The check of query parameters. Unknown ones are refused by name, so that a misspelled filter isn't ignored.
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -9,10 +9,7 @@ use lastword_wire::CALLS;
 
 use crate::error::ApiError;
 
-/// The path of MCP, which is no call of the table, and its parameter: the tools that a client wants listed.
-const MCP: &str = "/mcp";
-const MCP_TOOLS: &str = "tools";
-
+/// Refuses a query parameter that the call doesn't have.
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -25,6 +22,18 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
+/// Refuses a query parameter that a mounted edge doesn't have.
+pub(super) async fn check_mounted(
+    State(known): State<&'static [&'static str]>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match request.uri().query().map_or(Ok(()), |query| allowed(query, known)) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => fault.into_response(),
+    }
+}
+
 /// Refuses a query with another parameter than the known ones.
 pub(crate) fn allowed(query: &str, known: &[&str]) -> Result<(), ApiError> {
     let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
@@ -35,9 +44,6 @@ pub(crate) fn allowed(query: &str, known: &[&str]) -> Result<(), ApiError> {
 
 /// Returns the parameters of a call; `None` if the path exists, but not with this method.
 fn known(method: &Method, path: &str) -> Option<&'static [&'static str]> {
-    if path == MCP {
-        return Some(&[MCP_TOOLS]);
-    }
     let path = path.strip_prefix("/v1").unwrap_or(path);
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut calls = CALLS.iter().filter(|call| call.path == path).peekable();

@@ -3,6 +3,8 @@
 
 use lastword_core::Principal;
 use lastword_facts::{Code, visible};
+use lastword_server::calls::{Caller, escalations};
+use lastword_server::{ApiError, Context};
 use lastword_wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, InputRequest, InputRequests, InputRequiredResult, InputResponses,
@@ -13,8 +15,6 @@ use serde_json::{Value, json};
 
 use super::brief::Output;
 use super::tools;
-use crate::calls::{Caller, Context, escalations};
-use crate::error::ApiError;
 
 const TOOL: &str = "escalate_to_user";
 /// The id of the question, and the member of its form for a text or an option.

@@ -10,6 +10,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use lastword_facts::Code;
+use lastword_server::edges::http::{MCP_SESSION_HEADER, REQUEST_BYTES_MAX, read};
+use lastword_server::{ApiError, ended};
 use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
@@ -21,12 +23,7 @@ use tokio::sync::watch;
 
 use super::exact;
 use super::sessions::{Owner, SessionState, Sessions};
-use crate::calls::ended;
-use crate::edges::http::{REQUEST_BYTES_MAX, read};
-use crate::error::ApiError;
 
-/// The header that names a session.
-const SESSION_HEADER: &str = "mcp-session-id";
 /// The header that names the protocol's revision.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
@@ -143,7 +140,7 @@ impl<H: ServerHandler> Wire<H> {
     async fn begin(&self, caller: Owner, request: Request) -> Response {
         let response = self.lasting.handle(request).await.map(Body::new);
         // Only a successful handshake names a session.
-        if let Some(id) = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok())
+        if let Some(id) = response.headers().get(MCP_SESSION_HEADER).and_then(|id| id.to_str().ok())
             && let Some(idle) = self.sessions.open(id, caller)
         {
             self.close(idle).await;
@@ -213,7 +210,7 @@ struct Peek<'a> {
 
 /// Returns the session that a request names, if its revision has sessions.
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
-    if self_contained(headers) { None } else { headers.get(SESSION_HEADER)?.to_str().ok() }
+    if self_contained(headers) { None } else { headers.get(MCP_SESSION_HEADER)?.to_str().ok() }
 }
 
 /// Returns whether a client knows the empty event at the start of a stream, introduced with 2025-11-25. Older clients

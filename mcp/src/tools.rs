@@ -6,6 +6,11 @@ use lastword_core::input::Consumer;
 use lastword_facts::MessageType;
 use lastword_facts::fact::ClaimMode;
 use lastword_facts::ids::{ApprovalId, ClaimId};
+use lastword_server::calls::messages::{self, Sent};
+use lastword_server::calls::taking::Taking;
+use lastword_server::calls::{Caller, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
+use lastword_server::edges::http::arguments as without_absent;
+use lastword_server::{ApiError, Context};
 use lastword_wire::{
     ApprovalView, DecideApproval, Envelope, EscalationView, Finish, HeldCall, Inexact, Metadata, NewClaim,
     NewEscalation, Progress, StoredMessage, To, UseApproval, with_nearest,
@@ -18,11 +23,6 @@ use serde_json::{Value, json};
 use super::brief::{self, Output};
 use super::trace::Trace;
 use super::{args, human, listing};
-use crate::calls::messages::{self, Sent};
-use crate::calls::taking::Taking;
-use crate::calls::{Caller, Context, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
-use crate::edges::http::absent;
-use crate::error::ApiError;
 
 /// The default wait of `next_message`, in ms. Shorter than the time limit of clients for a call.
 const NEXT_WAIT_MS: u64 = 25_000;
@@ -100,7 +100,7 @@ pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiE
     if let Some(reason) = Inexact::marked(&arguments) {
         return Err(ApiError::new(lastword_facts::Code::Malformed, format!("the arguments: {reason}")));
     }
-    if let Some(read) = arguments.as_object().and_then(absent::arguments) {
+    if let Some(read) = arguments.as_object().and_then(without_absent) {
         return Ok(read);
     }
     serde_path_to_error::deserialize(arguments).map_err(|error| {

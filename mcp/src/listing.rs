@@ -9,16 +9,18 @@ use lastword_broker::{Live, Subscription};
 use lastword_facts::ids::AgentId;
 use lastword_facts::limits::Approvers;
 use lastword_facts::policy::Ruling;
+use lastword_server::calls::Caller;
+use lastword_server::{ApiError, Context, ended};
 use rmcp::model::Tool;
 
 use super::Offer;
 use super::catalog::{self, CORE, Form};
 use super::inbox::Listener;
-use crate::calls::{Caller, Context, ended};
-use crate::error::ApiError;
 
 /// The time after which the watch looks without a delivery.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The query parameter of `/mcp` with a selection.
+pub(super) const PARAMETER: &str = "tools";
 /// The name of all tools in a selection.
 const ALL: &str = "all";
 /// The name of the core tools, with those that the agent needs.
@@ -61,7 +63,7 @@ impl Selection {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query.unwrap_or_default()).unwrap_or_default();
         pairs
             .iter()
-            .find(|(name, _)| name == "tools")
+            .find(|(name, _)| name == PARAMETER)
             .map_or_else(|| Ok(Self::default()), |(_, value)| Self::parse(value))
     }
 

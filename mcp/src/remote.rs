@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword_client::{Backoff, Client, ClientError, McpTerms};
+use lastword_server::ApiError;
+use lastword_server::edges::http::{REQUEST_BYTES_MAX, too_large};
 use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType, Tool};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -13,11 +15,9 @@ use super::brief::Output;
 use super::catalog;
 use super::inbox::Listener;
 use super::listing::{self, Selection};
-use super::permit;
+use super::permission_prompt;
 use super::resources;
 use super::trace::Trace;
-use crate::edges::http::{REQUEST_BYTES_MAX, too_large};
-use crate::error::ApiError;
 
 /// The pause before a broken watch is resumed.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
@@ -122,7 +122,7 @@ impl Remote {
             Ok(result) => result,
             Err(Failure::Refused(problem)) => return Ok(Output::refusal(problem)),
             // A model reads the denial of a tool call as being about that call.
-            Err(Failure::Unanswered(mut error)) if repeat == Repeat::No && name != permit::TOOL => {
+            Err(Failure::Unanswered(mut error)) if repeat == Repeat::No && name != permission_prompt::TOOL => {
                 error.message.to_mut().push_str(". The call may have been carried out: look before you repeat it");
                 return Err(error);
             }

@@ -11,10 +11,11 @@ mod exact;
 mod human;
 mod inbox;
 mod listing;
-mod permit;
+mod permission;
+mod permission_prompt;
 mod prompts;
 #[cfg(feature = "properties")]
-pub(crate) mod properties;
+pub mod properties;
 mod remote;
 mod resources;
 mod sessions;
@@ -25,8 +26,13 @@ mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use futures_util::future::BoxFuture;
 use lastword_broker::ReadLane;
+use lastword_server::calls::Caller;
+use lastword_server::edges::http::{AnswerPermit, Peer, caller};
+use lastword_server::{ApiError, Context};
 use lastword_wire::Scope;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -45,15 +51,9 @@ use self::catalog::Form;
 use self::inbox::Listener;
 use self::sessions::Sessions;
 use self::trace::Trace;
-use super::http::answers::AnswerPermit;
-use super::http::caller;
-use super::http::connections::Peer;
-use crate::calls::{Caller, Context};
-use crate::error::ApiError;
 
 pub use self::catalog::INSTRUCTIONS;
-pub use self::door::AnonymousMcp;
-pub(crate) use self::door::{METADATA_PATHS, metadata, route};
+pub use self::door::{mount, mount_with_anonymous};
 pub use self::listing::Selection;
 pub use self::prompts::PRIMER;
 pub use self::remote::Remote;
@@ -128,8 +128,8 @@ impl ServerHandler for Surface {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = match &self.backend {
             Backend::Local(ctx, _) => {
-                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
-                listing::list(ctx, caller, &selection(&context.extensions)?).await.map_err(|fault| told(&fault))?
+                let caller = who(ctx, &context.extensions).map_err(|fault| error_of(&fault))?;
+                listing::list(ctx, caller, &selection(&context.extensions)?).await.map_err(|fault| error_of(&fault))?
             }
             Backend::Remote(remote) => remote.tools().await,
         };
@@ -179,12 +179,12 @@ impl ServerHandler for Surface {
         let span = trace.span(&request.name);
         let call = async {
             match &self.backend {
-                Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
+                Backend::Local(ctx, _) => Ok(call((ctx, self.offer), request, &trace, &context).await),
                 Backend::Remote(remote) => {
                     let arguments = request.arguments.unwrap_or_default();
                     // Handled apart, because this tool has to deny the call even if the server can't be reached.
-                    if request.name == permit::TOOL {
-                        return Ok(permit::remote(remote, arguments, &trace, &context).await.into());
+                    if request.name == permission_prompt::TOOL {
+                        return Ok(permission_prompt::remote(remote, arguments, &trace, &context).await.into());
                     }
                     remote.call(&request.name, arguments, &trace).await.map(Into::into)
                 }
@@ -223,9 +223,9 @@ impl ServerHandler for Surface {
         let uri = request.uri.as_str();
         match &self.backend {
             Backend::Local(ctx, _) => {
-                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
-                caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
-                let _permit = permit(&context.extensions).await;
+                let caller = who(ctx, &context.extensions).map_err(|fault| error_of(&fault))?;
+                caller.may(Some(Scope::Read)).map_err(|fault| error_of(&fault))?;
+                let _room = room_to_answer(&context.extensions).await;
                 let read = lane(caller).scope(resources::read(ctx, caller, uri)).await;
                 let read = read.map_err(|fault| unread(uri, &fault))?;
                 read.map(Into::into).ok_or_else(|| resources::unknown(uri))
@@ -248,11 +248,11 @@ impl ServerHandler for Surface {
         let inbox = context.accepted().resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let watch = async {
             match &self.backend {
-                // Only the inbox can change, so without a subscription to it there is nothing to report.
+                // Of the resources only the inbox changes.
                 _ if !inbox => std::future::pending().await,
                 Backend::Local(ctx, _) => {
-                    let caller = who(ctx, &context.request_context().extensions).map_err(|fault| told(&fault))?;
-                    caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
+                    let caller = who(ctx, &context.request_context().extensions).map_err(|fault| error_of(&fault))?;
+                    caller.may(Some(Scope::Read)).map_err(|fault| error_of(&fault))?;
                     inbox::watch(ctx, caller, &listener).await;
                     Ok(())
                 }
@@ -268,7 +268,7 @@ impl ServerHandler for Surface {
                 _ if !tools => std::future::pending().await,
                 Backend::Local(ctx, _) => {
                     let extensions = &context.request_context().extensions;
-                    let caller = who(ctx, extensions).map_err(|fault| told(&fault))?;
+                    let caller = who(ctx, extensions).map_err(|fault| error_of(&fault))?;
                     listing::watch(ctx, caller, &selection(extensions)?, &listener).await;
                     Ok(())
                 }
@@ -298,8 +298,8 @@ impl ServerHandler for Surface {
         let listener = Listener::Session(context.peer.clone());
         match &self.backend {
             Backend::Local(ctx, sessions) => {
-                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
-                caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
+                let caller = who(ctx, &context.extensions).map_err(|fault| error_of(&fault))?;
+                caller.may(Some(Scope::Read)).map_err(|fault| error_of(&fault))?;
                 // Without a session there is no stream on which a change could be reported.
                 let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
                 let streams =
@@ -382,7 +382,7 @@ impl Surface {
     /// Waits until the server of this process shuts down.
     async fn ending(&self) {
         match &self.backend {
-            Backend::Local(ctx, _) => crate::calls::ended(&mut ctx.stopping.clone()).await,
+            Backend::Local(ctx, _) => lastword_server::ended(&mut ctx.stopping.clone()).await,
             Backend::Remote(_) => std::future::pending().await,
         }
     }
@@ -390,14 +390,14 @@ impl Surface {
 
 /// Authenticates the caller. Each request proves its token, also within a session.
 fn who(ctx: &Context, extensions: &Extensions) -> Result<Caller, ApiError> {
-    let empty = axum::http::HeaderMap::new();
+    let empty = HeaderMap::new();
     // Without headers there is no token, and the caller is refused.
     caller(ctx, headers(extensions).unwrap_or(&empty))
 }
 
 /// Waits for room to build a long answer to the caller.
-async fn permit(extensions: &Extensions) -> Option<AnswerPermit> {
-    let peer = extensions.get::<axum::http::request::Parts>()?.extensions.get::<Peer>()?.clone();
+async fn room_to_answer(extensions: &Extensions) -> Option<AnswerPermit> {
+    let peer = extensions.get::<Parts>()?.extensions.get::<Peer>()?.clone();
     peer.answer().await
 }
 
@@ -408,12 +408,12 @@ const fn lane(caller: Caller) -> ReadLane {
 
 /// Returns the tools that a client asks for in the address.
 fn selection(extensions: &Extensions) -> Result<Selection, ErrorData> {
-    let query = extensions.get::<axum::http::request::Parts>().and_then(|parts| parts.uri.query());
+    let query = extensions.get::<Parts>().and_then(|parts| parts.uri.query());
     Selection::of_query(query).map_err(|problem| ErrorData::invalid_params(problem, None))
 }
 
-fn headers(extensions: &Extensions) -> Option<&axum::http::HeaderMap> {
-    extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers)
+fn headers(extensions: &Extensions) -> Option<&HeaderMap> {
+    extensions.get::<Parts>().map(|parts| &parts.headers)
 }
 
 /// Returns the session that a request belongs to.
@@ -422,15 +422,15 @@ fn session(extensions: &Extensions) -> Option<&str> {
 }
 
 async fn call(
-    ctx: &Context,
+    (ctx, offer): (&Context, Offer),
     request: CallToolRequestParams,
     trace: &Trace,
     context: &RequestContext<RoleServer>,
 ) -> CallToolResponse {
     let name = request.name.clone();
     // Authenticates its caller itself: it has to deny rather than fail.
-    if name == permit::TOOL {
-        return permit::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
+    if name == permission_prompt::TOOL {
+        return permission_prompt::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
     }
     let result = async {
         let caller = who(ctx, &context.extensions)?;
@@ -440,7 +440,7 @@ async fn call(
             return elicit::escalate(ctx, caller, human, request).await;
         }
         let arguments = request.arguments.unwrap_or_default();
-        let _permit = if name == "get_conversation" { permit(&context.extensions).await } else { None };
+        let _room = if name == "get_conversation" { room_to_answer(&context.extensions).await } else { None };
         let called = lane(caller).scope(tools::call(ctx, caller, &name, arguments, trace)).await;
         Ok(called?.result().into())
     };
@@ -448,8 +448,8 @@ async fn call(
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
         if let Some(lift) = &fault.0.lift {
             // A model reads only the hint; the commands in `lift` are for a human.
-            let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
-            fault.0.hint.push_str(&lifted);
+            let who = if offer == Offer::Agent { "A human can lift this: ask with escalate_to_user. " } else { "" };
+            fault.0.hint.push_str(&format!(" {who}{}", lift.text));
         }
         Output::refusal(serde_json::to_value(&fault.0).unwrap_or_default()).into()
     })
@@ -470,17 +470,21 @@ async fn while_streaming<W: Future<Output = ()>>(mut streams: watch::Receiver<us
     }
 }
 
-/// Converts a refusal outside of a tool call.
-fn told(fault: &ApiError) -> ErrorData {
+/// Converts a refusal outside of a tool call, or a fault of the server.
+fn error_of(fault: &ApiError) -> ErrorData {
     let problem = serde_json::to_value(&fault.0).ok();
-    ErrorData::invalid_params(fault.0.detail.clone(), problem)
+    let detail = fault.0.detail.clone();
+    if fault.0.status >= 500 {
+        ErrorData::internal_error(detail, problem)
+    } else {
+        ErrorData::invalid_params(detail, problem)
+    }
 }
 
 /// Converts a refusal of a read. A resource that the caller may not see looks like an unknown one.
 fn unread(uri: &str, fault: &ApiError) -> ErrorData {
     match fault.0.status {
         404 => resources::unknown(uri),
-        500.. => ErrorData::internal_error(fault.0.detail.clone(), None),
-        _ => told(fault),
+        _ => error_of(fault),
     }
 }

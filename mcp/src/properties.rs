@@ -2,6 +2,7 @@
 //! handled, a tool takes only the arguments that it lists, and no argument sets what a model may not choose.
 
 use lastword_facts::MessageType;
+use lastword_server::ApiError;
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, JsonObject, JsonRpcMessage, RequestMetaObject,
 };
@@ -11,8 +12,7 @@ use serde_json::Value;
 use super::catalog::{self, Form};
 use super::trace::Trace;
 use super::wire::method;
-use super::{Offer, Selection, args, permit, tools};
-use crate::error::ApiError;
+use super::{Offer, Selection, args, permission_prompt, tools};
 
 /// Checks one message: its JSON; or, behind a `?`, the query of the address.
 ///
@@ -40,7 +40,10 @@ fn tool(params: CallToolRequestParams) {
         let tool = catalog::tool(name, offer, Form::Full).expect("a known tool");
         let listed = tool.input_schema.get("properties").and_then(Value::as_object).expect("an object");
         let unknown = arguments.keys().find(|key| !listed.contains_key(*key));
-        assert!(unknown.is_none() || name == permit::TOOL, "{name} takes {unknown:?}, which it doesn't list");
+        assert!(
+            unknown.is_none() || name == permission_prompt::TOOL,
+            "{name} takes {unknown:?}, which it doesn't list"
+        );
     }
     if params.name == "send_agent_message" {
         send(arguments, &params.meta.unwrap_or_default());
@@ -61,7 +64,7 @@ fn reads(name: &str, arguments: &JsonObject) -> Option<Result<(), ApiError>> {
         "report_progress" => of::<args::Report>(arguments),
         "request_approval" => of::<args::Approve>(arguments),
         "use_approval" => of::<args::Use>(arguments),
-        permit::TOOL => of::<args::Permit>(arguments),
+        permission_prompt::TOOL => of::<args::Permit>(arguments),
         "check_request" => of::<args::Check>(arguments),
         "cancel_request" => of::<args::ById>(arguments),
         "list_agents" | "list_escalations" => of::<args::Nothing>(arguments),

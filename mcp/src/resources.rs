@@ -1,13 +1,13 @@
 //! The resources: what a client can read or subscribe to without a tool call.
 
+use lastword_server::calls::{Caller, limits, tree};
+use lastword_server::{ApiError, Context};
 use lastword_wire::FieldError;
 use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::json;
 
 use super::inbox;
-use crate::calls::{Caller, Context, limits, tree};
-use crate::error::ApiError;
 
 /// The agent's inbox.
 pub(super) const INBOX: &str = "lastword://inbox";

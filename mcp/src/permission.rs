@@ -8,10 +8,9 @@ use lastword_broker::Live;
 use lastword_facts::fact::Decision;
 use lastword_facts::ids::ApprovalId;
 use lastword_facts::status::ApprovalState;
+use lastword_server::calls::{Caller, approvals, turns};
+use lastword_server::{ApiError, Context};
 use lastword_wire::{Arguments, HeldCall, Progress, UseApproval, quote};
-
-use super::{Caller, Context, approvals, turns};
-use crate::error::ApiError;
 
 /// How long one wait for the decision lasts, before the token is checked again.
 const LOOK: Duration = Duration::from_secs(15);
@@ -20,7 +19,7 @@ const RENEWED_EVERY: u32 = 4;
 
 /// The reply to a client about a call that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Permission {
+pub(super) enum Permission {
     /// The call may be made now, once, with these arguments.
     Allow(Arguments),
     /// The call may not be made, with the reason in words for the model.
@@ -28,7 +27,7 @@ pub(crate) enum Permission {
 }
 
 /// Holds a call until it is decided, and uses the approval up.
-pub(crate) async fn permission(ctx: &Context, caller: Caller, call: HeldCall) -> Permission {
+pub(super) async fn permission(ctx: &Context, caller: Caller, call: HeldCall) -> Permission {
     match decided(ctx, caller, call).await {
         Ok(permission) => permission,
         Err(fault) => {

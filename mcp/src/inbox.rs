@@ -7,13 +7,13 @@ use lastword_broker::{Live, Subscription};
 use lastword_core::state::Task;
 use lastword_facts::Seq;
 use lastword_facts::ids::{AgentId, TaskId};
+use lastword_server::calls::Caller;
+use lastword_server::{ApiError, Context, ended};
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use serde::Serialize;
 
 use super::resources::INBOX;
-use crate::calls::{Caller, Context, ended};
-use crate::error::ApiError;
 
 /// The most deliveries that are listed; `queued` counts all.
 const LISTED_MAX: usize = 50;

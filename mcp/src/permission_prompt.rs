@@ -4,17 +4,16 @@
 
 use std::time::Duration;
 
+use lastword_server::{ApiError, Context};
 use lastword_wire::{Arguments, HeldCall, Scope};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 
+use super::permission::{Permission, permission};
 use super::remote::Remote;
 use super::trace::Trace;
 use super::{args, tools, who};
-use crate::calls::Context;
-use crate::calls::permission::{Permission, permission};
-use crate::error::ApiError;
 
 /// The name of the tool.
 pub(super) const TOOL: &str = "approve_tool_use";

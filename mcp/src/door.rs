@@ -1,16 +1,17 @@
 //! The entry over HTTP: which callers reach which surface, and how a client without a token finds out how to get one.
 
-use std::fmt;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any};
+use axum::routing::{any, get};
+use axum::{Json, Router};
 use futures_util::future::BoxFuture;
+use lastword_server::edges::http::authenticate;
+use lastword_server::{ApiError, Context, Mount, url};
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -18,46 +19,40 @@ use tokio::sync::watch;
 use super::human;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
-use super::{Offer, Surface};
-use crate::base_path::url;
-use crate::calls::Context;
-use crate::edges::http::authenticate;
-use crate::error::ApiError;
+use super::{Offer, Surface, listing};
 
 /// The paths at which the server describes itself as a protected resource (RFC 9728), without and with the resource's
 /// path.
-pub(crate) const METADATA_PATHS: [&str; 2] =
+const METADATA_PATHS: [&str; 2] =
     ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 
-/// Returns the route of `/mcp`. Hosts and origins are checked before it, as for every other route.
-pub(crate) fn route(ctx: &Context, anonymous: Option<AnonymousMcp>) -> MethodRouter<Context> {
+/// Returns the edge: `/mcp`, and its description as a protected resource.
+#[must_use]
+pub fn mount() -> Mount {
+    mounted(false, |ctx| routes(ctx, None))
+}
+
+/// Returns the edge with a surface for callers without a token, for conformance suites: the handler that `make` returns.
+/// It gets nothing of the broker but a receiver that turns `true` when the server stops.
+pub fn mount_with_anonymous<H: ServerHandler + Clone>(
+    make: impl Fn(watch::Receiver<bool>) -> H + Send + Sync + 'static,
+) -> Mount {
+    let surface = move |stopping: watch::Receiver<bool>| -> Arc<dyn Serves> {
+        let handler = make(stopping.clone());
+        // Sessions of their own: an anonymous caller must never reach an agent's.
+        Arc::new(Wire::new(Arc::default(), Within::Calls, stopping, move || handler.clone()))
+    };
+    mounted(true, move |ctx| routes(ctx, Some(surface(ctx.stopping.clone()))))
+}
+
+fn mounted(anonymous: bool, routes: impl Fn(&Context) -> Router<Context> + Send + Sync + 'static) -> Mount {
+    Mount { prefix: "/mcp", parameters: &[listing::PARAMETER], anonymous, routes: Arc::new(routes) }
+}
+
+fn routes(ctx: &Context, anonymous: Option<Arc<dyn Serves>>) -> Router<Context> {
     let door = Arc::new(Door::new(ctx.clone(), anonymous));
-    any(move |request: Request| async move { door.enter(request).await })
-}
-
-/// A surface for callers without a token, on the loopback interface only. For conformance suites: it gets nothing of the
-/// broker but the signal that the server stops.
-#[derive(Clone)]
-pub struct AnonymousMcp(Arc<MakeSurface>);
-
-/// Makes the surface once the server has its signal to stop.
-type MakeSurface = dyn Fn(watch::Receiver<bool>) -> Arc<dyn Serves> + Send + Sync;
-
-impl AnonymousMcp {
-    /// Serves the handler that `make` returns; it gets a receiver that turns `true` when the server stops.
-    pub fn new<H: ServerHandler + Clone>(make: impl Fn(watch::Receiver<bool>) -> H + Send + Sync + 'static) -> Self {
-        Self(Arc::new(move |stopping| {
-            let handler = make(stopping.clone());
-            // Sessions of their own: an anonymous caller must never reach an agent's.
-            Arc::new(Wire::new(Arc::default(), Within::Calls, stopping, move || handler.clone()))
-        }))
-    }
-}
-
-impl fmt::Debug for AnonymousMcp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnonymousMcp(…)")
-    }
+    let described = METADATA_PATHS.into_iter().fold(Router::new(), |all, path| all.route(path, get(metadata)));
+    described.route("/mcp", any(move |request: Request| async move { door.enter(request).await }))
 }
 
 /// A surface on the wire, whatever handles it.
@@ -79,7 +74,7 @@ struct Door {
 }
 
 impl Door {
-    fn new(ctx: Context, anonymous: Option<AnonymousMcp>) -> Self {
+    fn new(ctx: Context, anonymous: Option<Arc<dyn Serves>>) -> Self {
         let stopping = ctx.stopping.clone();
         let [agents, humans] = [Offer::Agent, Offer::Human].map(|offer| {
             let sessions = Arc::new(Sessions::of(&ctx.handle));
@@ -88,7 +83,6 @@ impl Door {
                 Surface::local(local.0.clone(), local.1.clone(), offer)
             })
         });
-        let anonymous = anonymous.map(|AnonymousMcp(make)| make(stopping));
         Self { ctx, agents, humans, anonymous }
     }
 
@@ -136,7 +130,7 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
 
 /// Returns the description of `/mcp` as a protected resource. It names no authorization server: the operator issues the
 /// tokens, and no OAuth grant yields one.
-pub(crate) async fn metadata(headers: HeaderMap) -> Json<Value> {
+async fn metadata(headers: HeaderMap) -> Json<Value> {
     Json(json!({
         "resource": format!("{}{}", origin(&headers).unwrap_or_default(), url("/mcp")),
         "resource_name": "Lastword",

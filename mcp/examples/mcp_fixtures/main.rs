@@ -11,7 +11,8 @@ mod texts;
 use std::io::Write as _;
 use std::path::Path;
 
-use lastword_server::{AnonymousMcp, Config, Server};
+use lastword_mcp::mount_with_anonymous;
+use lastword_server::{Config, Server};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,7 +22,7 @@ use crate::surface::Fixtures;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config {
         listen: ([127, 0, 0, 1], 0).into(),
-        anonymous_mcp: Some(AnonymousMcp::new(|stopping| Fixtures { stopping })),
+        mounts: vec![mount_with_anonymous(|stopping| Fixtures { stopping })],
         ..Config::local(Path::new(".lastword"))
     };
     let mut terminate = signal(SignalKind::terminate())?;

@@ -4,21 +4,21 @@
 
 use std::borrow::Cow;
 
+use lastword_server::edges::http::REQUEST_BYTES_MAX;
 use lastword_wire::{Arguments, Inexact, text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use super::permit;
-use crate::edges::http::REQUEST_BYTES_MAX;
+use super::permission_prompt;
 
 /// The tool that ends a turn with its answer.
 const FINISH: &str = "finish_turn";
 /// The longest line that is passed on as it is. The library drops those above 16 MiB.
 const LINE_BYTES_MAX: usize = 4 << 20;
 /// The tools that hold, use or decide a call.
-const TOOLS: [&str; 4] = [permit::TOOL, "request_approval", "resolve_agent_approval", "use_approval"];
+const TOOLS: [&str; 4] = [permission_prompt::TOOL, "request_approval", "resolve_agent_approval", "use_approval"];
 
 #[derive(Deserialize)]
 struct ToolCallMessage<'a> {

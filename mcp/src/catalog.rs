@@ -4,7 +4,7 @@ use lastword_wire::Scope;
 use rmcp::model::{JsonObject, MetaObject, Tool};
 use serde_json::{Map, Value, json};
 
-use super::{Offer, human, permit};
+use super::{Offer, human, permission_prompt};
 
 /// The server's instructions for models.
 pub const INSTRUCTIONS: &str = "You work in a team of agents. Take work with next_message, do it, and end the turn with \
@@ -137,7 +137,7 @@ const TOOLS: &[ToolRow] = &[
         ],
     ),
     (
-        permit::TOOL,
+        permission_prompt::TOOL,
         "For agent programs that ask before each tool call (Claude Code's --permission-prompt-tool). Do not call it yourself.",
         &[
             ("tool_name", "string", "The tool", Required),
@@ -192,7 +192,7 @@ pub(super) fn scope(name: &str) -> Scope {
     match name {
         "next_message" | "finish_turn" | "report_progress" => Scope::Work,
         "send_agent_message" | "cancel_request" | "claim_resource" | "release_resource" => Scope::Send,
-        "escalate_to_user" | "request_approval" | "use_approval" | permit::TOOL => Scope::Ask,
+        "escalate_to_user" | "request_approval" | "use_approval" | permission_prompt::TOOL => Scope::Ask,
         "resolve_agent_approval" | "answer_escalation" => Scope::Decide,
         "check_request" | "list_agents" | "get_conversation" | "list_escalations" => Scope::Read,
         _ => Scope::Manage,

@@ -4,6 +4,9 @@
 use axum::http::HeaderMap;
 use lastword_facts::Code;
 use lastword_facts::ids::EscalationId;
+use lastword_server::calls::audit::PageParams;
+use lastword_server::calls::{Caller, escalations};
+use lastword_server::{ApiError, Context};
 use lastword_wire::EscalationAnswer;
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -11,9 +14,6 @@ use serde_json::Value;
 use super::args;
 use super::catalog::{Presence, ToolRow};
 use super::tools;
-use crate::calls::audit::PageParams;
-use crate::calls::{Caller, Context, escalations};
-use crate::error::ApiError;
 
 /// The header by which a client asks for a human's tools. Its value is `yes`.
 pub(super) const AS_HUMAN: &str = "lastword-as-human";
