@@ -211,8 +211,8 @@ class Turn:
                 await self._session.call("release", path=claim["id"], again=True)
 
     async def _claimed(self, key: str, body: Json) -> ClaimView:
-        """Claims under the key. `unknown_request` says that an earlier run has released that claim: it claims anew then,
-        because what the block does isn't all durable.
+        """Claims under the key, and anew if an earlier run has released that claim (`unknown_request`): what the block
+        does isn't all durable.
         """
         for again in itertools.count():
             try:
