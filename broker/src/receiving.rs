@@ -71,7 +71,7 @@ pub trait Receiver<T>: Send + 'static {
     /// Prepares one for the caller.
     fn put(&self, delivery: Delivery, live: &Live<'_>) -> T;
     /// Returns whether the caller still has to be woken once there is nothing left to take.
-    fn looks(&self, live: &Live<'_>) -> bool;
+    fn must_wake(&self, live: &Live<'_>) -> bool;
 }
 
 impl<T: Send + 'static, C: Receiver<T>> Takes for Taker<T, C> {
@@ -93,7 +93,7 @@ impl<T: Send + 'static, C: Receiver<T>> Takes for Taker<T, C> {
     }
 
     fn must_wake(&self, live: &Live<'_>) -> bool {
-        self.caller.looks(live)
+        self.caller.must_wake(live)
     }
 
     fn has_left(&self) -> bool {
@@ -179,7 +179,7 @@ pub(crate) mod testing {
             self.0.parcel(self.1.agent(), delivery)
         }
 
-        fn looks(&self, _: &Live<'_>) -> bool {
+        fn must_wake(&self, _: &Live<'_>) -> bool {
             false
         }
     }

@@ -135,9 +135,14 @@ impl Context {
     /// needs a terminal or `--yes`, and must not be run by an agent program. An agent's own token passes; the broker
     /// judges what that agent may decide.
     pub(crate) async fn deciding(&self, yes: bool) -> Result<Client, Failure> {
+        self.deciding_so(yes, "confirm with --yes").await
+    }
+
+    /// The same for a command that a script has to give more than `--yes`, as `in_script` tells.
+    pub(crate) async fn deciding_so(&self, yes: bool, in_script: &str) -> Result<Client, Failure> {
         let client = self.client(Authority::Act)?;
         if client.agent(OWN_NAME).await?.kind == Kind::Human {
-            may_decide(self.environment.agent, stdin().is_terminal(), yes)?;
+            may_decide(self.environment.agent, stdin().is_terminal(), yes, in_script)?;
         }
         Ok(client)
     }
@@ -280,7 +285,7 @@ pub(crate) fn no_human_for_a_model(name: &str) -> Failure {
 }
 
 /// Refuses a human's token where it must not decide.
-fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
+fn may_decide(agent: Option<&str>, terminal: bool, yes: bool, in_script: &str) -> Result<(), Failure> {
     if let Some(variable) = agent {
         return Err(no_human(variable).hint(
             "decide in your own terminal; an agent that may decide uses its own token. \
@@ -291,7 +296,7 @@ fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Fail
         return Ok(());
     }
     Err(Failure::refused("this command decides in a human's name and needs a terminal")
-        .hint("run it at a terminal; in a script confirm with --yes, and name the call that you approve with --digest"))
+        .hint(format!("run it at a terminal; in a script {in_script}")))
 }
 
 /// Asks the user at the terminal to confirm, unless the command line already does.
@@ -347,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_humans_token_decides_at_a_terminal_or_for_a_script_and_never_for_an_agent() {
-        let may = |agent, terminal, yes| may_decide(agent, terminal, yes).is_ok();
+        let may = |agent, terminal, yes| may_decide(agent, terminal, yes, "").is_ok();
         assert!(may(None, true, false));
         assert!(may(None, false, true));
         assert!(!may(None, false, false), "a shell without anybody");

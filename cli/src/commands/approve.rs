@@ -33,7 +33,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = cx.deciding(args.yes).await?;
+    let in_script = "confirm with --yes, and name the call's digest with --digest";
+    let client = cx.deciding_so(args.yes, in_script).await?;
     let view = client.approval(&args.id, None).await?;
     match &args.digest {
         Some(digest) => check_digest(&view, digest)?,

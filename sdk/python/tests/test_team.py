@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -89,6 +90,37 @@ async def test_a_human_decides_edits_and_rejects(lastword: Broker) -> None:
         reply = await asyncio.wait_for(asked, LATE)
     assert reply.text == "deployed to eu"
     assert made == [{"args": ["push"]}, {"args": ["push"]}]
+
+
+def test_mistakes_of_a_start_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent("http://127.0.0.1:1", "token")
+    agent.on_request()(_nothing)
+    with pytest.raises(ValueError, match="has a handler"):
+        agent.on_request()
+    with pytest.raises(TypeError, match=r"@agent.on_request\(\)"):
+        agent.on_request(_nothing)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(LastwordError, match="http://"):
+        Agent("127.0.0.1:1", "token")
+    monkeypatch.delenv("LASTWORD_TOKEN", raising=False)
+    for file, told in [(tmp_path / "none", "can't be read"), (tmp_path / "empty", "is empty")]:
+        (tmp_path / "empty").write_text("")
+        monkeypatch.setenv("LASTWORD_TOKEN_FILE", str(file))
+        with pytest.raises(LastwordError, match=told):
+            Agent.from_env()
+
+
+async def _nothing(turn: Turn) -> None: ...
+
+
+async def test_an_agent_logs_what_finds_no_handler_or_no_answer(
+    lastword: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(lastword.url, lastword.agent("kilo"))
+    agent.on_request("nothing")(_nothing)
+    async with serving(agent), human(lastword) as operator:
+        await operator.ask("kilo", "Go", ref="T-1", action="nothing")
+        await operator.ask("kilo", "Go", ref="T-2")
+    assert "returned nothing" in caplog.text and "no handler" in caplog.text
 
 
 async def test_a_question_that_expires_has_no_empty_answer() -> None:

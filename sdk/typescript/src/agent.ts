@@ -96,6 +96,9 @@ export class Agent {
   onRequest(first: string | Handler, second?: Handler | HandlerOptions, third?: HandlerOptions): this {
     const [action, handler, options] =
       typeof first === "string" ? [first, second as Handler, third] : [undefined, first, second as HandlerOptions];
+    if (this.#handlers.has(action)) {
+      throw new Error(action ? `the action ${action} has a handler` : "onRequest(handler) has a handler");
+    }
     this.#handlers.set(action, { handler, schema: options?.payload });
     return this;
   }
@@ -192,10 +195,16 @@ export class Agent {
       const action = request.action ?? undefined;
       const registered = this.#handlers.get(action) ?? this.#handlers.get(undefined);
       if (registered === undefined) {
-        return { status: "rejected", reason: action ? `no handler for the action ${action}` : "no handler" };
+        const reason = action ? `no handler for the action ${action}` : "no handler";
+        console.warn(`lastword: ${turn.id} is rejected: ${reason}`);
+        return { status: "rejected", reason };
       }
       const payload = await checked(registered.schema, turn.message.payload);
-      return finishOf(await registered.handler(turn, payload));
+      const finish = finishOf(await registered.handler(turn, payload));
+      if (finish.answer === "" && finish.payload === undefined) {
+        console.warn(`lastword: the handler of ${turn.id} returned nothing: its request fails as empty`);
+      }
+      return finish;
     } catch (error) {
       const expected = error instanceof LastwordError || error instanceof WrongPayload || turn.signal.aborted;
       if (!expected) console.error(`lastword: the handler of ${turn.id} failed:`, error);

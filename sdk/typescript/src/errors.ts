@@ -1,6 +1,6 @@
 /** What goes wrong, by who has to act: the caller, a human, or nobody but time. */
 
-import type { ApprovalView, EscalationView, LiftStep, Problem } from "./wire.ts";
+import type { ApprovalView, LiftStep, Problem } from "./wire.ts";
 
 /** Any error of this package. */
 export class LastwordError extends Error {
@@ -53,16 +53,6 @@ export class Refused extends LastwordError {
   /** The refusal as a tool result for a model: what was wrong, and what to do. */
   modelHint(): string {
     return `Refused (${this.code}): ${this.problem.detail}. ${this.hint}`;
-  }
-}
-
-/** A question ended without an answer: no human answered in time, or its task ended. */
-export class Unanswered extends LastwordError {
-  readonly escalation: EscalationView;
-
-  constructor(escalation: EscalationView) {
-    super(`${escalation.id} has no answer: it is ${escalation.state}`);
-    this.escalation = escalation;
   }
 }
 

@@ -2,7 +2,7 @@
 
 export { Agent, Answer, type Handler, type Schema } from "./agent.ts";
 export { Client } from "./client.ts";
-export { Disconnected, LastwordError, NotDeterministic, Refused, Rejected, Unanswered } from "./errors.ts";
+export { Disconnected, LastwordError, NotDeterministic, Refused, Rejected } from "./errors.ts";
 export { Human } from "./human.ts";
 export { type CallOptions, type Credentials, Session } from "./session.ts";
 export { type Approved, type AskOptions, type Claim, type ClaimOptions, Reply, type Spent, Turn } from "./turn.ts";

@@ -84,6 +84,7 @@ export class Session {
     watch: () => unknown = () => undefined,
     pushed: (push: Push) => void = () => {},
   ) {
+    if (!/^https?:\/\//.test(url)) throw new LastwordError(`the address ${url} has no http:// or https:// before it`);
     this.#address = `${url.replace(/\/+$/, "").replace(/^http/, "ws")}/v1/session`;
     this.#token = token;
     this.#watch = watch;

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 
-import { Disconnected, LastwordError, NotDeterministic, Refused, Rejected, Unanswered } from "./errors.ts";
+import { Disconnected, LastwordError, NotDeterministic, Refused, Rejected } from "./errors.ts";
 import type { CallOptions, Session } from "./session.ts";
 import type * as wire from "./wire.ts";
 
@@ -139,7 +139,10 @@ export class Turn {
     }
   }
 
-  /** Asks a human and waits for the answer. Throws `Unanswered` if the question ends without one. */
+  /**
+   * Asks a human and waits for the answer, a text of their own or one of the options. A question that nobody answers
+   * within `escalation_ms`, by default a week, ends the request.
+   */
   async escalate(question: string, { options }: { options?: string[] | undefined } = {}): Promise<string> {
     let asked = await this.#durable<wire.EscalationView>("escalate", this.#key("escalate"), {
       message: question,
@@ -153,7 +156,7 @@ export class Turn {
       this.#answers.delete(asked.id);
       asked = await this.#call("escalation", { path: asked.id, again: true });
     }
-    if (asked.state !== "answered") throw new Unanswered(asked);
+    if (asked.state !== "answered") throw new LastwordError(`${asked.id} has no answer: it is ${asked.state}`);
     return asked.answer ?? "";
   }
 

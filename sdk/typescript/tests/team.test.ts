@@ -460,3 +460,10 @@ test("a wrong token is refused at once", () =>
     }, unauthenticated);
     await assert.rejects(new Agent({ url: broker.operator.url, token: "lw_wrong" }).serve(), unauthenticated);
   }));
+
+test("mistakes of a start are named", () => {
+  const agent = new Agent({ url: "http://127.0.0.1:1", token: "token" });
+  agent.onRequest("review", () => "ok");
+  assert.throws(() => agent.onRequest("review", () => "ok"), /the action review has a handler/);
+  assert.throws(() => new Agent({ url: "127.0.0.1:1", token: "token" }), /http:\/\//);
+});

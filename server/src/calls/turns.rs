@@ -111,7 +111,7 @@ impl Receiver<Taken> for Reader {
         (self.handle.parcel(self.caller.principal.agent(), delivery), shown)
     }
 
-    fn looks(&self, live: &Live<'_>) -> bool {
+    fn must_wake(&self, live: &Live<'_>) -> bool {
         let own = live.state.agent(self.caller.principal.agent());
         // A take continues turns itself. A caller that receives has to ask for the answers that join one.
         let receives = matches!(self.input, Input::Receive(..));
@@ -330,9 +330,16 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
 pub(crate) struct Received {
     /// The deliveries, in order. Each is given again unless its parcel is accepted.
     pub(crate) deliveries: Vec<(Parcel, Delivery)>,
-    /// Which of the named turns have an answer that can join them.
+    /// What the named turns are ready for.
+    pub(crate) turns: SortedTurns,
+}
+
+/// Turns, by what the session that works on them has to tell its client. Others are left out.
+#[derive(Default)]
+pub(crate) struct SortedTurns {
+    /// An answer can join them.
     pub(crate) joinable: Vec<TurnId>,
-    /// Which of the named turns have ended.
+    /// They have ended.
     pub(crate) ended: Vec<TurnId>,
 }
 
@@ -344,7 +351,7 @@ pub(crate) async fn receive(
     turns: Vec<TurnId>,
     most: usize,
 ) -> Result<Received, ApiError> {
-    let mut received = Received { deliveries: Vec::new(), joinable: Vec::new(), ended: Vec::new() };
+    let mut received = Received { deliveries: Vec::new(), turns: SortedTurns::default() };
     if let Some(parcel) = unread(ctx, caller).await? {
         received.deliveries.extend(packed(ctx, caller, parcel, None).await?);
         return Ok(received);
@@ -354,9 +361,9 @@ pub(crate) async fn receive(
     let all = std::iter::once(received_one(ctx, caller, turns)).chain(others);
     for one in join_all(all).await {
         match one {
-            Ok((taken, (joinable, ended))) => {
-                received.joinable.extend(joinable);
-                received.ended.extend(ended);
+            Ok((taken, turns)) => {
+                received.turns.joinable.extend(turns.joinable);
+                received.turns.ended.extend(turns.ended);
                 if let Some((parcel, shown)) = taken {
                     received.deliveries.extend(packed(ctx, caller, parcel, shown).await?);
                 }
@@ -373,7 +380,7 @@ async fn received_one(
     ctx: &Context,
     caller: Caller,
     turns: Vec<TurnId>,
-) -> Result<(Option<Taken>, (Vec<TurnId>, Vec<TurnId>)), ApiError> {
+) -> Result<(Option<Taken>, SortedTurns), ApiError> {
     let (handle, agent, client) = (ctx.handle.clone(), caller.principal.agent(), caller.client);
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(delivery) => {
@@ -393,16 +400,15 @@ async fn received_one(
 }
 
 /// Returns which of these turns have an answer that can join them, and which have ended.
-pub(crate) async fn look(ctx: &Context, turns: Vec<TurnId>) -> Result<(Vec<TurnId>, Vec<TurnId>), ApiError> {
+pub(crate) async fn look(ctx: &Context, turns: Vec<TurnId>) -> Result<SortedTurns, ApiError> {
     Ok(ctx.handle.query(move |live: &Live<'_>| sorted(live, turns)).await?)
 }
 
-/// Sorts turns into those that an answer can join and those that have ended; leaves out the others.
-fn sorted(live: &Live<'_>, turns: Vec<TurnId>) -> (Vec<TurnId>, Vec<TurnId>) {
+fn sorted(live: &Live<'_>, turns: Vec<TurnId>) -> SortedTurns {
     let is_open = |turn: &TurnId| live.state.turns.get(turn).is_some_and(|turn| turn.open);
-    let (mut open, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
-    open.retain(|turn| joins(live, *turn));
-    (open, ended)
+    let (mut joinable, ended): (Vec<TurnId>, Vec<TurnId>) = turns.into_iter().partition(is_open);
+    joinable.retain(|turn| joins(live, *turn));
+    SortedTurns { joinable, ended }
 }
 
 /// Returns whether an answer can join this turn.

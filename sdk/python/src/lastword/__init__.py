@@ -2,7 +2,7 @@
 
 from .agent import Agent, Answer
 from .client import Client
-from .errors import Disconnected, LastwordError, NotDeterministic, Refused, Rejected, Unanswered
+from .errors import Disconnected, LastwordError, NotDeterministic, Refused, Rejected
 from .human import Human
 from .keys import ByContent
 from .session import Session
@@ -23,5 +23,4 @@ __all__ = [
     "Reply",
     "Session",
     "Turn",
-    "Unanswered",
 ]

@@ -47,7 +47,12 @@ def credentials(url: str | None = None, token: str | None = None) -> tuple[str, 
     url = url or os.environ.get("LASTWORD_URL") or DEFAULT_URL
     token = token or os.environ.get("LASTWORD_TOKEN")
     if not token and (file := os.environ.get("LASTWORD_TOKEN_FILE")):
-        token = Path(file).read_text()
+        try:
+            token = Path(file).read_text().strip()
+        except OSError as error:
+            raise LastwordError(f"LASTWORD_TOKEN_FILE: {file} can't be read: {error.strerror}") from error
+        if not token:
+            raise LastwordError(f"LASTWORD_TOKEN_FILE: {file} is empty: `lastword agent add NAME` prints a token")
     if not token:
         raise LastwordError("no token: set LASTWORD_TOKEN or LASTWORD_TOKEN_FILE; `lastword agent add NAME` prints one")
     return url, token.strip()
@@ -74,6 +79,11 @@ class Agent:
         The handler gets the turn, and the members of the request's payload by name; `body` is its text. What it
         returns is the answer: a text, an `Answer`, or anything else as a payload.
         """
+
+        if callable(action):
+            raise TypeError("on_request is called: @agent.on_request()")
+        if action in self._handlers:
+            raise ValueError(f"the action {action} has a handler" if action else "on_request() has a handler")
 
         def register(handler: Handler) -> Handler:
             self._handlers[action] = handler
@@ -187,14 +197,22 @@ class Agent:
         action = turn.message.get("action")
         handler = self._handlers.get(action) or self._handlers.get(None)
         if handler is None:
-            return {"status": "rejected", "reason": f"no handler for the action {action}" if action else "no handler"}
+            reason = f"no handler for the action {action}" if action else "no handler"
+            log.warning("%s is rejected: %s", turn.id, reason)
+            return {"status": "rejected", "reason": reason}
         try:
             arguments = _arguments(handler, turn)
         except TypeError as error:
             log.warning("the request of %s has not what its handler takes: %s", turn.id, error)
             return {"status": "failed", "reason": str(error)}
         try:
-            return _finish(await handler(turn, **arguments))
+            answer = handler(turn, **arguments)
+            if not inspect.isawaitable(answer):
+                raise TypeError("a handler is an `async def`")
+            finish = _finish(await answer)
+            if finish.get("answer") == "" and "payload" not in finish:
+                log.warning("the handler of %s returned nothing: its request fails as empty", turn.id)
+            return finish
         except Refused as refusal:
             log.warning("the handler of %s was refused a call: %s", turn.id, refusal)
             return {"status": "failed", "reason": refusal.model_hint()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from .wire import ApprovalView, EscalationView, Problem
+from .wire import ApprovalView, Problem
 from .words import denied
 
 
@@ -58,16 +58,6 @@ class Rejected(LastwordError):
     def model_hint(self) -> str:
         """The decision as a tool result for a model: the human's comment is inside a boundary."""
         return denied(self.approval)
-
-
-class Unanswered(LastwordError):
-    """A question ended without an answer: no human answered in time, or its task ended."""
-
-    def __init__(self, escalation: EscalationView) -> None:
-        self.escalation = escalation
-        self.state: str = escalation["state"]
-        """`expired` or `withdrawn`."""
-        super().__init__(f"{escalation['id']} has no answer: it is {self.state}")
 
 
 def refused(problem: Any) -> Refused:

@@ -56,6 +56,8 @@ class Session:
         watch: Callable[[], Json | None] = lambda: None,
         pushed: Callable[[Json], None] = lambda frame: None,
     ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise LastwordError(f"the address {url} has no http:// or https:// before it")
         self._address = url.rstrip("/").replace("http", "ws", 1) + "/v1/session"
         self._token = token
         self._watch = watch

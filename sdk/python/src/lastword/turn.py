@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote
 
-from .errors import Disconnected, NotDeterministic, Refused, Rejected, Unanswered
+from .errors import Disconnected, LastwordError, NotDeterministic, Refused, Rejected
 from .keys import ByPlace, Keys
 from .wire import (
     AgentView,
@@ -158,7 +158,10 @@ class Turn:
                     return Reply(response)
 
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
-        """Asks a human and waits for the answer. Raises `Unanswered` if the question ends without one."""
+        """Asks a human and waits for the answer, a text of their own or one of the options.
+
+        A question that nobody answers within `escalation_ms`, by default a week, ends the request.
+        """
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
         asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
         answered = self._news_of(asked["id"])
@@ -167,7 +170,7 @@ class Turn:
                 await asyncio.wait_for(answered.wait(), LOOK_SECONDS)
             asked = await self._session.call("escalation", path=asked["id"], again=True)
         if asked["state"] != "answered":
-            raise Unanswered(asked)
+            raise LastwordError(f"{asked['id']} has no answer: it is {asked['state']}")
         return asked.get("answer") or ""
 
     async def approve(self, tool: str, arguments: Any = None, *, reason: str | None = None) -> Approved:

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::Push;
 use super::dispatch::Desk;
-use crate::calls::turns::Taken;
+use crate::calls::turns::{SortedTurns, Taken};
 use crate::calls::{Caller, Context, ended, turns};
 use crate::edges::http::Feed;
 use crate::error::ApiError;
@@ -368,7 +368,7 @@ impl Inbox {
 
     /// Returns whether turns ended elsewhere.
     async fn look_for_ends(&mut self, window: &Window) -> bool {
-        if let Ok((_, ended)) = turns::look(&self.ctx, window.turns()).await {
+        if let Ok(SortedTurns { ended, .. }) = turns::look(&self.ctx, window.turns()).await {
             self.forget(window, ended);
         }
         !self.ended.is_empty()
@@ -391,7 +391,7 @@ impl Inbox {
             return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
         }
         if !window.has_room() {
-            let (joinable, ended) = turns::look(&self.ctx, window.turns()).await?;
+            let SortedTurns { joinable, ended } = turns::look(&self.ctx, window.turns()).await?;
             self.forget(window, ended);
             self.joinable = joinable;
             if !window.has_room() {
@@ -416,8 +416,8 @@ impl Inbox {
         // One at a time while little comes, and many while much does.
         let full = received.deliveries.len() == most;
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };
-        self.forget(window, received.ended);
-        self.joinable = received.joinable;
+        self.forget(window, received.turns.ended);
+        self.joinable = received.turns.joinable;
         // There may be more than was asked for.
         self.recheck = !received.deliveries.is_empty();
         // Some may have come meanwhile, taken before or after these.
