@@ -126,6 +126,7 @@ pub async fn send<M: SentView>(
         }
         _ => None,
     };
+    let shown = if response.is_some() { shown.answered() } else { shown };
     let sent = view(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
     Ok(Sent::One(Box::new(sent), response.map(Box::new)))
 }

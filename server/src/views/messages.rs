@@ -31,6 +31,7 @@ pub(crate) struct Labels {
     from: Box<str>,
     from_human: bool,
     to: Box<str>,
+    to_human: bool,
     reference: Box<str>,
     parent_ref: Option<Box<str>>,
     request_id: Option<Box<str>>,
@@ -106,10 +107,12 @@ pub(crate) fn label(state: &State, seq: Seq, message: &Message) -> Labels {
         Recipient::One(agent) => state.name_of(agent),
         Recipient::All => "all",
     };
+    let is_human = |agent| state.agent(agent).is_some_and(Agent::is_human);
     Labels {
         from: state.name_of(message.from).into(),
-        from_human: state.agent(message.from).is_some_and(Agent::is_human),
+        from_human: is_human(message.from),
         to: to.into(),
+        to_human: matches!(message.to, Recipient::One(agent) if is_human(agent)),
         reference: conv.map_or_else(|| message.conv.to_string().into(), |c| c.reference.as_str().into()),
         parent_ref: parent.map(|p| p.as_str().into()),
         request_id: request_id(state, message),
@@ -189,6 +192,12 @@ impl Shown {
         message_of(&self.entry)
     }
 
+    /// Returns the request as it is once its answer has come.
+    pub(crate) fn answered(mut self) -> Self {
+        self.labels.delivery_state = DeliveryState::Settled;
+        self
+    }
+
     /// Returns the id of the request that it is, answers or reports on.
     pub(crate) fn request_id(&self) -> Option<&str> {
         self.labels.request_id.as_deref()
@@ -253,18 +262,21 @@ pub(crate) fn stored(
         failed,
         ..StoredMessage::blank(message.kind)
     };
-    fill_part(&mut out, message, earlier);
+    fill_part(&mut out, message, earlier, labels.to_human);
     out
 }
 
-fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>) {
+fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>, to_human: bool) {
     match &message.part {
         Part::Plain | Part::Echo => {}
         Part::Request(terms) => {
             out.priority = Some(terms.priority);
             out.deadline = terms.deadline.map(rfc3339);
         }
-        Part::Answer(answer) => fill_answer(out, message, answer, earlier),
+        Part::Answer(answer) => {
+            fill_answer(out, message, answer, to_human);
+            join_attempts(out, answer, earlier);
+        }
         Part::Reply { escalation, .. } => out.escalation = escalation.map(|id| id.to_string()),
         Part::Status { acknowledged, eta_ms, .. } => {
             out.acknowledged = *acknowledged;
@@ -273,7 +285,7 @@ fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>
     }
 }
 
-fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earlier: Option<&Entry>) {
+fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, to_human: bool) {
     out.status = Some(answer.status);
     // An answer without a text of the agent has only the broker's reason to show.
     let by_broker = message.from == SYSTEM || message.body.is_empty();
@@ -282,9 +294,15 @@ fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earl
     out.completed = texts(&answer.completed);
     out.failed = texts(&answer.failed);
     if message.body.is_empty() && message.payload.is_none() {
-        words::outcome(answer.status, answer.cause).clone_into(&mut out.body);
+        let outcome = words::outcome(answer.status, answer.cause);
+        // What to do now is advice for a model.
+        let outcome = if to_human { words::first_sentence(outcome) } else { outcome };
+        outcome.clone_into(&mut out.body);
     }
-    // The second attempt did only the failed parts (Q5); the requester gets both results as one answer.
+}
+
+/// Makes one answer of two: the second attempt did only the failed parts (Q5).
+fn join_attempts(out: &mut StoredMessage, answer: &Answer, earlier: Option<&Entry>) {
     if let Some(Fact::Requeued { result: Some(first), .. }) = earlier.map(|entry| &entry.fact) {
         out.body = format!("{}\n\n{}", first.body, out.body);
         let missing = first.completed.iter().filter(|part| !answer.completed.contains(part));

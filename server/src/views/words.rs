@@ -72,7 +72,7 @@ pub(crate) fn unattended(percent: u64) -> String {
     )
 }
 
-/// Returns the body of an answer that the broker itself gives: what happened, and what to do now (Q3, Q6).
+/// Returns the body of an answer that the broker itself gives: what happened, and then what to do now (Q3, Q6).
 pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static str {
     match cause {
         EndReason::NobodyLeft => {
@@ -102,6 +102,11 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static 
         EndReason::Empty => "The agent ended without an answer. Do the work yourself, or continue without it.",
         EndReason::Answered => answered(status),
     }
+}
+
+/// Returns the first sentence of a text.
+pub(crate) fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
 }
 
 const fn answered(status: AnswerStatus) -> &'static str {

@@ -78,7 +78,8 @@ async fn a_send_can_wait_for_its_answer() {
             world.finish("kilo", &task, "42").await.is(200);
         }
     );
-    assert_eq!(answered.is(201)["response"]["body"], "42");
+    let answered = answered.is(201);
+    assert_eq!((&answered["response"]["body"], &answered["delivery_state"]), (&json!("42"), &json!("settled")));
 }
 
 #[tokio::test]
@@ -330,4 +331,19 @@ async fn a_list_of_messages_is_sent_in_its_order_and_each_is_judged_for_itself()
     let keyed = keyed.json(&json!([one("alice", "L-5")])).send().await.unwrap();
     assert_eq!(keyed.status(), 422);
     world.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_human_is_told_the_outcome_and_no_advice_for_a_model() {
+    let world = World::with(&["kilo"]).await;
+    let (answered, ()) = tokio::join!(
+        world.post("operator", "/v1/messages?wait=20s", json!({"type":"request","to":"kilo","ref":"T-1","body":"?"})),
+        async {
+            let task = world.take("kilo").await;
+            let path = format!("/v1/turns/{}/finish", id(&task["turn"], "id"));
+            world.post("kilo", &path, json!({"status": "failed", "reason": "no disk"})).await.is(200);
+        }
+    );
+    let response = &answered.is(201)["response"];
+    assert_eq!((id(response, "body"), id(response, "reason")), ("The agent tried and failed.", "no disk"));
 }
