@@ -645,7 +645,10 @@ class Programs(unittest.TestCase):
 
     def decides(self, types, key):
         """Presses a key until the dialog has ended."""
-        until("the end of the dialog", lambda: types(key) or looked(lambda: not self.waits_for_user()))
+        try:
+            until("the end of the dialog", lambda: types(key) or looked(lambda: not self.waits_for_user()))
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the terminal showed {bytes(self.shown[-2000:])!r}") from error
 
     def asks_its_user(self, program, path, call, *args, made="made"):
         """What a message asks for isn't made unasked, whatever its user and the project allow; the dialog is seen."""
