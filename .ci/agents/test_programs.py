@@ -58,7 +58,7 @@ for line in sys.stdin:
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
 # What the programs' dialogs say.
 DIALOG = b"(?i)proceed|permission|would you like|allow execution"
-PATIENCE = 60
+PATIENCE = 120
 
 
 def looked(look, patience=5):
