@@ -239,7 +239,7 @@ impl Judge {
                 self.collect(request, task);
             } else if let Some(wake) = self.batch.wakes.get(woken) {
                 let agent = if let Effect::Wake(agent) = wake { Some(*agent) } else { None };
-                // The end of a turn is no delivery, so a session that waits for one still has to be woken.
+                // The end of a turn is no delivery: its session is woken even if nothing can be taken.
                 let must_wake = agent.is_some_and(|agent| self.batch.interrupted.contains(&agent));
                 if agent.is_some_and(|agent| self.deliver(agent)) && !must_wake {
                     self.batch.wakes.remove(woken);

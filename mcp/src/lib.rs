@@ -179,7 +179,7 @@ impl ServerHandler for Surface {
         let span = trace.span(&request.name);
         let call = async {
             match &self.backend {
-                Backend::Local(ctx, _) => Ok(call((ctx, self.offer), request, &trace, &context).await),
+                Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
                 Backend::Remote(remote) => {
                     let arguments = request.arguments.unwrap_or_default();
                     // Handled apart, because this tool has to deny the call even if the server can't be reached.
@@ -422,7 +422,7 @@ fn session(extensions: &Extensions) -> Option<&str> {
 }
 
 async fn call(
-    (ctx, offer): (&Context, Offer),
+    ctx: &Context,
     request: CallToolRequestParams,
     trace: &Trace,
     context: &RequestContext<RoleServer>,
@@ -448,8 +448,8 @@ async fn call(
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
         if let Some(lift) = &fault.0.lift {
             // A model reads only the hint; the commands in `lift` are for a human.
-            let who = if offer == Offer::Agent { "A human can lift this: ask with escalate_to_user. " } else { "" };
-            fault.0.hint.push_str(&format!(" {who}{}", lift.text));
+            let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
+            fault.0.hint.push_str(&lifted);
         }
         Output::refusal(serde_json::to_value(&fault.0).unwrap_or_default()).into()
     })

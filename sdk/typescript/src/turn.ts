@@ -237,8 +237,8 @@ export class Turn {
   }
 
   /**
-   * Counts what a call of a model used. It is reported at once, and with the answer. `inputTokens` has those in, which
-   * `cacheReadTokens` and `cacheWriteTokens` name once more.
+   * Counts what a call of a model used. It is reported at once, and with the answer. `inputTokens` includes
+   * `cacheReadTokens` and `cacheWriteTokens`.
    */
   spent({ inputTokens = 0, outputTokens = 0, cacheReadTokens, cacheWriteTokens, model, costUsd }: Spent): void {
     const add = (count: number | null | undefined, more: number | undefined) => (count ?? 0) + (more ?? 0);

@@ -262,7 +262,7 @@ class Turn:
     ) -> None:
         """Counts what a call of a model used. It is reported at once, and with the answer.
 
-        `input_tokens` has those in, which `cache_read_tokens` and `cache_write_tokens` name once more.
+        `input_tokens` includes `cache_read_tokens` and `cache_write_tokens`.
         """
         usage = self._usage
         self.counted.set()

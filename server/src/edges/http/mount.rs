@@ -10,7 +10,7 @@ use crate::calls::Context;
 /// An edge of another crate, such as MCP. No two edges of a server have a route in common.
 #[derive(Clone)]
 pub struct Mount {
-    /// The prefix of its paths, such as `/mcp`: whoever asks for what isn't there gets a problem, also a browser.
+    /// The prefix of its paths, such as `/mcp`. Below it a missing path is answered with a problem, even to a browser.
     pub prefix: &'static str,
     /// The query parameters that its routes know. A request with any other is refused.
     pub parameters: &'static [&'static str],
