@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 
-from lastword import Agent, Answer, Human, LastwordError, NotDeterministic, Refused, Rejected, Turn
+from lastword import Agent, Answer, Human, LastwordError, NotDeterministic, Refused, Rejected, Session, Turn
 from lastword.testing import Broker
 
 LATE = 60.0
@@ -123,23 +123,32 @@ async def test_an_agent_logs_what_finds_no_handler_or_no_answer(
     assert "returned nothing" in caplog.text and "no handler" in caplog.text
 
 
-async def test_a_question_that_expires_has_no_empty_answer() -> None:
+async def test_a_question_that_expires_ends_the_request_and_cancels_its_handler() -> None:
     with Broker("[limits]\nescalation_ms = 1000\n") as lastword:
         agent = Agent(lastword.url, lastword.agent("kilo"))
-        outcomes: list[str | BaseException] = []
+        cancelled: list[bool] = []
 
         @agent.on_request()
         async def work(turn: Turn) -> str:
             try:
-                outcomes.append(await turn.escalate("Go on?"))
-            except (LastwordError, asyncio.CancelledError) as ended:
-                outcomes.append(ended)
+                return await turn.escalate("Go on?")
+            except asyncio.CancelledError:
+                cancelled.append(True)
                 raise
-            return "went on"
 
         async with serving(agent), human(lastword) as operator:
             reply = await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)
-        assert reply.failed and [isinstance(outcome, BaseException) for outcome in outcomes] == [True]
+        assert (reply.status, cancelled) == ("timed_out", [True])
+
+
+async def test_a_question_without_an_answer_has_no_empty_one() -> None:
+    class Expired:
+        async def call(self, *_: object, **__: object) -> Any:
+            return {"id": "esc-1", "state": "expired"}
+
+    turn = Turn(cast(Session, Expired()), cast(Any, {"token": "t"}), cast(Any, {"id": "msg-1"}))
+    with pytest.raises(LastwordError, match="esc-1 has no answer: it is expired"):
+        await turn.escalate("Go on?")
 
 
 async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> None:
