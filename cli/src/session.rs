@@ -356,6 +356,8 @@ mod tests {
         assert!(may(None, true, false));
         assert!(may(None, false, true));
         assert!(!may(None, false, false), "a shell without anybody");
+        let refused = may_decide(None, false, false, "confirm with --yes, and more").unwrap_err();
+        assert!(format!("{refused:?}").contains("in a script confirm with --yes, and more"), "{refused:?}");
         for (terminal, yes) in [(true, false), (false, true), (true, true)] {
             assert!(!may(Some("CLAUDECODE"), terminal, yes), "an agent says yes as easily as a person");
         }
