@@ -109,6 +109,8 @@ async fn a_client_chooses_the_tools_that_are_listed() {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let refused = Answer::of(request.json(&body).send().await.unwrap()).await.body;
     assert!(id(&refused["error"], "message").contains("everything"), "{refused}");
+    let unknown = Answer::of(world.request("kilo", Method::POST, "/mcp?tool=all").send().await.unwrap()).await;
+    unknown.refused(400, "malformed");
 }
 
 #[tokio::test]
