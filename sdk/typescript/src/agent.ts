@@ -108,7 +108,12 @@ export class Agent {
     const stop = () => this.stop();
     process.once("SIGINT", stop).once("SIGTERM", stop);
     try {
-      await this.serve();
+      const serving = this.serve();
+      void this.#session.open().then(
+        () => console.warn(`lastword: the session at ${this.#session.address} is open`),
+        () => {}, // `serve` rejects.
+      );
+      await serving;
     } finally {
       process.off("SIGINT", stop).off("SIGTERM", stop);
     }

@@ -38,8 +38,11 @@ export class Human implements AsyncDisposable {
     await this.close();
   }
 
-  /** Asks an agent and waits for the answer. The request grants the work that it causes. */
-  async ask(to: string, text: string, more: { ref: string; action?: string; payload?: unknown }): Promise<Reply> {
+  /**
+   * Asks an agent and waits for the answer. The request grants the work that it causes; without `ref` it is that of a new
+   * work item.
+   */
+  async ask(to: string, text: string, more: { ref?: string; action?: string; payload?: unknown } = {}): Promise<Reply> {
     const body = { type: "request", to, body: text, ...more };
     const key = randomUUID();
     while (true) {

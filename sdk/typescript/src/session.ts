@@ -65,7 +65,7 @@ interface Pending {
 
 /** A session of one agent or human. It opens with the first call. */
 export class Session {
-  readonly #address: string;
+  readonly address: string;
   readonly #token: string;
   readonly #watch: () => unknown;
   readonly #pushed: (push: Push) => void;
@@ -85,7 +85,7 @@ export class Session {
     pushed: (push: Push) => void = () => {},
   ) {
     if (!/^https?:\/\//.test(url)) throw new LastwordError(`the address ${url} has no http:// or https:// before it`);
-    this.#address = `${url.replace(/\/+$/, "").replace(/^http/, "ws")}/v1/session`;
+    this.address = `${url.replace(/\/+$/, "").replace(/^http/, "ws")}/v1/session`;
     this.#token = token;
     this.#watch = watch;
     this.#pushed = pushed;
@@ -159,11 +159,12 @@ export class Session {
   }
 
   async #live(): Promise<void> {
-    let pause = PAUSE_MIN;
+    let [pause, warned] = [PAUSE_MIN, false];
     while (this.#over === undefined) {
-      if (await this.#connection()) pause = PAUSE_MIN;
-      else if (pause === PAUSE_MIN && this.#over === undefined) {
-        console.warn(`lastword: no session at ${this.#address}; it is tried again`);
+      if (await this.#connection(warned)) [pause, warned] = [PAUSE_MIN, false];
+      else if (!warned && this.#over === undefined) {
+        console.warn(`lastword: no session at ${this.address}; it is tried again`);
+        warned = true;
       }
       for (const call of this.#calls.values()) {
         if (call.sent && !call.again) call.reply.reject(new Disconnected("the session broke before the reply came"));
@@ -176,9 +177,9 @@ export class Session {
   }
 
   /** Serves one connection to its end; returns whether the broker accepted the session. */
-  #connection(): Promise<boolean> {
+  #connection(warned: boolean): Promise<boolean> {
     return new Promise((resolve) => {
-      const socket = new WebSocket(this.#address, [SUBPROTOCOL]);
+      const socket = new WebSocket(this.address, [SUBPROTOCOL]);
       let [silent, accepted] = [0, false];
       const beat = setInterval(() => {
         silent += 1;
@@ -210,6 +211,7 @@ export class Session {
         if (accepted) return this.#hear(frame, data as string);
         if (frame.problem !== undefined) return this.#refused(frame.problem);
         accepted = true;
+        if (warned) console.warn(`lastword: the session at ${this.address} is open again`);
         this.#socket = socket;
         this.watchAgain();
         this.#send();

@@ -25,9 +25,13 @@ function readme(): string[] {
 }
 
 /** Runs programs while `work` does; each ends by SIGTERM, an agent with 0. */
-async function running(programs: [string, NodeJS.ProcessEnv][], work: () => Promise<unknown>): Promise<void> {
+async function running(
+  programs: [string, NodeJS.ProcessEnv][],
+  work: () => Promise<unknown>,
+  [runtime, ...options]: [string, ...string[]] = [process.execPath],
+): Promise<void> {
   const started = programs.map(([file, env]): [ChildProcess, Promise<unknown[]>] => {
-    const child = spawn(process.execPath, [file], { env: { ...process.env, ...env }, stdio: "inherit" });
+    const child = spawn(runtime, [...options, file], { env: { ...process.env, ...env }, stdio: "inherit" });
     return [child, once(child, "exit")];
   });
   const early = Promise.race(started.map(([, ended]) => ended));
@@ -75,15 +79,25 @@ test("the code of the first page reviews, decides and tests", () =>
     assert.equal(counted, 0);
   }));
 
-test("two agents of an example ask each other", () =>
-  withBroker(async (broker, operator) => {
-    const planner = await broker.agent("planner");
-    const tester = await broker.agent("tester", { actions: ["run_tests"] });
-    const env = { LASTWORD_URL: planner.url, PLANNER: planner.token, TESTER: tester.token };
-    await running([[`${EXAMPLES}team.ts`, env]], async () => {
-      assert.equal((await operator.ask("planner", "main", { ref: "T-1" })).text, "Released: main is fine");
-    });
-  }));
+for (const runtime of [
+  [process.execPath],
+  ["bun"],
+  ["deno", "run", "--allow-env", "--allow-net", "--allow-read"],
+] as const) {
+  test(`two agents of an example ask each other, across a restart, in ${runtime[0]}`, () =>
+    withBroker(async (broker, operator) => {
+      const planner = await broker.agent("planner");
+      const tester = await broker.agent("tester", { actions: ["run_tests"] });
+      const env = { LASTWORD_URL: planner.url, PLANNER: planner.token, TESTER: tester.token };
+      const work = async () => {
+        assert.equal((await operator.ask("planner", "main")).text, "Released: main is fine");
+        await broker.kill();
+        await broker.start();
+        assert.equal((await operator.ask("planner", "next")).text, "Released: next is fine");
+      };
+      await running([[`${EXAMPLES}team.ts`, env]], work, [...runtime]);
+    }));
+}
 
 for (const [name, text, expected] of [
   ["approval", "shop", "Deployed shop to eu."],

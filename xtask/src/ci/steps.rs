@@ -68,7 +68,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
     CiStep {
         name: "install frameworks",
-        run: ".ci/sdk/frameworks --install langgraph openai_agents pydantic_ai",
+        run: ".ci/sdk/frameworks --install",
         after: &["install sdk"],
         ..INSTALL
     },
@@ -134,7 +134,7 @@ pub(super) const STEPS: &[CiStep] = &[
     // These check types on all processors: tests that wait for moments run beside neither.
     CiStep {
         name: "frameworks",
-        run: ".ci/sdk/frameworks langgraph openai_agents pydantic_ai",
+        run: ".ci/sdk/frameworks",
         load: 200,
         after: &["build with features", "install frameworks"],
         show: Show::Lines(" passed"),

@@ -92,7 +92,13 @@ class Agent:
         return register
 
     def run(self) -> None:
-        """Serves until SIGINT or SIGTERM. Open turns may finish; those that don't are delivered again."""
+        """Serves until SIGINT or SIGTERM. Open turns may finish; those that don't are delivered again.
+
+        A program without logging of its own logs to standard error what the agent does.
+        """
+        if not log.hasHandlers():
+            logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+            log.setLevel(logging.INFO)
 
         async def serve() -> None:
             loop = asyncio.get_running_loop()

@@ -40,10 +40,13 @@ class Human:
     async def __aexit__(self, *failure: object) -> None:
         await self._session.__aexit__(*failure)
 
-    async def ask(self, to: str, text: str = "", *, ref: str, action: str | None = None, payload: Any = None) -> Reply:
-        """Asks an agent and waits for the answer. The request grants the work that it causes."""
-        body: Json = {"type": "request", "to": to, "body": text, "ref": ref}
-        for name, value in {"action": action, "payload": payload}.items():
+    async def ask(
+        self, to: str, text: str = "", *, ref: str | None = None, action: str | None = None, payload: Any = None
+    ) -> Reply:
+        """Asks an agent and waits for the answer. The request grants the work that it causes; without `ref` it is that
+        of a new work item."""
+        body: Json = {"type": "request", "to": to, "body": text}
+        for name, value in {"ref": ref, "action": action, "payload": payload}.items():
             if value is not None:
                 body[name] = value
         key = uuid.uuid4().hex

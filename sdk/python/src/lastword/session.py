@@ -95,6 +95,7 @@ class Session:
             if me["kind"] != kind:
                 way = "`lastword agent add NAME` prints an agent's" if kind == "agent" else "humans have their own"
                 raise LastwordError(f"the token is that of {me['name']}, a token of {_a(me['kind'])}: {way}")
+            log.info("the session of %s at %s is open", me["name"], self._address)
 
     async def close(self) -> None:
         """Closes the session."""
@@ -188,6 +189,8 @@ class Session:
         self._is_broken = True
 
     async def _serve(self, socket: ClientConnection) -> None:
+        if self._is_broken:
+            log.info("the session at %s is open again", self._address)
         self._socket, self._is_broken = socket, False
         await self.watch_again()
         for call in list(self._calls.values()):
