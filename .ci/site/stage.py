@@ -1,0 +1,89 @@
+"""Lays the pages of the book out as they lie in the repository, so that their links hold: stage.py DIR.
+
+site/SUMMARY.md lists the pages. The decisions follow theirs, and a source file that a page links to becomes a page at the end.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+out = Path(sys.argv[1])
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+LANGUAGES = {".py": "python", ".ts": "typescript", ".rs": "rust", ".json": "json"}
+TUTORIAL = ["Two sessions that ask each other", "Use it"]
+GENERATED = {
+    "docs/openapi.md": "# All calls (OpenAPI)\n\nEvery call of HTTP with its parameters and answers.\n",
+    "docs/asyncapi.md": "# All frames (AsyncAPI)\n\nEvery frame of a session.\n",
+}
+
+
+def tutorial() -> str:
+    parts = dict(part.split("\n", 1) for part in Path("README.md").read_text().split("\n## ")[1:])
+    return "# First steps\n\n" + "\n".join(f"## {title}\n{parts[title]}" for title in TUTORIAL)
+
+
+def title(page: Path) -> str:
+    return page.read_text().split("\n", 1)[0].removeprefix("# ")
+
+
+def write(name: str, text: str) -> None:
+    (out / name).parent.mkdir(parents=True, exist_ok=True)
+    (out / name).write_text(text)
+
+
+def source_page(path: str) -> str:
+    """A page with a source file, or with all files of a folder."""
+    files = subprocess.run(["git", "ls-files", path], capture_output=True, text=True, check=True).stdout.split()
+    text = f"# `{path}`\n"
+    for file in map(Path, files):
+        heading = f"\n## `{file.name}`\n" if len(files) > 1 else ""
+        text += f"{heading}\n````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text()}````\n"
+    return text
+
+
+def main() -> None:
+    summary = Path("site/SUMMARY.md").read_text()
+    decisions = [f"    - [{title(page)}](../{page})" for page in sorted(Path("docs/adr").glob("0*.md"))]
+    summary = re.sub(r"(.*docs/adr/README\.md\)\n)", lambda m: m[1] + "\n".join(decisions) + "\n", summary)
+    pages = {str((Path("site") / link).resolve().relative_to(Path.cwd())) for link, _ in LINK.findall(summary)}
+    missed = {str(p) for p in Path("docs").rglob("*.md")} - pages
+    if missed:
+        sys.exit(f"not in site/SUMMARY.md: {sorted(missed)}")
+    sources: set[str] = set()
+
+    def relinked(page: str) -> str:
+        def link(match: re.Match[str]) -> str:
+            target, anchor = match[1], match[2] or ""
+            path = (Path(page).parent / target).resolve()
+            if ":" in target or not path.exists() or str(path.relative_to(Path.cwd())) in pages | {"README.md"}:
+                return match[0]
+            if (path / "README.md").exists():
+                return f"]({target}/README.md{anchor})"
+            if path.suffix in {".json", ".png", ".webp"}:
+                shutil.copy(path, out / path.relative_to(Path.cwd()))
+                return match[0]
+            sources.add(str(path.relative_to(Path.cwd())))
+            return f"]({target}.md{anchor})"
+
+        return LINK.sub(link, Path(page).read_text())
+
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "docs/images").mkdir(parents=True)
+    for page in sorted(pages):
+        if page == "first-steps.md":
+            write(page, LINK.sub(lambda m: m[0], tutorial()))
+        elif page in GENERATED:
+            write(page, GENERATED[page])
+        elif page == "site/front.md":
+            write("index.md", relinked(page).replace("](../", "]("))
+        else:
+            write(page, relinked(page))
+    for source in sources:
+        write(f"{source}.md", source_page(source))
+    named = "".join(f"- [{source}](../{source}.md)\n" for source in sorted(sources))
+    write("SUMMARY.md", (summary + "\n# Files that pages name\n\n" + named).replace("](front.md", "](index.md").replace("](../", "]("))
+
+
+main()
