@@ -1,0 +1,27 @@
+'use strict';
+// The versions that lie beside this one. Without their list there is no choice.
+(async () => {
+  const root = new URL(path_to_root || '.', location.href);
+  const response = await fetch(new URL('../versions.json', root)).catch(() => ({ ok: false }));
+  if (!response.ok) return;
+  const select = Object.assign(document.createElement('select'), { id: 'version', ariaLabel: 'Version' });
+  const here = root.pathname.split('/').at(-2);
+  for (const version of await response.json()) select.add(new Option(version, version, false, version === here));
+  select.addEventListener('change', () => { location.href = new URL(`../${select.value}/index.html`, root); });
+  document.querySelector('.right-buttons').prepend(select);
+})();
+// What mdBook leaves out for those without a mouse: a landmark, a button, and scrolling by keys.
+document.getElementById('mdbook-menu-bar').role = 'banner';
+const toggle = Object.assign(document.getElementById('mdbook-sidebar-toggle'), { role: 'button', tabIndex: 0 });
+toggle.addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter' && event.key !== ' ') return;
+  event.preventDefault();
+  toggle.click();
+});
+const scrollable = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute('tabindex');
+  }
+});
+for (const box of document.querySelectorAll('pre > code, .table-wrapper')) scrollable.observe(box);
