@@ -11,21 +11,23 @@
   document.querySelector('.right-buttons').prepend(select);
 })();
 // What mdBook leaves out for those without a mouse: a landmark, a button, and scrolling by keys.
-document.getElementById('mdbook-menu-bar').role = 'banner';
-const label = document.getElementById('mdbook-sidebar-toggle');
-const sidebar = document.getElementById('mdbook-sidebar-toggle-anchor');
-const toggle = document.createElement('button');
-Object.assign(toggle, { type: 'button', className: 'icon-button', title: label.title, ariaLabel: label.title, innerHTML: label.innerHTML });
-const tell = () => { toggle.ariaExpanded = sidebar.checked; };
-toggle.addEventListener('click', () => sidebar.click());
-sidebar.addEventListener('change', tell);
-tell();
-label.before(toggle);
-label.style.display = 'none';
-const scrollable = new ResizeObserver((entries) => {
-  for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
-    else target.removeAttribute('tabindex');
-  }
-});
-for (const box of document.querySelectorAll('pre > code, .table-wrapper')) scrollable.observe(box);
+{
+  document.getElementById('mdbook-menu-bar').role = 'banner';
+  const label = document.getElementById('mdbook-sidebar-toggle');
+  const sidebar = document.getElementById('mdbook-sidebar-toggle-anchor');
+  const toggle = document.createElement('button');
+  Object.assign(toggle, { type: 'button', className: 'icon-button', title: label.title, ariaLabel: label.title, innerHTML: label.innerHTML });
+  const tell = () => { toggle.ariaExpanded = sidebar.checked; };
+  toggle.addEventListener('click', () => sidebar.click());
+  sidebar.addEventListener('change', tell);
+  tell();
+  label.before(toggle);
+  label.style.display = 'none';
+  const scrollable = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+      else target.removeAttribute('tabindex');
+    }
+  });
+  for (const box of document.querySelectorAll('pre > code, .table-wrapper')) scrollable.observe(box);
+}

@@ -1,0 +1,88 @@
+// The built site in a real browser: light and dark, wide and narrow. Its own world is a browser test's.
+import axe from 'axe-core';
+import assert from 'node:assert/strict';
+import { readFile, readdir } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { serve } from './serve.mjs';
+import { fits, launch, watch } from './world.mjs';
+
+const PAGES = ['index.html', 'docs/guide.html', 'docs/limits.html', 'docs/openapi.html', 'docs/asyncapi.html'];
+// The menu of redoc is no landmark, and it leaves out levels of headings.
+const OF_REDOC = ['region', 'heading-order'];
+const COLOURS = ['color-contrast', 'link-in-text-block'];
+
+let browser, site, root;
+
+before(async () => {
+  site = await serve('public');
+  root = `${site.url}/${JSON.parse(await readFile('public/versions.json', 'utf8'))[0]}`;
+  browser = await launch();
+});
+
+after(async () => {
+  await browser.close();
+  site.end();
+});
+
+async function opened(path, colorScheme) {
+  const page = await browser.newPage({ colorScheme });
+  page.setDefaultTimeout(10_000);
+  watch(page);
+  page.on('request', (request) => {
+    const url = request.url();
+    if (!url.startsWith(`${site.url}/`) && !url.startsWith('data:')) page.errors.push(`asks for ${url}`);
+  });
+  page.on('requestfailed', (request) => page.errors.push(`${request.url()}: ${request.failure().errorText}`));
+  page.on('response', (response) => response.ok() || page.errors.push(`${response.url()}: ${response.status()}`));
+  await page.goto(`${root}/${path}`);
+  await page.locator('#version, redoc h1').waitFor({ state: 'attached' });
+  return page;
+}
+
+async function accessible(page, path, isDark) {
+  const violations = await page.evaluate(async (options) => (await window.axe.run(options)).violations, {
+    resultTypes: ['violations'],
+    // A dark page has the elements of the light one.
+    ...(isDark && { runOnly: COLOURS }),
+    ...(/api\.html/.test(path) && !isDark && { rules: Object.fromEntries(OF_REDOC.map((rule) => [rule, { enabled: false }])) }),
+  });
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
+}
+
+for (const colorScheme of ['light', 'dark']) {
+  for (const path of PAGES) {
+    test(`${path} is accessible, ${colorScheme}, wide and narrow, and asks no other host`, async () => {
+      const page = await opened(path, colorScheme);
+      const background = await page.evaluate(() => [document.documentElement, document.body].map((part) => getComputedStyle(part).backgroundColor).join());
+      assert.equal(/rgb\((\d\d?), /.test(background), colorScheme === 'dark', background);
+      await page.evaluate(axe.source);
+      for (const width of [1280, 375]) {
+        await page.setViewportSize({ width, height: 800 });
+        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+        await fits(page, `${path} at ${width}`);
+        assert.deepEqual(await accessible(page, path, colorScheme === 'dark'), [], `${path} at ${width}`);
+      }
+      assert.deepEqual(page.errors, []);
+      await page.close();
+    });
+  }
+}
+
+test('the search finds a page', async () => {
+  const page = await opened('index.html', 'light');
+  await page.keyboard.press('s');
+  await page.locator('#mdbook-searchbar').fill('deadline');
+  await page.locator('#mdbook-searchresults a[href*="docs/"]').first().waitFor();
+  assert.deepEqual(page.errors, []);
+  await page.close();
+});
+
+test('a version is chosen, and the address of the site is the newest', async () => {
+  const page = await opened('docs/guide.html', 'light');
+  const versions = await page.locator('#version option').allTextContents();
+  assert.deepEqual(versions.toSorted(), (await readdir('public')).filter((name) => /^v/.test(name)).toSorted());
+  assert.equal(await page.locator('#version').inputValue(), root.split('/').at(-1));
+  await page.goto(`${site.url}/index.html`);
+  await page.waitForURL(`${root}/index.html`);
+  await page.close();
+});
