@@ -23,6 +23,10 @@
   tell();
   label.before(toggle);
   label.style.display = 'none';
+  for (const fold of document.querySelectorAll('.chapter-fold-toggle')) {
+    Object.assign(fold, { role: 'button', ariaLabel: `Pages below ${fold.previousSibling.textContent}` });
+    fold.addEventListener('keydown', (event) => { if (event.key === 'Enter') fold.click(); });
+  }
   const scrollable = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;

@@ -13,10 +13,6 @@ out = Path(sys.argv[1])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 LANGUAGES = {".py": "python", ".ts": "typescript", ".rs": "rust", ".json": "json"}
 TUTORIAL = ["Two sessions that ask each other", "Use it"]
-GENERATED = {
-    "docs/openapi.md": "# All calls (OpenAPI)\n\nEvery call of HTTP with its parameters and answers.\n",
-    "docs/asyncapi.md": "# All frames (AsyncAPI)\n\nEvery frame of a session.\n",
-}
 
 
 def tutorial() -> str:
@@ -51,18 +47,23 @@ def main() -> None:
     missed = {str(p) for p in Path("docs").rglob("*.md")} - pages
     if missed:
         sys.exit(f"not in site/SUMMARY.md: {sorted(missed)}")
+    # Both references replace their pages; what is here is for the search.
+    generated = {
+        "first-steps.md": tutorial(),
+        "docs/openapi.md": "# All calls (OpenAPI)\n\nEvery call of HTTP, with its parameters and answers.\n",
+        "docs/asyncapi.md": "# All frames (AsyncAPI)\n\nEvery frame of a session.\n",
+    }
     sources: set[str] = set()
 
     def relinked(page: str) -> str:
         def link(match: re.Match[str]) -> str:
             target, anchor = match[1], match[2] or ""
             path = (Path(page).parent / target).resolve()
-            if ":" in target or not path.exists() or str(path.relative_to(Path.cwd())) in pages | {"README.md"}:
+            if ":" in target or not path.exists() or str(path.relative_to(Path.cwd())) in pages:
                 return match[0]
             if (path / "README.md").exists():
                 return f"]({target}/README.md{anchor})"
-            if path.suffix in {".json", ".png", ".webp"}:
-                shutil.copy(path, out / path.relative_to(Path.cwd()))
+            if path.suffix in {".json", ".png"}:
                 return match[0]
             sources.add(str(path.relative_to(Path.cwd())))
             return f"]({target}.md{anchor})"
@@ -70,14 +71,12 @@ def main() -> None:
         return LINK.sub(link, Path(page).read_text())
 
     shutil.rmtree(out, ignore_errors=True)
-    (out / "docs/images").mkdir(parents=True)
+    shutil.copytree("docs", out / "docs", ignore=lambda _, names: [name for name in names if name.endswith(".md")])
     for page in sorted(pages):
-        if page == "first-steps.md":
-            write(page, LINK.sub(lambda m: m[0], tutorial()))
-        elif page in GENERATED:
-            write(page, GENERATED[page])
+        if page in generated:
+            write(page, generated[page])
         elif page == "site/front.md":
-            write("index.md", relinked(page).replace("](../", "]("))
+            write("index.md", relinked(page).replace("../", ""))
         else:
             write(page, relinked(page))
     for source in sources:
