@@ -5,7 +5,6 @@ site/SUMMARY.md lists the pages. The decisions follow theirs, and a source file 
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,9 +30,9 @@ def write(name: str, text: str) -> None:
 
 def source_page(path: str) -> str:
     """A page with a source file, or with all files of a folder."""
-    files = subprocess.run(["git", "ls-files", path], capture_output=True, text=True, check=True).stdout.split()
+    files = sorted(file for file in Path(path).iterdir() if file.is_file()) if Path(path).is_dir() else [Path(path)]
     text = f"# `{path}`\n"
-    for file in map(Path, files):
+    for file in files:
         heading = f"\n## `{file.name}`\n" if len(files) > 1 else ""
         text += f"{heading}\n````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text()}````\n"
     return text

@@ -64,6 +64,7 @@ pub(super) const STEPS: &[CiStep] = &[
     },
     CiStep { name: "install agents", run: ".ci/agents/run --install", ..INSTALL },
     CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
+    CiStep { name: "install site", run: ".ci/site/run --install", after: &["install browser"], ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
     CiStep {
@@ -100,6 +101,13 @@ pub(super) const STEPS: &[CiStep] = &[
         run: "env LASTWORD_CLICKS=120 .ci/browser/run",
         after: &["build with features", "install browser"],
         show: Show::Lines("# pass"),
+        ..WHOLE
+    },
+    CiStep {
+        name: "site",
+        run: ".ci/site/run",
+        after: &["build with features", "install site"],
+        show: Show::Lines(" pages, "),
         ..WHOLE
     },
     CiStep {
