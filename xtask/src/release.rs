@@ -1,5 +1,5 @@
-//! The files of a release: the program, its parts list (SBOM), the packages of the SDKs, and the hashes of all, in
-//! `target/release-files`.
+//! The files of a release: the program, its parts list (SBOM), the packages of the SDKs, the documentation's site, and the
+//! hashes of all, in `target/release-files`.
 //!
 //! `cargo auditable` embeds the list of crates in the program, so that `cargo audit bin lastword` and scanners read it
 //! from the file itself. `cargo cyclonedx` writes the same list as CycloneDX JSON, with licences and hashes. Both come
@@ -43,6 +43,7 @@ pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
     check(&embedded(files)?, &serde_json::from_str(&list)?)?;
     command(".ci/sdk/run", &["--wheel", FILES])?;
     command(".ci/sdk/typescript", &["--pack", FILES])?;
+    command(".ci/site/run", &["--pack", FILES])?;
     command_in(files, "sh", &["-c", "sha256sum lastword sbom.cdx.json *.whl *.tgz >SHA256SUMS && cat SHA256SUMS"])
 }
 
