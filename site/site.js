@@ -15,8 +15,9 @@
   document.getElementById('mdbook-menu-bar').role = 'banner';
   const label = document.getElementById('mdbook-sidebar-toggle');
   const sidebar = document.getElementById('mdbook-sidebar-toggle-anchor');
+  const { title, innerHTML } = label;
   const toggle = document.createElement('button');
-  Object.assign(toggle, { type: 'button', className: 'icon-button', title: label.title, ariaLabel: label.title, innerHTML: label.innerHTML });
+  Object.assign(toggle, { type: 'button', className: 'icon-button', title, ariaLabel: title, innerHTML });
   const tell = () => { toggle.ariaExpanded = sidebar.checked; };
   toggle.addEventListener('click', () => sidebar.click());
   sidebar.addEventListener('change', tell);

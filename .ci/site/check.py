@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 site, program = Path(sys.argv[1]).resolve(), sys.argv[2]
 # What was decided or changed once names commands of its time.
 HISTORY = re.compile(r"docs/adr/|CHANGELOG|core/|sdk/|examples/")
-SUBRESOURCES = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "video": "src", "redoc": "spec-url"}
+SUBRESOURCES = {"link": "href", "redoc": "spec-url"} | dict.fromkeys(["img", "script", "iframe", "source", "video"], "src")
 wrong: list[str] = []
 counts = {"pages": 0, "links": 0, "pictures": 0, "commands": 0}
 

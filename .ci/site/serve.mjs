@@ -4,7 +4,10 @@ import { createServer } from 'node:http';
 import { extname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
-const TYPES = { '.css': 'text/css', '.html': 'text/html', '.js': 'text/javascript', '.json': 'application/json', '.png': 'image/png', '.svg': 'image/svg+xml', '.webp': 'image/webp', '.woff2': 'font/woff2' };
+const TYPES = {
+  '.css': 'text/css', '.html': 'text/html', '.js': 'text/javascript', '.json': 'application/json', '.png': 'image/png',
+  '.svg': 'image/svg+xml', '.webp': 'image/webp',
+};
 
 /** The address, and what ends it. */
 export async function serve(folder) {
@@ -12,9 +15,9 @@ export async function serve(folder) {
     const path = new URL(request.url, 'http://site').pathname;
     const body = await readFile(join(folder, path)).catch(() => null);
     const type = TYPES[extname(path)] ?? 'text/plain';
-    const text = !/image|font/.test(type);
-    response.writeHead(body ? 200 : 404, { 'content-type': text ? `${type}; charset=utf-8` : type, 'cache-control': 'max-age=600', ...(text && { 'content-encoding': 'gzip' }) });
-    response.end(text ? gzipSync(body ?? '') : body);
+    const encoding = type.startsWith('image') ? {} : { 'content-encoding': 'gzip' };
+    response.writeHead(body ? 200 : 404, { 'content-type': `${type}; charset=utf-8`, ...encoding });
+    response.end(encoding['content-encoding'] ? gzipSync(body ?? '') : body);
   });
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
   return { url: `http://127.0.0.1:${server.address().port}`, end: () => { server.closeAllConnections(); server.close(); } };

@@ -1,4 +1,4 @@
-// The built site in a real browser: light and dark, wide and narrow. Its own world is a browser test's.
+// The built site in a real browser: light and dark, wide and narrow.
 import axe from 'axe-core';
 import assert from 'node:assert/strict';
 import { readFile, readdir } from 'node:fs/promises';
@@ -24,8 +24,8 @@ after(async () => {
   site.end();
 });
 
-async function opened(path, colorScheme) {
-  const page = await browser.newPage({ colorScheme });
+async function opened(path, colorScheme, width = 1280) {
+  const page = await browser.newPage({ colorScheme, viewport: { width, height: 800 } });
   page.setDefaultTimeout(10_000);
   watch(page);
   page.on('request', (request) => {
@@ -39,33 +39,32 @@ async function opened(path, colorScheme) {
   return page;
 }
 
-async function accessible(page, path, isDark) {
-  const violations = await page.evaluate(async (options) => (await window.axe.run(options)).violations, {
+async function violations(page, path, isDark) {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(async (options) => (await window.axe.run(options)).violations, {
     resultTypes: ['violations'],
     // A dark page has the elements of the light one.
     ...(isDark && { runOnly: COLOURS }),
     ...(/api\.html/.test(path) && !isDark && { rules: Object.fromEntries(OF_REDOC.map((rule) => [rule, { enabled: false }])) }),
   });
-  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
+  return found.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
 }
 
 for (const colorScheme of ['light', 'dark']) {
   for (const path of PAGES) {
     test(`${path} is accessible, ${colorScheme}, wide and narrow, and asks no other host`, async () => {
-      const page = await opened(path, colorScheme);
-      const background = await page.evaluate(() => [document.documentElement, document.body].map((part) => getComputedStyle(part).backgroundColor).join());
-      assert.equal(/rgb\((\d\d?), /.test(background), colorScheme === 'dark', background);
-      await page.evaluate(axe.source);
       for (const width of [1280, 375]) {
-        await page.setViewportSize({ width, height: 800 });
-        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
-        const wider = await page.evaluate(() => [document.documentElement, ...document.querySelectorAll('#mdbook-content, main')]
-          .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.tagName));
-        assert.deepEqual(wider, [], `${path} is wider than ${width}`);
-        assert.deepEqual(await accessible(page, path, colorScheme === 'dark'), [], `${path} at ${width}`);
+        const page = await opened(path, colorScheme, width);
+        const look = () => ({
+          isDark: [document.documentElement, document.body].some((part) => /rgb\(\d\d?, /.test(getComputedStyle(part).backgroundColor)),
+          wider: [document.documentElement, ...document.querySelectorAll('#mdbook-content, main')]
+            .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.tagName),
+        });
+        assert.deepEqual(await page.evaluate(look), { isDark: colorScheme === 'dark', wider: [] }, `at ${width}`);
+        assert.deepEqual(await violations(page, path, colorScheme === 'dark'), [], `at ${width}`);
+        assert.deepEqual(page.errors, []);
+        await page.close();
       }
-      assert.deepEqual(page.errors, []);
-      await page.close();
     });
   }
 }

@@ -81,7 +81,8 @@ def main() -> None:
     for source in sources:
         write(f"{source}.md", source_page(source))
     named = "".join(f"- [{source}](../{source}.md)\n" for source in sorted(sources))
-    write("SUMMARY.md", (summary + "\n# Files that pages name\n\n" + named).replace("](front.md", "](index.md").replace("](../", "]("))
+    summary += f"\n# Files that pages name\n\n{named}"
+    write("SUMMARY.md", summary.replace("](front.md", "](index.md").replace("](../", "]("))
 
 
 main()
