@@ -50,16 +50,20 @@ async function violations(page, path, isDark) {
   return found.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
 }
 
+/** Whether the page is dark, and what of it is wider than the window. */
+function look() {
+  const parts = [document.documentElement, document.body, ...document.querySelectorAll('#mdbook-content, main')];
+  return {
+    isDark: parts.slice(0, 2).some((part) => /rgb\(\d\d?, /.test(getComputedStyle(part).backgroundColor)),
+    wider: parts.filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.tagName),
+  };
+}
+
 for (const colorScheme of ['light', 'dark']) {
   for (const path of PAGES) {
     test(`${path} is accessible, ${colorScheme}, wide and narrow, and asks no other host`, async () => {
       for (const width of [1280, 375]) {
         const page = await opened(path, colorScheme, width);
-        const look = () => ({
-          isDark: [document.documentElement, document.body].some((part) => /rgb\(\d\d?, /.test(getComputedStyle(part).backgroundColor)),
-          wider: [document.documentElement, ...document.querySelectorAll('#mdbook-content, main')]
-            .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.tagName),
-        });
         assert.deepEqual(await page.evaluate(look), { isDark: colorScheme === 'dark', wider: [] }, `at ${width}`);
         assert.deepEqual(await violations(page, path, colorScheme === 'dark'), [], `at ${width}`);
         assert.deepEqual(page.errors, []);
