@@ -11,12 +11,6 @@ from pathlib import Path
 out = Path(sys.argv[1])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 LANGUAGES = {".py": "python", ".ts": "typescript", ".rs": "rust", ".json": "json"}
-TUTORIAL = ["Two sessions that ask each other", "Use it"]
-
-
-def tutorial() -> str:
-    parts = dict(part.split("\n", 1) for part in Path("README.md").read_text().split("\n## ")[1:])
-    return "# First steps\n\n" + "\n".join(f"## {title}\n{parts[title]}" for title in TUTORIAL)
 
 
 def title(page: Path) -> str:
@@ -48,7 +42,6 @@ def main() -> None:
         sys.exit(f"not in site/SUMMARY.md: {sorted(missed)}")
     # Both references replace their pages; what is here is for the search.
     generated = {
-        "first-steps.md": tutorial(),
         "docs/openapi.md": "# All calls (OpenAPI)\n\nEvery call of HTTP, with its parameters and answers.\n",
         "docs/asyncapi.md": "# All frames (AsyncAPI)\n\nEvery frame of a session.\n",
     }

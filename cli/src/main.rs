@@ -18,6 +18,7 @@ mod policy;
 mod quantity;
 mod render;
 mod rule_book;
+mod service;
 mod session;
 mod story;
 mod team;

@@ -22,6 +22,8 @@ pub const FILE_HEAD: &str = "lastword.head";
 pub const FILE_SNAPSHOT: &str = "snapshot";
 /// The state that replaces the entries that left the log.
 pub const FILE_BASE: &str = "base";
+/// The newest version of the program that wrote the log, for an older one that can't read it.
+pub const FILE_VERSION: &str = "version";
 /// Says to Git that the whole directory is ignored.
 const FILE_IGNORE: &str = ".gitignore";
 /// The folder with the segments that left the log.
@@ -154,6 +156,27 @@ pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&draft, path)?;
     path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// Notes that this version writes here, unless a newer one has. The note only helps to word an error, so it may fail.
+pub(crate) fn note_version(dir: &Path) {
+    let own = env!("CARGO_PKG_VERSION");
+    let newest = newest_version(dir);
+    if newest.is_none_or(|newest| numbers(&newest) < numbers(own)) {
+        let _unnoted = create_private(&dir.join(FILE_VERSION)).and_then(|mut file| writeln!(file, "{own}"));
+    }
+}
+
+/// Returns the newest version of the program that wrote here.
+pub(crate) fn newest_version(dir: &Path) -> Option<String> {
+    let text = fs::read_to_string(dir.join(FILE_VERSION)).ok()?;
+    numbers(text.trim()).map(|_| text.trim().to_owned())
+}
+
+/// Returns the numbers of a version, major first.
+fn numbers(version: &str) -> Option<[u32; 3]> {
+    let numbers: Vec<u32> = version.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    numbers.try_into().ok()
 }
 
 /// The last acknowledged position and its hash. Written after each commit and synced only when the log is opened, so it is

@@ -40,7 +40,7 @@ pub use crate::rows::RowsError;
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.
 pub mod format {
     pub use crate::data_dir::{
-        FILE_BASE, FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT, FOLDER_ARCHIVE,
+        FILE_BASE, FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT, FILE_VERSION, FOLDER_ARCHIVE,
     };
     pub use crate::data_dir::{INDEX_VERSION, LOG_VERSION};
     pub use crate::log::frame::{FrameError, decode, encode, split};

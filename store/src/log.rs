@@ -218,7 +218,8 @@ pub enum OpenError {
     },
     /// A newer Lastword wrote it.
     #[error(
-        "{place} has format {found} and this version knows formats up to {known}: run the newer lastword that wrote it"
+        "{place} has format {found} and this version knows formats up to {known}: run {needs}, or restore a backup from \
+         before the upgrade"
     )]
     Newer {
         /// The file of the newer version.
@@ -227,6 +228,8 @@ pub enum OpenError {
         found: i64,
         /// The newest format that this version reads.
         known: i64,
+        /// The program that reads it.
+        needs: String,
     },
     /// It isn't a log, or is damaged beyond opening.
     #[error(

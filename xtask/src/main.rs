@@ -29,7 +29,11 @@ const TASKS: &[Task] = &[
     Task { name: "measure", about: "how the project reads, in figures; --json, --list WHAT", run: measure::run },
     Task { name: "pictures", about: "the pictures of the console in docs/images, taken anew", run: pictures::run },
     Task { name: "quick", about: "format, clippy and tests of what differs from main", run: quick::run },
-    Task { name: "release", about: "the files of a release, in target/release-files", run: release::run },
+    Task {
+        name: "release",
+        about: "the files of a release, in target/release-files; --program builds that alone",
+        run: release::run,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
-//! The files of a release: the program, its parts list (SBOM), the packages of the SDKs, the documentation's site, and the
-//! hashes of all, in `target/release-files`.
+//! The files of a release, in `target/release-files`: the program, its parts list (SBOM), the packages made from it, the
+//! SDKs, the documentation's site, the changes, the hashes of all, and their signature.
 //!
 //! `cargo auditable` embeds the list of crates in the program, so that `cargo audit bin lastword` and scanners read it
 //! from the file itself. `cargo cyclonedx` writes the same list as CycloneDX JSON, with licences and hashes. Both come
@@ -16,12 +16,19 @@ use crate::Failed;
 use crate::command::{command, command_in, passed};
 
 const FILES: &str = "target/release-files";
+/// The one platform that is built here. Its C library is linked statically.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What `cargo cyclonedx` calls its list, beside each manifest; only that of the program is wanted.
 const LIST: &str = "sbom-of-release";
 const FEATURES: &str = "cluster,discord";
+/// The most bytes that the program has, and that its archive has.
+const PROGRAM_BYTES_MAX: u64 = 30_000_000;
+const ARCHIVE_BYTES_MAX: u64 = 10_000_000;
+/// The variable that names the secret key of minisign.
+const KEY: &str = "LASTWORD_RELEASE_KEY";
 
-/// Builds the program, writes the files, and checks them.
-pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
+/// Builds the program, writes the files, and checks them. With `--program`, only builds that.
+pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
     for tool in ["cargo-auditable", "cargo-cyclonedx"] {
         if Command::new(tool).arg("--version").output().is_err() {
             return Err(Failed::new(format!("NOT RELEASED: no {tool} (cargo install {tool} --locked)")));
@@ -32,19 +39,75 @@ pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
         std::fs::remove_dir_all(files)?;
     }
     std::fs::create_dir_all(files)?;
-    let build =
-        ["auditable", "build", "--profile", "dist", "--locked", "--package", "lastword-cli", "--features", FEATURES];
-    command("cargo", &[&build[..], &["--target-dir", "target"]].concat())?;
-    std::fs::copy("target/dist/lastword", files.join("lastword"))?;
+    build()?;
+    let program = files.join("lastword");
+    std::fs::copy(format!("target/{TARGET}/dist/lastword"), &program)?;
+    small(&program, PROGRAM_BYTES_MAX)?;
+    if args == ["--program"] {
+        return command_in(files, "sha256sum", &["lastword"]);
+    }
     let listed = list();
     remove_lists()?;
     let list = listed?;
-    std::fs::write(files.join("sbom.cdx.json"), &list)?;
+    let sbom = files.join("sbom.cdx.json");
+    std::fs::write(&sbom, &list)?;
     check(&embedded(files)?, &serde_json::from_str(&list)?)?;
+    passed(Command::new("packaging/pack").args([&program, &sbom, files]))?;
+    let version = env!("CARGO_PKG_VERSION");
+    small(&files.join(format!("lastword-{version}-x86_64-linux.tar.xz")), ARCHIVE_BYTES_MAX)?;
     command(".ci/sdk/run", &["--wheel", FILES])?;
     command(".ci/sdk/typescript", &["--pack", FILES])?;
     command(".ci/site/run", &["--pack", FILES])?;
-    command_in(files, "sh", &["-c", "sha256sum lastword sbom.cdx.json *.whl *.tgz >SHA256SUMS && cat SHA256SUMS"])
+    let changes = std::fs::read_to_string("CHANGELOG.md")?;
+    let changes = changes_of(&changes, version).ok_or_else(|| Failed::new(format!("no changes of {version}")))?;
+    std::fs::write(files.join("CHANGES.md"), changes)?;
+    command_in(files, "sh", &["-c", "sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS . && cat SHA256SUMS"])?;
+    match std::env::var_os(KEY) {
+        Some(key) => {
+            passed(Command::new("minisign").arg("-S").arg("-s").arg(key).arg("-m").arg(files.join("SHA256SUMS")))
+        }
+        None => {
+            println!("not signed: {KEY} names no key of minisign");
+            Ok(())
+        }
+    }
+}
+
+/// Builds the program so that each build of a commit is the same, wherever the clone is.
+fn build() -> Result<(), Failed> {
+    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    let paths = [(std::env::current_dir()?.display().to_string(), "/lastword"), (home.unwrap_or_default(), "/cargo")];
+    let mut flags = ["-Ctarget-feature=+crt-static", "-Cstrip=symbols"].map(str::to_owned).to_vec();
+    // Equal functions are kept once. What the loader relocates is listed in short.
+    flags.extend(["-Clink-arg=-Wl,--icf=all", "-Clink-arg=-Wl,-z,pack-relative-relocs"].map(str::to_owned));
+    // A static program finds the system call without the dynamic linker.
+    flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
+    flags.extend(paths.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
+    // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
+    flags.push("-Cllvm-args=-inlinedefault-threshold=75".to_owned());
+    // No panic passes through C.
+    let mut of_c = vec!["-fno-asynchronous-unwind-tables".to_owned()];
+    of_c.extend(paths.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["auditable", "build", "--profile", "dist", "--locked", "--package", "lastword-cli"]);
+    cargo.args(["--features", FEATURES, "--target", TARGET, "--target-dir", "target"]);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")).env("CARGO_INCREMENTAL", "0");
+    // Parts of SQLite that nothing here uses.
+    cargo.env("LIBSQLITE3_FLAGS", "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_LOAD_EXTENSION");
+    passed(cargo.env("CFLAGS_x86_64_unknown_linux_gnu", of_c.join(" ")))
+}
+
+/// Fails if a file is larger than it may be.
+fn small(file: &Path, most: u64) -> Result<(), Failed> {
+    let (bytes, name) = (file.metadata()?.len(), file.display());
+    println!("{name} has {:.1} MB of {:.0}", bytes as f64 / 1e6, most as f64 / 1e6);
+    if bytes <= most { Ok(()) } else { Err(Failed::new(format!("{name} is larger than {most} bytes"))) }
+}
+
+/// Returns the section of a version, without its title.
+fn changes_of<'a>(changes: &'a str, version: &str) -> Option<&'a str> {
+    let (_, rest) = changes.split_once(&format!("\n## {version}\n"))?;
+    Some(rest.split_once("\n## ").map_or(rest, |(section, _)| section).trim_start())
 }
 
 /// Returns the parts list, without this machine's paths.
@@ -106,6 +169,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_changes_are_those_of_the_version_that_is_built() {
+        let changes = "# Changes\n\n## 0.3.0\n\nNew.\n\n## 0.2.0\n\nFirst.\n";
+        assert_eq!(changes_of(changes, "0.3.0"), Some("New.\n"));
+        assert_eq!(changes_of(changes, "0.2.0"), Some("First.\n"));
+        assert_eq!(changes_of(changes, "0.2"), None);
+    }
 
     #[test]
     fn a_list_that_lacks_a_crate_or_a_licence_is_refused() {

@@ -150,6 +150,7 @@ mod with_clusters {
     use crate::config::{Environment, Global, Settings};
     use crate::failure::Failure;
     use crate::out::escape_line;
+    use crate::service;
     use crate::session::confirmed;
 
     /// The members of a workspace's own configuration.
@@ -469,10 +470,14 @@ mod with_clusters {
                 token.display()
             )
         })?;
+        service::ready(node.url());
         let failed = tokio::select! {
             () = end.asked() => None,
             reason = node.failed() => Some(reason),
+            // What it serves fails by itself when NATS is away: here it only has to run.
+            () = service::watched(async || true) => None,
         };
+        service::stopping();
         node.shutdown().await;
         failed.map_or(Ok(()), |reason| Err(Failure::unavailable(format!("the node stopped: {reason}"))))
     }

@@ -25,6 +25,9 @@ use crate::text_file;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Check only that the server is ready, for a container's or a script's health check.
+    #[arg(long, conflicts_with_all = ["accept_loss", "cluster"])]
+    ready: bool,
     /// Accept a log that lost its end: begin a new epoch behind what is left. Needs a stopped server.
     #[arg(long)]
     accept_loss: bool,
@@ -58,6 +61,9 @@ struct Check {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    if args.ready {
+        return ready(cx).await;
+    }
     if args.accept_loss {
         return accept_loss(args.yes, cx);
     }
@@ -92,6 +98,14 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             Err(Failure::refused(format!("{failed} of {} checks failed", checks.len())).hint("see the findings above"))
         }
     }
+}
+
+/// Fails unless a server answers that it is ready.
+async fn ready(cx: &Context) -> Result<(), Failure> {
+    let endpoint = cx.endpoint()?;
+    let url = endpoint.url();
+    Client::new(&endpoint, None)?.ready().await?;
+    cx.out.show(&json!({ "ready": url }), |_, _| format!("{url} is ready"))
 }
 
 fn accept_loss(yes: bool, cx: &Context) -> Result<(), Failure> {

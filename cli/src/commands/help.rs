@@ -283,7 +283,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("archive compact", &["lastword archive compact", "lastword --data copy archive compact"]),
     ("notify", &["lastword notify test pager"]),
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
-    ("doctor", &["lastword doctor", "lastword doctor --cluster nats://10.0.0.1:4222"]),
+    ("doctor", &["lastword doctor", "lastword doctor --ready", "lastword doctor --cluster nats://10.0.0.1:4222"]),
     ("explain", &["lastword explain refused-12", "lastword explain depth_cap", "lastword explain apr-1"]),
     ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook wait"]),
     ("claude", &["lastword claude", "lastword claude --as reviewer --continue"]),
@@ -293,7 +293,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("mcp", &["lastword --token-file coder.token mcp", "lastword --token-file alice.token mcp --as-human"]),
     ("prompt", &["lastword prompt", "lastword prompt > primer.md"]),
     ("completions", &["lastword completions bash > lastword.bash", "lastword completions zsh > _lastword"]),
-    ("man", &["lastword man > lastword.1", "lastword man verify"]),
+    ("man", &["lastword man > lastword.1", "lastword man verify", "lastword man --to /usr/share/man/man1"]),
 ];
 
 /// Returns the definition of the command line, with groups and examples.

@@ -1,5 +1,7 @@
 //! `lastword man`: prints the man page from the same definition as the help.
 
+use std::path::PathBuf;
+
 use super::{Context, help};
 use crate::failure::Failure;
 
@@ -7,10 +9,17 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// Command whose page to print [default: the page of lastword itself].
     command: Option<String>,
+    /// Write the pages of all commands into this folder, for a package.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    to: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let mut root = help::command();
+    if let Some(folder) = &args.to {
+        let failed = |error| Failure::usage(format!("{}: {error}", folder.display()));
+        return clap_mangen::generate_to(root, folder).map_err(failed);
+    }
     root.build();
     let command = match &args.command {
         Some(name) => root

@@ -26,6 +26,7 @@ use crate::notify;
 use crate::out::Out;
 use crate::quantity::duration;
 use crate::rule_book::ConfigFile;
+use crate::service;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
 use crate::token_source::TokenSource;
@@ -214,11 +215,14 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
     let trust = kept_trust(&data, &endpoint);
     let mut team =
         Team::start(members, &cx.settings.prices, &endpoint.trusting(trust), &operator, &data, cx.out).await?;
+    service::ready(&url);
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),
         () = unused(&server, idle) => None,
+        () = service::watched(async || server.handle().query(|_| ()).await.is_ok()) => None,
     };
+    service::stopping();
     // Open runs deliver their answers first.
     team.stop();
     // Without a broker no run can answer, so a failure skips this wait.

@@ -77,6 +77,8 @@ mod schedules;
 #[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
 mod screen;
 #[cfg(test)]
+mod service;
+#[cfg(test)]
 mod session_clients;
 #[cfg(test)]
 mod sessions;

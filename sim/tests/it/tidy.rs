@@ -440,6 +440,22 @@ fn no_module_but_the_list_names_an_agent_program() {
 }
 
 #[test]
+fn everything_that_is_published_has_the_version_of_the_workspace() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(read("sdk/python/pyproject.toml").contains(&format!("\nversion = \"{version}\"\n")));
+    assert!(read("sdk/typescript/package.json").contains(&format!("\n  \"version\": \"{version}\",\n")));
+    for page in ["docs/install.md", "docs/service.md"] {
+        let text = read(page);
+        let named: Vec<&str> = ["lastword_", "lastword-", "lastword:", "chart-"]
+            .iter()
+            .flat_map(|before| text.split(before).skip(1))
+            .collect();
+        let versions: Vec<&str> = named.iter().filter(|rest| rest.starts_with("0.")).map(|rest| &rest[..5]).collect();
+        assert!(versions.len() > 2 && versions.iter().all(|named| *named == version), "{page} names {versions:?}");
+    }
+}
+
+#[test]
 fn nothing_in_the_project_refers_to_what_a_clone_does_not_have() {
     let words = ["../sha".to_owned() + "red", "issue ".to_owned() + "#"];
     for text in

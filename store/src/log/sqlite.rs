@@ -85,6 +85,7 @@ impl SqliteLog {
         let unopened = |error: rusqlite::Error| unopened(&path, &error);
         let db = open_database(&path).map_err(unopened)?;
         prepare_format(&db, &path)?;
+        data_dir::note_version(dir);
         configure(&db).map_err(unopened)?;
         let (last, hash) = tail(&db).map_err(unopened)?;
         let epoch = epoch_of(&db).map_err(unopened)?;
@@ -389,7 +390,10 @@ pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError
     match format_of(db) {
         Ok((APPLICATION_ID, 1..=LOG_VERSION)) => Ok(()),
         Ok((APPLICATION_ID, found)) if found > LOG_VERSION => {
-            Err(OpenError::Newer { place, found, known: LOG_VERSION })
+            let needs = path.parent().and_then(data_dir::newest_version);
+            let needs = needs
+                .map_or("the newer lastword that wrote it".to_owned(), |needs| format!("lastword {needs} or newer"));
+            Err(OpenError::Newer { place, found, known: LOG_VERSION, needs })
         }
         Ok((id, found)) => {
             Err(OpenError::NotALog { place, problem: format!("application_id {id:#x}, user_version {found}") })

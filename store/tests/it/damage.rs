@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword_facts::{Entry, Fact, Seq};
-use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
+use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT, FILE_VERSION, LOG_VERSION};
 use lastword_store::{Anchor, DataDir, Expected, OpenError, Problem, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -59,6 +59,15 @@ fn a_log_of_a_newer_version_is_refused() {
         let error = error.unwrap();
         assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
     }
+    // The newest version that wrote it is named; this one has noted itself, and an older one doesn't replace it.
+    let note = dir.path().join(FILE_VERSION);
+    assert_eq!(fs::read_to_string(&note).unwrap().trim(), env!("CARGO_PKG_VERSION"));
+    fs::write(&note, "9.0.1\n").unwrap();
+    let error = DataDir::at(dir.path()).open().err().unwrap().to_string();
+    assert!(error.contains("run lastword 9.0.1 or newer"), "{error}");
+    sql(dir.path(), &format!("PRAGMA user_version = {LOG_VERSION}"));
+    drop(DataDir::at(dir.path()).open().unwrap());
+    assert_eq!(fs::read_to_string(&note).unwrap(), "9.0.1\n");
 }
 
 #[test]

@@ -133,8 +133,9 @@ fn event(line: &str, dir: &str) -> Option<Event> {
         "ftruncate" => Some(Event::Cut { file, length: number(values[0]) }),
         "fsync" if file.is_empty() => Some(Event::SyncedNames),
         "fsync" | "fdatasync" => Some(Event::Synced { file }),
-        // The lock file holds only a process id, and a start writes the list of ignored files again: neither has to last.
-        "write" if matches!(file.as_str(), "lastword.lock" | ".gitignore") => None,
+        // The lock file holds only a process id, and a start writes the list of ignored files and the version again: none has
+        // to last.
+        "write" if matches!(file.as_str(), "lastword.lock" | ".gitignore" | "version") => None,
         other => panic!("the disk of this test knows no {other}: {file}"),
     }
 }

@@ -29,27 +29,35 @@ const PLAIN: &[KeptProgram] = &[
     KeptProgram { folder: "sim", target: "it", test: true, name: "fuzzed" },
     KeptProgram { folder: "cli", target: "lastword", test: true, name: "fuzzed-config" },
 ];
-/// Programs with all features.
+/// Tests with all features.
 const WHOLE: &[KeptProgram] = &[
     KeptProgram { folder: "cli", target: "cluster", test: true, name: "cluster" },
     KeptProgram { folder: "cli", target: "discord", test: true, name: "discord" },
-    KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" },
 ];
+/// The program with all features, linked as a release is.
+const STATIC: &[KeptProgram] = &[KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" }];
 
-/// Builds all tests, or with `--features` those that need the features.
+/// Builds all tests, or with `--features` those that need the features, and the program.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
-    let kept = match args {
-        ["--features"] => {
-            command.args(["--features", FEATURES, "--test", "cluster", "--test", "discord"]);
-            WHOLE
-        }
-        _ => PLAIN,
-    };
+    let tests = ["test", "--workspace", "--no-run"];
+    if args != ["--features"] {
+        return build(Command::new("cargo").args(tests), &[], PLAIN);
+    }
+    build(
+        Command::new("cargo").args(tests).args(["--features", FEATURES, "--test", "cluster", "--test", "discord"]),
+        &[],
+        WHOLE,
+    )?;
+    let program = ["rustc", "--package", "lastword-cli", "--bin", "lastword", "--features", FEATURES];
+    build(Command::new("cargo").args(program), &["--", "-Ctarget-feature=+crt-static"], STATIC)
+}
+
+/// Builds by a command of Cargo, with these arguments at its end, and keeps programs.
+fn build(command: &mut Command, last: &[&str], kept: &[KeptProgram]) -> Result<(), Failed> {
+    let command = command.args(["--locked", "--message-format=json-render-diagnostics"]).args(last);
     let built = command.stderr(Stdio::inherit()).output()?;
     if !built.status.success() {
-        return Err(Failed::new("the tests don't build"));
+        return Err(Failed::new(format!("{command:?}: {}", built.status)));
     }
     let messages = String::from_utf8_lossy(&built.stdout);
     let built: Vec<Built> = messages.lines().filter_map(Built::read).collect();

@@ -67,12 +67,8 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install site", run: ".ci/site/run --install", after: &["install browser"], ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
-    CiStep {
-        name: "install frameworks",
-        run: ".ci/sdk/frameworks --install",
-        after: &["install sdk"],
-        ..INSTALL
-    },
+    CiStep { name: "install frameworks", run: ".ci/sdk/frameworks --install", after: &["install sdk"], ..INSTALL },
+    CiStep { name: "install packages", run: "packaging/test --install", ..INSTALL },
     CiStep { name: "install typescript", run: ".ci/sdk/typescript --install", ..INSTALL },
     CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
@@ -154,6 +150,14 @@ pub(super) const STEPS: &[CiStep] = &[
         load: 200,
         after: &["build with features", "install typescript"],
         show: Show::Lines("pass "),
+        ..WHOLE
+    },
+    CiStep {
+        name: "packages",
+        run: "packaging/test",
+        load: 100,
+        after: &["build with features", "install packages"],
+        show: Show::Lines(": "),
         ..WHOLE
     },
     CiStep { name: "demo", run: "target/ci/lastword demo", show: Show::Lines(" ok"), ..WHOLE },
