@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -75,19 +75,21 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
 
 /// Builds the program so that each build of a commit is the same, wherever the clone is.
 fn build() -> Result<(), Failed> {
-    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-    let paths = [(std::env::current_dir()?.display().to_string(), "/lastword"), (home.unwrap_or_default(), "/cargo")];
+    let of_user = std::env::home_dir().map(|home| home.join(".cargo"));
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(of_user).unwrap_or_default();
+    let paths = [(std::env::current_dir()?, "/lastword"), (home, "/cargo")];
+    let paths = paths.map(|(from, to)| format!("{}={to}", from.display()));
     let mut flags = ["-Ctarget-feature=+crt-static", "-Cstrip=symbols"].map(str::to_owned).to_vec();
     // Equal functions are kept once. What the loader relocates is listed in short.
     flags.extend(["-Clink-arg=-Wl,--icf=all", "-Clink-arg=-Wl,-z,pack-relative-relocs"].map(str::to_owned));
     // A static program finds the system call without the dynamic linker.
     flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
-    flags.extend(paths.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
+    flags.extend(paths.iter().map(|path| format!("--remap-path-prefix={path}")));
     // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
     flags.push("-Cllvm-args=-inlinedefault-threshold=75".to_owned());
     // No panic passes through C.
     let mut of_c = vec!["-fno-asynchronous-unwind-tables".to_owned()];
-    of_c.extend(paths.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")));
+    of_c.extend(paths.iter().map(|path| format!("-ffile-prefix-map={path}")));
     let mut cargo = Command::new("cargo");
     cargo.args(["auditable", "build", "--profile", "dist", "--locked", "--package", "lastword-cli"]);
     cargo.args(["--features", FEATURES, "--target", TARGET, "--target-dir", "target"]);

@@ -62,6 +62,8 @@ mod provider;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod released;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod runner;
