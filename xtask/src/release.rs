@@ -86,7 +86,7 @@ fn build() -> Result<(), Failed> {
     flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
     flags.extend(paths.iter().map(|path| format!("--remap-path-prefix={path}")));
     // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
-    flags.push("-Cllvm-args=-inlinedefault-threshold=75".to_owned());
+    flags.push("-Cllvm-args=-inlinedefault-threshold=50".to_owned());
     // No panic passes through C.
     let mut of_c = vec!["-fno-asynchronous-unwind-tables".to_owned()];
     of_c.extend(paths.iter().map(|path| format!("-ffile-prefix-map={path}")));
@@ -95,7 +95,10 @@ fn build() -> Result<(), Failed> {
     cargo.args(["--features", FEATURES, "--target", TARGET, "--target-dir", "target"]);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")).env("CARGO_INCREMENTAL", "0");
     // Parts of SQLite that nothing here uses.
-    cargo.env("LIBSQLITE3_FLAGS", "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_LOAD_EXTENSION");
+    cargo.env(
+        "LIBSQLITE3_FLAGS",
+        "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4 -USQLITE_ENABLE_LOAD_EXTENSION",
+    );
     passed(cargo.env("CFLAGS_x86_64_unknown_linux_gnu", of_c.join(" ")))
 }
 
