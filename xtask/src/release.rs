@@ -86,7 +86,7 @@ fn build() -> Result<(), Failed> {
     flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
     flags.extend(paths.iter().map(|path| format!("--remap-path-prefix={path}")));
     // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
-    flags.push("-Cllvm-args=-inlinedefault-threshold=50".to_owned());
+    flags.push("-Cllvm-args=-inlinedefault-threshold=40".to_owned());
     // No panic passes through C.
     let mut of_c = vec!["-fno-asynchronous-unwind-tables".to_owned()];
     of_c.extend(paths.iter().map(|path| format!("-ffile-prefix-map={path}")));
