@@ -9,10 +9,11 @@ import kubernetes_validate
 import yaml
 
 KUBERNETES = "1.33"
-NATS = {"nats": ["nats://nats-0.nats:4222"], "monitors": ["http://nats-0.nats:8222"], "credentialsSecret": "nats"}
+NATS = {"nats": ["nats://nats-0.nats:4222"], "monitors": ["http://nats-0.nats:8222"], "credentialsSecret": "nats", "caSecret": "ca"}
+IMAGE = {"image": {"repository": "registry.example/lastword"}}
 VALUES = {
     "one server": {},
-    "a certificate and a configuration": {"tlsSecret": "tls", "config": "[limits]\nhops_max = 2\n", "hosts": ["a.example"]},
+    "a certificate and a configuration": {"tlsSecret": "tls", "config": "\n  [limits]\nhops_max = 2\n", "hosts": ["a.example"]},
     "nodes": {"cluster": {"enabled": True, **NATS}, "storage": {"className": "fast"}},
 }
 
@@ -22,6 +23,7 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run(["tar", "-xzf", archive, "-C", folder], check=True)
     chart = f"{folder}/lastword"
     for name, values in VALUES.items():
+        values = IMAGE | values
         linted = helm_python.lint(chart, values, strict=True, kube_version=f"v{KUBERNETES}.0")
         # An icon is wanted of charts that are listed somewhere.
         found = [one for one in linted["messages"] if "icon is recommended" not in one["error"]]
@@ -39,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"chart, {name}: {len(objects)} objects of Kubernetes {KUBERNETES}, {pods['spec']['replicas']} pods")
     try:
         with helm_python.Chart.load(chart) as loaded:
-            loaded.render({"cluster": {"enabled": True}}, name="team", namespace="agents")
+            loaded.render(IMAGE | {"cluster": {"enabled": True}}, name="team", namespace="agents")
     except helm_python.HelmRenderError as error:
         assert "names no NATS server" in str(error), error
     else:

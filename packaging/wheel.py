@@ -13,8 +13,11 @@ from pathlib import Path
 program, folder, *sbom = (Path(name) for name in sys.argv[1:])
 content = program.read_bytes()
 version = subprocess.run([program.resolve(), "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-# A program of a release is linked statically and runs under both C libraries. Any other runs where it was built.
-STATIC = sys.platform == "linux" and b"/ld-linux" not in content[:4096]
+# A program of a release is linked statically for x86-64 (62), so it runs under both C libraries. Any other runs where it was built:
+# its third kind of program header names what loads it.
+AT, SIZE, COUNT = (int.from_bytes(content[at : at + size], "little") for at, size in ((32, 8), (54, 2), (56, 2)))
+LOADED = any(content[AT + SIZE * n] == 3 for n in range(COUNT)) if content[:4] == b"\x7fELF" else True
+STATIC = not LOADED and content[18] == 62
 HERE = sysconfig.get_platform().replace("-", "_").replace(".", "_")
 TAGS = ["manylinux2014_x86_64", "musllinux_1_1_x86_64"] if STATIC else [HERE]
 INFO = f"lastword-{version}.dist-info"

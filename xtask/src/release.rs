@@ -61,6 +61,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
     let changes = std::fs::read_to_string("CHANGELOG.md")?;
     let changes = changes_of(&changes, version).ok_or_else(|| Failed::new(format!("no changes of {version}")))?;
     std::fs::write(files.join("CHANGES.md"), changes)?;
+    command("packaging/test", &[FILES])?;
     command_in(files, "sh", &["-c", "sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS . && cat SHA256SUMS"])?;
     match std::env::var_os(KEY) {
         Some(key) => {

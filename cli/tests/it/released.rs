@@ -1,4 +1,4 @@
-//! Data directories that released versions left: each later version serves them.
+//! Data directories that released versions left, and 0.1.0, which never was released: each later version serves them.
 
 use std::fs;
 use std::path::Path;

@@ -11,7 +11,7 @@ try {
 } catch {
   console.error(
     `lastword: ${name} isn't installed. npm leaves it out with --omit=optional, and there is none for some platforms:\n` +
-      "build the program from a clone of the repository with `cargo install --path cli`",
+      "build the program from a clone of the repository with `cargo install --path cli --features cluster,discord`",
   );
   process.exit(1);
 }
