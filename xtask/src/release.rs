@@ -21,6 +21,21 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What `cargo cyclonedx` calls its list, beside each manifest; only that of the program is wanted.
 const LIST: &str = "sbom-of-release";
 const FEATURES: &str = "cluster,discord";
+/// How it is compiled and linked, besides the profile `dist`.
+const FLAGS: &[&str] = &[
+    "-Ctarget-feature=+crt-static",
+    "-Cstrip=symbols",
+    // Equal functions are kept once, and what the loader relocates is listed in short.
+    "-Clink-arg=-Wl,--icf=all",
+    "-Clink-arg=-Wl,-z,pack-relative-relocs",
+    // A static program finds the system call without the dynamic linker.
+    "--cfg=getrandom_backend=\"linux_getrandom\"",
+    // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
+    "-Cllvm-args=-inlinedefault-threshold=40",
+];
+/// Parts of SQLite that nothing here uses.
+const WITHOUT: &[&str] =
+    &["-USQLITE_ENABLE_FTS3", "-USQLITE_ENABLE_RTREE", "-USQLITE_ENABLE_STAT4", "-USQLITE_ENABLE_LOAD_EXTENSION"];
 /// The most bytes that the program has, and that its archive has.
 const PROGRAM_BYTES_MAX: u64 = 30_000_000;
 const ARCHIVE_BYTES_MAX: u64 = 10_000_000;
@@ -76,31 +91,19 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
 
 /// Builds the program so that each build of a commit is the same, wherever the clone is.
 fn build() -> Result<(), Failed> {
+    let here = std::env::current_dir()?;
     let of_user = std::env::home_dir().map(|home| home.join(".cargo"));
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(of_user).unwrap_or_default();
-    let paths = [(std::env::current_dir()?, "/lastword"), (home, "/cargo")];
-    let paths = paths.map(|(from, to)| format!("{}={to}", from.display()));
-    let mut flags = ["-Ctarget-feature=+crt-static", "-Cstrip=symbols"].map(str::to_owned).to_vec();
-    // Equal functions are kept once. What the loader relocates is listed in short.
-    flags.extend(["-Clink-arg=-Wl,--icf=all", "-Clink-arg=-Wl,-z,pack-relative-relocs"].map(str::to_owned));
-    // A static program finds the system call without the dynamic linker.
-    flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
-    flags.extend(paths.iter().map(|path| format!("--remap-path-prefix={path}")));
-    // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
-    flags.push("-Cllvm-args=-inlinedefault-threshold=40".to_owned());
+    let paths = [(&here, "/lastword"), (&home, "/cargo")].map(|(from, to)| format!("{}={to}", from.display()));
     // No panic passes through C.
-    let mut of_c = vec!["-fno-asynchronous-unwind-tables".to_owned()];
-    of_c.extend(paths.iter().map(|path| format!("-ffile-prefix-map={path}")));
+    let of_c = paths.iter().map(|path| format!(" -ffile-prefix-map={path}"));
+    let of_c = "-fno-asynchronous-unwind-tables".to_owned() + &of_c.collect::<String>();
     let mut cargo = Command::new("cargo");
     cargo.args(["auditable", "build", "--profile", "dist", "--locked", "--package", "lastword-cli"]);
     cargo.args(["--features", FEATURES, "--target", TARGET, "--target-dir", "target"]);
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")).env("CARGO_INCREMENTAL", "0");
-    // Parts of SQLite that nothing here uses.
-    cargo.env(
-        "LIBSQLITE3_FLAGS",
-        "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4 -USQLITE_ENABLE_LOAD_EXTENSION",
-    );
-    passed(cargo.env("CFLAGS_x86_64_unknown_linux_gnu", of_c.join(" ")))
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}")).env("CARGO_INCREMENTAL", "0");
+    cargo.env("RUSTC_WRAPPER", here.join("packaging/rustc")).env("LASTWORD_PATHS", paths.join("\n"));
+    passed(cargo.env("LIBSQLITE3_FLAGS", WITHOUT.join(" ")).env("CFLAGS_x86_64_unknown_linux_gnu", of_c))
 }
 
 /// Fails if a file is larger than it may be.
