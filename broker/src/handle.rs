@@ -282,19 +282,27 @@ impl Handle {
         F: FnOnce(&Live<'_>) -> T + Send + 'static,
     {
         let (put, found) = handed_over();
-        self.look(Box::new(move |live| put.set(look(live)))).await?;
+        self.look(Lane::Normal, Box::new(move |live| put.set(look(live)))).await?;
         found.take().ok_or_else(|| self.down())
     }
 
+    /// Waits until the broker serves this call, ahead of all others and also when its queue is full.
+    ///
+    /// # Errors
+    /// The disk is full, or the broker has stopped.
+    pub async fn reach(&self) -> Result<(), Unserved> {
+        self.look(Lane::Ahead, Box::new(|_| ())).await
+    }
+
     /// Runs `look` on the state; returns once everything that it saw is durable. Compiled once, for queries of all types.
-    async fn look(&self, look: Box<dyn FnOnce(&Live<'_>) + Send>) -> Result<(), Unserved> {
+    async fn look(&self, lane: Lane, look: Box<dyn FnOnce(&Live<'_>) + Send>) -> Result<(), Unserved> {
         let (send, receive) = oneshot::channel();
         let lost = self.0.disk.lost();
         let look = move |live: &Live<'_>| {
             look(live);
             release(send, ())
         };
-        self.push(Lane::Normal, QueueEntry::Read(Box::new(look)))?;
+        self.push(lane, QueueEntry::Read(Box::new(look)))?;
         self.answer(receive, lost).await
     }
 

@@ -74,6 +74,27 @@ async fn commands_of_which_nothing_comes_do_not_fill_a_batch() {
     thread.join().unwrap();
 }
 
+#[tokio::test]
+async fn a_full_queue_refuses_a_query_and_reaches_the_broker() {
+    let signer = TurnSigner::ephemeral().unwrap();
+    let (handle, thread) = crate::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+    let (held, busy) = std::sync::mpsc::channel::<()>();
+    let read = |wait: Option<std::sync::mpsc::Receiver<()>>| {
+        QueueEntry::Read(Box::new(move |_: &Live<'_>| {
+            wait.map(|wait| wait.recv());
+            Box::new(|| ())
+        }))
+    };
+    handle.push(Lane::Normal, read(Some(busy))).unwrap();
+    while handle.push(Lane::Normal, read(None)).is_ok() {}
+    assert!(matches!(handle.query(|_| ()).await, Err(Unserved::Saturated)));
+    // It waits while the broker is busy, in the order in which these are polled.
+    let (reached, ()) = tokio::join!(handle.reach(), async { drop(held) });
+    reached.unwrap();
+    handle.close();
+    thread.join().unwrap();
+}
+
 #[test]
 fn what_fails_behind_a_failure_leaves_the_first_reason() {
     let signer = TurnSigner::ephemeral().unwrap();

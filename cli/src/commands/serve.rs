@@ -216,11 +216,13 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
     let mut team =
         Team::start(members, &cx.settings.prices, &endpoint.trusting(trust), &operator, &data, cx.out).await?;
     service::ready(&url);
+    // Any answer counts: a server with a full disk or a full queue works.
+    let answer = async || drop(server.handle().reach().await);
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),
         () = unused(&server, idle) => None,
-        () = service::watched(async || server.handle().query(|_| ()).await.is_ok()) => None,
+        () = service::watched(&answer) => None,
     };
     service::stopping();
     // Open runs deliver their answers first.
@@ -230,6 +232,7 @@ async fn serve(config: Config, members: &[Member], idle: Option<Duration>, cx: &
         tokio::select! {
             () = team.ended() => break,
             () = end.asked() => team.stop(),
+            () = service::watched(&answer) => {}
         }
     }
     drop(team);

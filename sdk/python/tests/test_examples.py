@@ -19,7 +19,7 @@ async def test_two_agents_publish_what_a_human_allows(lastword: Broker) -> None:
     environment = {**os.environ, **tokens, "LASTWORD_URL": lastword.url}
     agents = await asyncio.create_subprocess_exec(sys.executable, EXAMPLE, env=environment)
     async with Human(lastword.url, lastword.operator) as operator:
-        asked = asyncio.create_task(operator.ask("writer", "Brokers", ref="T-1"))
+        asked = asyncio.create_task(operator.ask("writer", "Brokers"))
         async for waiting in operator.watch():
             assert "tool" in waiting and waiting["arguments"]["note"] == "4 words"
             await operator.decide(waiting, "edit", arguments={"text": "Brokers route."})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -198,6 +199,18 @@ async def test_a_handler_that_runs_again_gets_what_it_had(lastword: Broker) -> N
     assert reply.text == "one done, two done, three done"
     assert served == ["one", "two", "three"]
     assert drawn == ["drawn"], "the step is done once"
+
+
+async def test_a_break_is_logged_and_its_end(lastword: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lastword")
+    async with human(lastword) as operator:
+        assert "the session of operator at" in caplog.text
+        lastword.kill()
+        while "is tried again" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        lastword.start()
+        await operator.approvals()
+    assert caplog.text.count("is tried again") == caplog.text.count("is open again") == 1
 
 
 async def test_another_way_under_the_same_key_is_told_by_name(lastword: Broker) -> None:

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 
 import { Agent, Disconnected, Human } from "../src/index.ts";
 import { serving, withBroker } from "./running.ts";
@@ -110,6 +111,20 @@ test("a connection that says nothing any more is replaced", (t) => {
     for (let beat = 0; beat < 4; beat += 1) t.mock.timers.tick(20_000);
     assert.equal((await read)[0]?.id, waiting.id, "by the next connection");
     await operator.answer(waiting, "yes");
+  });
+});
+
+test("a break is logged once, and its end", (t) => {
+  const warn = t.mock.method(console, "warn", () => {});
+  const logged = (part: string) => warn.mock.calls.filter((call) => String(call.arguments[0]).includes(part)).length;
+  return withBroker(async (broker, operator) => {
+    await operator.approvals();
+    await broker.kill();
+    const read = operator.approvals();
+    while (logged("it is tried again") === 0) await delay(5);
+    await broker.start();
+    await read;
+    assert.deepEqual([logged("it is tried again"), logged("is open again")], [1, 1]);
   });
 });
 

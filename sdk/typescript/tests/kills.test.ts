@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 
 import { Agent } from "../src/index.ts";
 import { serving, withBroker } from "./running.ts";
@@ -13,7 +14,7 @@ import { serving, withBroker } from "./running.ts";
 const KILLS = Number(process.env["LASTWORD_SDK_KILLS"] ?? 0);
 /** A campaign sends more in a minute than a team. */
 const LIMITS = "[limits]\npair_messages_max = 1000000\nsender_messages_max = 1000000\n";
-const HANDLER = new URL("six_steps.ts", import.meta.url).pathname;
+const HANDLER = fileURLToPath(new URL("six_steps.ts", import.meta.url));
 
 const skip = KILLS === 0 && "a campaign: LASTWORD_SDK_KILLS says how long";
 

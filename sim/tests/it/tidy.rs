@@ -446,12 +446,14 @@ fn everything_that_is_published_has_the_version_of_the_workspace() {
     assert!(read("sdk/typescript/package.json").contains(&format!("\n  \"version\": \"{version}\",\n")));
     for page in ["docs/install.md", "docs/service.md"] {
         let text = read(page);
-        let named: Vec<&str> = ["lastword_", "lastword-", "lastword:", "chart-"]
-            .iter()
-            .flat_map(|before| text.split(before).skip(1))
-            .collect();
-        let versions: Vec<&str> = named.iter().filter(|rest| rest.starts_with("0.")).map(|rest| &rest[..5]).collect();
-        assert!(versions.len() > 2 && versions.iter().all(|named| *named == version), "{page} names {versions:?}");
+        let after =
+            ["lastword_", "lastword-", "lastword:", "chart-"].iter().flat_map(|before| text.split(before).skip(1));
+        let number = |rest: &str| rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();
+        let named: Vec<String> = after.map(number).filter(|number| !number.is_empty()).collect();
+        assert!(
+            named.len() > 2 && named.iter().all(|number| number.trim_end_matches('.') == version),
+            "{page}: {named:?}"
+        );
     }
 }
 
