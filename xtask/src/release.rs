@@ -103,7 +103,9 @@ fn build() -> Result<(), Failed> {
     cargo.args(["--features", FEATURES, "--target", TARGET, "--target-dir", "target"]);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}")).env("CARGO_INCREMENTAL", "0");
     cargo.env("RUSTC_WRAPPER", here.join("packaging/rustc")).env("LASTWORD_PATHS", paths.join("\n"));
-    passed(cargo.env("LIBSQLITE3_FLAGS", WITHOUT.join(" ")).env("CFLAGS_x86_64_unknown_linux_gnu", of_c))
+    cargo.env("LIBSQLITE3_FLAGS", WITHOUT.join(" ")).env("CFLAGS_x86_64_unknown_linux_gnu", of_c);
+    // C that names the time of its build, as mimalloc does, names that of the commit.
+    passed(cargo.env("SOURCE_DATE_EPOCH", commit_time()?))
 }
 
 /// Fails if a file is larger than it may be.
@@ -119,14 +121,18 @@ fn changes_of<'a>(changes: &'a str, version: &str) -> Option<&'a str> {
     Some(rest.split_once("\n## ").map_or(rest, |(section, _)| section).trim_start())
 }
 
+/// Returns the time of the commit, in seconds: files that hold a time hold this one.
+fn commit_time() -> Result<String, Failed> {
+    let commit = Command::new("git").args(["log", "-1", "--format=%ct"]).output()?;
+    Ok(String::from_utf8_lossy(&commit.stdout).trim().to_owned())
+}
+
 /// Returns the parts list, without this machine's paths.
 fn list() -> Result<String, Failed> {
-    let commit = Command::new("git").args(["log", "-1", "--format=%ct"]).output()?;
-    let time = String::from_utf8_lossy(&commit.stdout);
     let mut list = Command::new("cargo");
     list.args(["cyclonedx", "--features", FEATURES, "--format", "json", "--spec-version", "1.5", "--quiet"]);
     list.args(["--manifest-path", "cli/Cargo.toml", "--override-filename", LIST]);
-    passed(list.env("SOURCE_DATE_EPOCH", time.trim()))?;
+    passed(list.env("SOURCE_DATE_EPOCH", commit_time()?))?;
     let root = format!("path+file://{}/", std::env::current_dir()?.display());
     Ok(std::fs::read_to_string(format!("cli/{LIST}.json"))?.replace(&root, "path+file:///lastword/"))
 }
