@@ -71,6 +71,19 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install packages", run: "packaging/test --install", ..INSTALL },
     CiStep { name: "install typescript", run: ".ci/sdk/typescript --install", ..INSTALL },
     CiStep { name: "install twin", run: ".ci/discord/run --install", ..INSTALL },
+    CiStep {
+        name: "room",
+        run: "rm -rf target/npm-cache",
+        after: &[
+            "install agents",
+            "install browser",
+            "install site",
+            "install peers",
+            "install typescript",
+            "install twin",
+        ],
+        ..INSTALL
+    },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
     CiStep { name: "build with features", run: "cargo xtask ci-build --features", after: &["build"], ..BUILD },
     // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
