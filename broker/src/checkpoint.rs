@@ -161,6 +161,12 @@ impl LogSigner {
         self.key.public()
     }
 
+    /// Signs bytes that are no note, such as those of a JSON Web Signature, which has no line breaks and a note has.
+    #[must_use]
+    pub fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        self.key.sign_bytes(bytes)
+    }
+
     /// Signs the chain's hash at a position, or at the log's present end; `None` if the chain has no hash there.
     ///
     /// # Errors

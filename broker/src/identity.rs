@@ -277,20 +277,33 @@ impl TurnSigner {
         self.escalation_mac(id, agent)?.verify_truncated_left(&mac).ok().map(|()| id)
     }
 
+    /// Returns the MAC of bytes that an edge names by its own label.
+    #[must_use]
+    pub fn mac_of(&self, label: &str, bytes: &[u8]) -> [u8; 32] {
+        self.labelled(label, &[b"\0", bytes]).map_or([0; 32], |mac| mac.finalize().into_bytes().into())
+    }
+
+    /// Returns whether a MAC, or the begin of it, is that of bytes under a label.
+    #[must_use]
+    pub fn is_mac_of(&self, label: &str, bytes: &[u8], mac: &[u8]) -> bool {
+        // Compares in constant time.
+        self.labelled(label, &[b"\0", bytes]).is_some_and(|own| own.verify_truncated_left(mac).is_ok())
+    }
+
     fn mac(&self, turn: TurnId, agent: AgentId) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        // The label keeps a MAC of one kind from passing as another: all kinds share the key.
-        mac.update(b"lastword turn");
-        mac.update(&turn.0.to_le_bytes());
-        mac.update(&agent.0.to_le_bytes());
-        Some(mac)
+        self.labelled("turn", &[&turn.0.to_le_bytes(), &agent.0.to_le_bytes()])
     }
 
     fn escalation_mac(&self, id: EscalationId, agent: AgentId) -> Option<Hmac<Sha256>> {
+        self.labelled("escalation", &[&id.0.to_le_bytes(), &agent.0.to_le_bytes()])
+    }
+
+    /// The label keeps a MAC of one kind from passing as another: all kinds share the key.
+    fn labelled(&self, label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        mac.update(b"lastword escalation");
-        mac.update(&id.0.to_le_bytes());
-        mac.update(&agent.0.to_le_bytes());
+        mac.update(b"lastword ");
+        mac.update(label.as_bytes());
+        parts.iter().for_each(|part| mac.update(part));
         Some(mac)
     }
 }

@@ -9,6 +9,7 @@ use lastword_broker::archive::ArchivePolicy;
 use lastword_client::{Pin, Trust};
 use lastword_facts::Limits;
 use lastword_facts::limits::{Approvers, LIMITS, Profile};
+use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_programs::{Price, Prices};
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
@@ -167,8 +168,40 @@ struct File {
     oidc: Option<oidc::OidcTable>,
     /// The facts after which the server keeps a checkpoint.
     checkpoint_every_facts: Option<u64>,
+    /// The agents that other systems may ask.
+    a2a: A2a,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
+}
+
+/// The members of `[a2a]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct A2a {
+    /// The agents with an address of their own.
+    publish: Vec<String>,
+    /// What the cards of some of them say.
+    description: BTreeMap<String, String>,
+    /// Whether push notifications may go to this machine and its network.
+    allow_private: bool,
+}
+
+impl A2a {
+    fn settings(self) -> Result<lastword_a2a::Settings, Failure> {
+        let Self { publish, mut description, allow_private } = self;
+        if let Some(wrong) = publish.iter().find(|name| AgentName::new(name).is_err()) {
+            return Err(Failure::usage(format!("[a2a] publish: {wrong:?} is no agent's name")));
+        }
+        let described = |name: String| {
+            let description = description.remove(&name).unwrap_or_default();
+            lastword_a2a::Published { name, description }
+        };
+        let publish = publish.into_iter().map(described).collect();
+        if let Some(name) = description.keys().next() {
+            return Err(Failure::usage(format!("[a2a.description] names {name}, which [a2a] publish doesn't")));
+        }
+        Ok(lastword_a2a::Settings { publish, allow_private })
+    }
 }
 
 /// The members of `[sessions]`.
@@ -259,6 +292,8 @@ pub(crate) struct Settings {
     pub(crate) oidc: Option<oidc::OidcTable>,
     /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
     pub(crate) checkpoint_every_facts: u64,
+    /// The agents that other systems may ask.
+    pub(crate) a2a: lastword_a2a::Settings,
     /// The bridge to Discord, unparsed.
     pub(crate) discord: Option<toml::Table>,
 }
@@ -286,7 +321,11 @@ impl Settings {
         let policy = policy::policy(&file.approval, &file.tier, &limits)?;
         // Paths in the file are relative to it; those of flags and variables to the working directory.
         let relative = |path: PathBuf| base.join(path);
-        let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
+        let in_place = |member: Member| Member {
+            cwd: relative(member.cwd.clone()),
+            remote_token_file: member.remote_token_file.map(relative),
+            ..member
+        };
         let notify = notify::tables(file.notify, &base)?;
         let team = file.agent.into_iter().map(in_place).collect();
         let scheduled = |entry: Spanned<NewSchedule>| {
@@ -326,6 +365,7 @@ impl Settings {
             path: file.path,
             auth_failures_max,
             archive,
+            a2a: file.a2a.settings()?,
             url: global.url.clone().or(file.url),
             trust,
             tls,

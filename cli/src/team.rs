@@ -42,10 +42,10 @@ const BACKOFF: Duration = Duration::from_secs(1);
 pub(crate) struct Member {
     /// The agent's name at the broker.
     pub(crate) name: String,
-    /// The driver: `command` (default) or `acp`.
+    /// The driver: `command` (default), `acp` or `a2a`.
     #[serde(default = "command", deserialize_with = "driver_word")]
     pub(crate) driver: Driver,
-    /// The program: a path, or a name looked up in `PATH`.
+    /// The program: a path, or a name looked up in `PATH`. With `a2a`, the address of the agent.
     pub(crate) command: PathBuf,
     /// The program's arguments.
     #[serde(default)]
@@ -89,6 +89,9 @@ pub(crate) struct Member {
     /// Whether an ACP agent may run in a mode in which it doesn't ask before it acts.
     #[serde(default)]
     pub(crate) unheld: bool,
+    /// The file with the token for an agent elsewhere (`a2a`); relative to the file.
+    #[serde(default)]
+    pub(crate) remote_token_file: Option<PathBuf>,
     /// Whether an ACP agent's process is restarted when it ends; default true.
     #[serde(default = "yes")]
     pub(crate) restart: bool,
@@ -135,7 +138,7 @@ const fn backoff() -> Duration {
 
 /// Reads a driver's name, for clap.
 pub(crate) fn driver(text: &str) -> Result<Driver, String> {
-    Driver::from_word(text).ok_or_else(|| format!("{text:?} is neither command nor acp"))
+    Driver::from_word(text).ok_or_else(|| format!("{text:?} is none of command, acp and a2a"))
 }
 
 /// Reads what a command gets on standard input, for clap.
@@ -193,6 +196,7 @@ impl Member {
             backoff: self.backoff,
             allow: self.allow.clone(),
             unheld: self.unheld,
+            remote_token: self.remote_token_file.clone(),
             lastword: std::env::current_exe()?,
         })
     }
@@ -217,6 +221,7 @@ impl Member {
             progress: PROGRESS,
             allow: Vec::new(),
             unheld: false,
+            remote_token_file: None,
             restart: true,
             backoff: BACKOFF,
         }

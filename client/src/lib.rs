@@ -35,6 +35,7 @@
 //! # Ok::<(), ClientError>(())
 //! ```
 
+mod a2a;
 mod agents;
 mod asking;
 mod backup;
@@ -53,6 +54,7 @@ mod session;
 
 pub use lastword_wire as wire;
 
+pub use crate::a2a::{Leaving, RemoteAgent, RemoteError, RemoteEvents};
 pub use crate::calls::{Registered, SendTerms, Sent, Target};
 pub use crate::endpoint::{Endpoint, Fingerprint, Pin, Trust, plain_http};
 pub use crate::error::ClientError;

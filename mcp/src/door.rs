@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
-use axum::http::uri::Authority;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use futures_util::future::BoxFuture;
-use lastword_server::edges::http::authenticate;
+use lastword_server::edges::http::{authenticate, origin};
 use lastword_server::{ApiError, Context, Mount, url};
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
@@ -106,17 +105,17 @@ impl Door {
                 };
                 surface.handle(Some(caller.principal.agent()), request).await
             }
-            Err(fault) => challenged(request.headers(), presented, fault),
+            Err(fault) => challenged(&self.ctx, request.headers(), presented, fault),
         }
     }
 }
 
 /// Converts a refusal to a response. If a token is missing or invalid, the response says where the server's description
 /// is.
-fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response {
+fn challenged(ctx: &Context, headers: &HeaderMap, presented: bool, fault: ApiError) -> Response {
     let mut response = fault.into_response();
     if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(origin) = origin(headers)
+        && let Some(origin) = origin(ctx, headers)
     {
         // RFC 6750: no error code for a request without credentials.
         let error = if presented { r#"error="invalid_token", "# } else { "" };
@@ -130,19 +129,11 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
 
 /// Returns the description of `/mcp` as a protected resource. It names no authorization server: the operator issues the
 /// tokens, and no OAuth grant yields one.
-async fn metadata(headers: HeaderMap) -> Json<Value> {
+async fn metadata(State(ctx): State<Context>, headers: HeaderMap) -> Json<Value> {
     Json(json!({
-        "resource": format!("{}{}", origin(&headers).unwrap_or_default(), url("/mcp")),
+        "resource": format!("{}{}", origin(&ctx, &headers).unwrap_or_default(), url("/mcp")),
         "resource_name": "Lastword",
         "bearer_methods_supported": ["header"],
         "scopes_supported": [],
     }))
-}
-
-/// Returns the address under which the client reached the server. A proxy that terminates TLS says so in
-/// `X-Forwarded-Proto`.
-fn origin(headers: &HeaderMap) -> Option<String> {
-    let host: Authority = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
-    let tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-    Some(format!("{}://{host}", if tls { "https" } else { "http" }))
 }

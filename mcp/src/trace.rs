@@ -1,7 +1,7 @@
 //! The W3C trace context in `_meta`. It is copied into the messages that are sent, so that a trace can be followed from
 //! agent to agent.
 
-use lastword_wire::Metadata;
+use lastword_wire::{Metadata, trace_id};
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
 use tracing::Span;
@@ -21,7 +21,7 @@ pub(super) struct Trace {
 impl Trace {
     /// Reads a request's trace context. An invalid one is ignored, as W3C requires.
     pub(super) fn of(meta: &RequestMetaObject) -> Self {
-        let parent = meta.get_traceparent().filter(|text| is_parent(text)).map(str::to_owned);
+        let parent = meta.get_traceparent().filter(|text| trace_id(text).is_some()).map(str::to_owned);
         let readable = |text: &&str| text.len() <= STATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
         // W3C: without a valid `traceparent`, `tracestate` is ignored.
         let state = meta.get_tracestate().filter(readable).map(str::to_owned).filter(|_| parent.is_some());
@@ -47,18 +47,6 @@ impl Trace {
             None => Span::none(),
         }
     }
-}
-
-/// Returns whether a text is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, with no id of
-/// zeros only.
-fn is_parent(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [version, trace, parent, flags] = parts[..] else { return false };
-    let hexadecimal = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let id = |part: &str, length: usize| hexadecimal(part, length) && part.bytes().any(|b| b != b'0');
-    hexadecimal(version, 2) && version != "ff" && id(trace, 32) && id(parent, 16) && hexadecimal(flags, 2)
 }
 
 #[cfg(test)]

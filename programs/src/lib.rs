@@ -5,6 +5,7 @@
 //! turn's lease meanwhile, and finishes the turn with the agent's final output. It talks to the broker only over HTTP, so it
 //! can't bypass a guard.
 
+mod a2a;
 mod acp;
 pub mod claude;
 pub mod codex;

@@ -210,6 +210,7 @@ pub(crate) fn acp(settings: &Settings) -> Acp {
 /// Adds what a known program needs to its arguments and environment.
 pub(crate) fn prepare(settings: &mut Settings) {
     match settings.driver {
+        Driver::A2a => {}
         Driver::Acp => (acp(settings).start)(settings),
         Driver::Command => {
             if let Some(started) = Started::of(&settings.program, &settings.args).filter(Started::prints) {
@@ -256,6 +257,7 @@ pub(crate) mod testing {
             backoff: Duration::ZERO,
             allow: Vec::new(),
             unheld: true,
+            remote_token: None,
             lastword: "lastword".into(),
         }
     }

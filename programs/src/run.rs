@@ -14,7 +14,7 @@ use crate::event::{Event, EventSink};
 use crate::guard::Guard;
 use crate::settings::Settings;
 use crate::watch::{RunControl, RunStatus, Stop, Watch};
-use crate::{acp, command};
+use crate::{a2a, acp, command};
 use lastword_client::{FinishOutcome, RetryingClient, RunnerLimits};
 
 /// Most progress notes queued; only the latest is sent.
@@ -57,6 +57,7 @@ pub(crate) struct RunnerContext {
 pub(crate) enum DriverHost {
     Command,
     Acp(Box<acp::Host>),
+    A2a,
 }
 
 /// A run, as a driver sees it.
@@ -188,6 +189,7 @@ impl RunnerContext {
         match &self.host {
             DriverHost::Command => command::run(self, run).await,
             DriverHost::Acp(host) => host.run(self, run).await,
+            DriverHost::A2a => a2a::run(self, run).await,
         }
     }
 }

@@ -143,8 +143,10 @@ impl Runner {
         report: EventSink,
     ) -> Result<Self, RunnerError> {
         settings.check()?;
-        settings.program = found(&settings)?;
-        program::prepare(&mut settings);
+        if settings.driver != Driver::A2a {
+            settings.program = found(&settings)?;
+            program::prepare(&mut settings);
+        }
         if settings.unheld {
             let message = "runs unheld: the agent decides on its calls, and the broker holds none of them".to_owned();
             report.emit(&Event::Warning { message });
@@ -161,6 +163,7 @@ impl Runner {
         }
         let host = match settings.driver {
             Driver::Command => DriverHost::Command,
+            Driver::A2a => DriverHost::A2a,
             Driver::Acp => {
                 let folder =
                     PrivateFolder::make(&std::env::temp_dir(), "lastword-run-").map_err(RunnerError::Folder)?;

@@ -24,21 +24,24 @@ pub enum Driver {
     Command,
     /// One long-lived process that speaks the Agent Client Protocol, with a session per conversation.
     Acp,
+    /// An agent elsewhere that speaks A2A; the program is its address.
+    A2a,
 }
 
 impl Driver {
     /// Returns the driver with this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Command, Self::Acp].into_iter().find(|driver| driver.word() == word)
+        [Self::Command, Self::Acp, Self::A2a].into_iter().find(|driver| driver.word() == word)
     }
 
-    /// Returns the driver's name in settings and events: `command` or `acp`.
+    /// Returns the driver's name in settings and events: `command`, `acp` or `a2a`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Command => "command",
             Self::Acp => "acp",
+            Self::A2a => "a2a",
         }
     }
 }
@@ -75,7 +78,7 @@ pub enum Restart {
 pub struct Settings {
     /// How the runner runs the agent.
     pub driver: Driver,
-    /// The program: a path, or a name looked up in `PATH`.
+    /// The program: a path, or a name looked up in `PATH`. Of an agent elsewhere, its address.
     pub program: PathBuf,
     /// The program's arguments; with the command driver they may hold placeholders.
     pub args: Vec<String>,
@@ -106,6 +109,8 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Whether an ACP agent may run in a mode in which it doesn't ask before it acts.
     pub unheld: bool,
+    /// The file with the token for an agent elsewhere.
+    pub remote_token: Option<PathBuf>,
     /// The `lastword` program, which serves MCP over standard input and output to agents that don't support HTTP.
     pub lastword: PathBuf,
 }
@@ -142,7 +147,13 @@ impl Settings {
                             agent's text would be run as commands";
                 return wrong(format!("the shell's argument {arg:?} has a placeholder"), hint);
             }
-            (Driver::Command, _) | (Driver::Acp, None) => {}
+            (Driver::A2a, _) if !self.args.is_empty() => {
+                return wrong(
+                    format!("the address of an agent elsewhere takes no argument such as {:?}", self.args[0]),
+                    "name its address alone, after --",
+                );
+            }
+            (Driver::Command | Driver::A2a, _) | (Driver::Acp, None) => {}
         }
         if self.concurrency == 0 {
             return wrong("a runner with no open turn at all takes nothing".to_owned(), "--concurrency 1, or more");
@@ -201,6 +212,7 @@ mod tests {
             backoff: Duration::from_secs(1),
             allow: vec!["read".into(), "mcp__lastword__*".into()],
             unheld: false,
+            remote_token: None,
             lastword: "lastword".into(),
         }
     }

@@ -25,6 +25,8 @@ pub const FILES: [&str; 7] = [
 ];
 /// The file that says which notifications were sent.
 pub const FILE_NOTIFY: &str = "notify.json";
+/// The file that says where the changes of tasks are posted, and which were.
+pub const FILE_A2A_PUSH: &str = "a2a-push.json";
 /// The folder in the data directory in which a restore prepares the new log.
 const FOLDER_STAGING: &str = "restoring";
 
@@ -144,6 +146,7 @@ fn set_aside(dir: &Path, now: Time) -> Result<Option<PathBuf>, RestoreError> {
         format::FILE_HEAD,
         format::FILE_SNAPSHOT,
         FILE_NOTIFY,
+        FILE_A2A_PUSH,
     ];
     let found = list(dir)?.into_iter().filter(|name| {
         let base = name.strip_suffix("-wal").or_else(|| name.strip_suffix("-shm")).unwrap_or(name);

@@ -40,20 +40,20 @@ pub mod turns;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use lastword_broker::archive::Archives;
 use lastword_broker::checkpoint::LogSigner;
+use lastword_broker::files::Files;
 use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
 use lastword_broker::scrub::LastScrub;
 use lastword_broker::{ClientId, Handle, Unserved};
 use lastword_core::{Principal, Reply};
 use lastword_facts::envelope::nesting_above;
 use lastword_facts::fact::Credential;
-use lastword_facts::ids::TurnId;
+use lastword_facts::ids::{AgentId, TurnId};
 use lastword_facts::names::NameError;
 use lastword_facts::{Code, Refusal, Seq, Time};
 use lastword_store::IndexReader;
@@ -102,10 +102,10 @@ pub struct Resources {
     pub shown: Arc<shown::ShownCalls>,
     /// What the last reading of the whole log found.
     pub(crate) scrub: LastScrub,
-    /// The data directory.
-    pub(crate) data_dir: Arc<Path>,
-    /// Signs checkpoints of the log.
-    pub(crate) signer: Arc<LogSigner>,
+    /// The small files of the data directory.
+    pub files: Files,
+    /// Signs checkpoints of the log, and what an edge states for the workspace.
+    pub signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
     pub sign_in: Arc<SignInCode>,
     /// The provider by which humans sign in, if there is one.
@@ -209,6 +209,20 @@ impl Caller {
             turn: None,
             client: None,
         }
+    }
+
+    /// Returns an agent as the holder of its current token, for work that goes on without a request of its own; `None` if
+    /// it was removed.
+    #[must_use]
+    pub fn standing(handle: &Handle, agent: AgentId) -> Option<Self> {
+        let (credential, principal) = handle.proof_of(agent)?;
+        Some(Self { principal, credential, until: None, scopes: Scopes::ALL, signed: None, turn: None, client: None })
+    }
+
+    /// Returns the turn in which it calls, if it named one.
+    #[must_use]
+    pub const fn turn(&self) -> Option<TurnId> {
+        self.turn
     }
 
     /// Returns this caller in the turn that the turn token names.

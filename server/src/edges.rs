@@ -9,6 +9,7 @@ mod tail;
 
 pub use self::tail::LogTail;
 
-/// The names of all edges; MCP and the console are crates of their own. Tests play the same work over each of them: `edges_agree`
-/// that of agents, and `the_edges_agree_about_what_a_human_does` that of humans.
-pub const EDGES: &[&str] = &["http", "session", "mcp", "console"];
+/// The names of all edges; MCP, A2A and the console are crates of their own. Tests play the same work over each of them: `edges_agree`
+/// that of agents, and `the_edges_agree_about_what_a_human_does` that of humans. By A2A an agent sends and reads, and does
+/// no work: a test of its crate compares its facts with those of the same envelope.
+pub const EDGES: &[&str] = &["http", "session", "mcp", "a2a", "console"];

@@ -19,7 +19,7 @@ use lastword_broker::clock;
 use lastword_broker::identity::{hex, random};
 use lastword_facts::Time;
 
-pub use self::channel::{Channel, Command, Means, Severity, Webhook};
+pub use self::channel::{Channel, Command, Means, Severity, Target, Webhook};
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
 use crate::views::NotifyChannel;

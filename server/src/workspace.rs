@@ -266,7 +266,7 @@ impl Workspace {
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             scheduled: Arc::default(),
             shown: Arc::default(),
-            data_dir: files.dir().into(),
+            files: files.clone(),
             signer: signers.log,
             sign_in: Arc::default(),
             archives,

@@ -59,6 +59,45 @@ impl Http {
     }
 }
 
+/// A client of A2A where that has the call: an agent sends by it. The rest of its work is done over HTTP.
+pub struct A2a {
+    http: Http,
+    next: AtomicU64,
+}
+
+impl A2a {
+    /// Returns a client of the server at `url`, with the token of one agent.
+    #[must_use]
+    pub fn new(url: &str, token: &str) -> Self {
+        Self { http: Http::new(url, token), next: AtomicU64::new(1) }
+    }
+}
+
+impl Edge for A2a {
+    async fn call(&self, call: Call) -> Result<Value, Refused> {
+        let Call::Send { to, body, reference: _, turn } = call else { return self.http.call(call).await };
+        let id = format!("message-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": body }] });
+        let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params });
+        let Http { http, url, token } = &self.http;
+        let mut request = http.post(format!("{url}/a2a/{to}/")).bearer_auth(token).header("a2a-version", "1.0");
+        if let Some(turn) = turn {
+            request = request.header("lastword-turn", turn.token);
+        }
+        let response = request.json(&body).send().await.map_err(|error| Refused::Untyped(error.to_string()))?;
+        let mut answer = value(response).await;
+        let error = answer["error"].take();
+        if error.is_null() {
+            let task = answer["result"]["task"].take();
+            return Ok(json!({ "request_id": task["id"], "ref": task["contextId"] }));
+        }
+        let info = &error["data"][0];
+        let code = info["reason"].as_str().unwrap_or_default().to_lowercase();
+        Err(Refused::of(&json!({ "code": code, "hint": info["metadata"]["hint"] })))
+    }
+}
+
 async fn value(response: Response) -> Value {
     let text = response.text().await.unwrap_or_default();
     serde_json::from_str(&text).unwrap_or(Value::String(text))

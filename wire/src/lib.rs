@@ -35,6 +35,7 @@ pub mod session;
 pub mod text;
 mod time;
 mod tokens;
+mod trace;
 mod turns;
 mod usage;
 
@@ -68,5 +69,6 @@ pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
+pub use trace::trace_id;
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StepResult, TurnView};
 pub use usage::{CACHE_READ, CACHE_WRITE, MODELS_MAX, ModelUsage, Usage, microusd, weighted};

@@ -92,6 +92,12 @@ impl PublicKey {
         &self.name
     }
 
+    /// Returns the key itself, as Ed25519 has it.
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.bytes
+    }
+
     /// Returns what its signatures state.
     #[must_use]
     pub const fn signs(&self) -> Signs {
@@ -186,6 +192,11 @@ impl PrivateKey {
     #[must_use]
     pub const fn public(&self) -> &PublicKey {
         &self.public
+    }
+
+    /// Returns this key's signature of bytes.
+    pub(super) fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        self.pair.sign(bytes).as_ref().to_vec()
     }
 
     /// Adds this key's signature to a note. `time_s` is the time in seconds since the Unix epoch, which a cosignature

@@ -18,7 +18,8 @@ use crate::token_source::TokenSource;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How to talk to the agent: command (text in, text out) or acp (Agent Client Protocol).
+    /// How to talk to the agent: command (text in, text out), acp (Agent Client Protocol) or a2a (an agent elsewhere, by
+    /// its address).
     #[arg(long, default_value = "command", value_parser = driver)]
     driver: Driver,
     /// Name of the agent, with a human's token: registers it, or renews its token if it exists.
@@ -62,13 +63,17 @@ pub(crate) struct Args {
     /// Minimum pause before a restart; doubles with each failure.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration, help_heading = "ACP agents")]
     backoff: Duration,
+    /// File with the token for an agent elsewhere.
+    #[arg(long, value_name = "FILE", help_heading = "A2A agents")]
+    remote_token_file: Option<PathBuf>,
     /// Working directory of the agent.
     #[arg(long, value_name = "DIR", default_value = ".")]
     cwd: PathBuf,
     /// Variable for the agent's environment; repeatable. The runner's own LASTWORD_* never reach the agent.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Command of the agent; its arguments may contain {message}, {prompt}, {ref}, {from} and {request_id}.
+    /// Command of the agent; its arguments may contain {message}, {prompt}, {ref}, {from} and {request_id}. With a2a, the
+    /// agent's address.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -138,6 +143,7 @@ fn member(args: Args) -> Result<Member, Failure> {
         progress: args.progress,
         allow: args.allow,
         unheld: args.unheld,
+        remote_token_file: args.remote_token_file,
         restart: !args.no_restart,
         backoff: args.backoff,
     })

@@ -152,7 +152,8 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         checkpoint_every_facts: settings.checkpoint_every_facts,
         ..WorkspaceSettings::default()
     };
-    let (mounts, pages) = (vec![lastword_mcp::mount()], lastword_console::pages());
+    let mounts = vec![lastword_mcp::mount(), lastword_a2a::mount(settings.a2a.clone())];
+    let pages = lastword_console::pages();
     Ok(Config { mounts, pages, settings: workspace, ..Config::local(&settings.data) })
 }
 

@@ -41,6 +41,15 @@ impl Asker {
         matches!(self, Self::Task { .. })
     }
 
+    /// Returns the requesting task of an agent.
+    #[must_use]
+    pub const fn task(self) -> Option<TaskId> {
+        match self {
+            Self::Nobody | Self::Human(_) => None,
+            Self::Task { task, .. } => Some(task),
+        }
+    }
+
     /// Returns the requesting agent or human; `None` for a root task.
     #[must_use]
     pub const fn agent(self) -> Option<AgentId> {

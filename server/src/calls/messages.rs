@@ -236,7 +236,7 @@ async fn answer_of(ctx: &Context, collected: Collected) -> Result<Option<StoredM
 }
 
 /// Returns one message, without checking who may read it.
-pub(crate) async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, ApiError> {
+pub async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, ApiError> {
     let shown = views::show(&ctx.handle, vec![seq]).await?;
     shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| ApiError::unknown(&seq.to_string()))
 }

@@ -44,10 +44,10 @@ use crate::error::ApiError;
 
 pub use self::absent::arguments;
 pub use self::answers::AnswerPermit;
-pub use self::connections::Peer;
+pub use self::connections::{Peer, StreamPermit};
 pub use self::documents::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;
-pub use self::extract::{MCP_SESSION_HEADER, attempt, authenticate, caller, prove, read, succeeded, too_large};
+pub use self::extract::{MCP_SESSION_HEADER, attempt, authenticate, caller, origin, prove, read, succeeded, too_large};
 pub(crate) use self::extract::{
     Representation, authenticate_bearer, bearer_header, client_id, params, parse, parse_answer, parse_wait,
 };

@@ -79,20 +79,26 @@ pub struct Command {
     pub cwd: PathBuf,
 }
 
-/// A URL that is called with each signed notification.
+/// A URL that may be called.
 #[derive(Clone)]
-pub struct Webhook {
+pub struct Target {
     pub(super) url: Url,
-    pub(super) secret: Secret,
     pub(super) allow_private: bool,
 }
 
-impl Webhook {
-    /// Checks the URL. Host names are resolved, and their addresses checked, at each call.
+/// A URL that is called with each signed notification.
+#[derive(Clone)]
+pub struct Webhook {
+    pub(super) target: Target,
+    pub(super) secret: Secret,
+}
+
+impl Target {
+    /// Checks a URL. Host names are resolved, and their addresses checked, at each call.
     ///
     /// # Errors
-    /// The URL or the secret is invalid. The text doesn't repeat the URL, which may contain a secret.
-    pub fn new(url: &str, secret: Secret, allow_private: bool) -> Result<Self, String> {
+    /// The URL is invalid or leads where no call may. The text doesn't repeat it, because it may contain a secret.
+    pub fn new(url: &str, allow_private: bool) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("webhook isn't a URL: {error}"))?;
         match url.scheme() {
             "https" => {}
@@ -112,17 +118,28 @@ impl Webhook {
         if let Some(ip) = target::literal(host) {
             target::check(ip, allow_private)?;
         }
+        Ok(Self { url, allow_private })
+    }
+}
+
+impl Webhook {
+    /// Checks the URL as a [`Target`], and the secret.
+    ///
+    /// # Errors
+    /// The URL or the secret is invalid.
+    pub fn new(url: &str, secret: Secret, allow_private: bool) -> Result<Self, String> {
+        let target = Target::new(url, allow_private)?;
         if secret.reveal().len() < SECRET_BYTES_MIN {
             return Err(format!("the webhook's secret is shorter than {SECRET_BYTES_MIN} bytes"));
         }
-        Ok(Self { url, secret, allow_private })
+        Ok(Self { target, secret })
     }
 }
 
 impl fmt::Debug for Webhook {
     /// Prints neither the secret nor the path, which is a secret at some receivers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook").field("host", &self.url.host_str()).finish_non_exhaustive()
+        f.debug_struct("Webhook").field("host", &self.target.url.host_str()).finish_non_exhaustive()
     }
 }
 

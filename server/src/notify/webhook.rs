@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::channel::Webhook;
+use super::channel::{Target, Webhook};
 use super::target::{self, Resolve};
 use crate::tls::client_config;
 
@@ -42,18 +42,41 @@ pub(super) async fn post(
     at: Time,
     resolver: &impl Resolve,
 ) -> Result<(), String> {
-    let call = async {
-        let host = hook.url.host_str().unwrap_or_default();
-        let port = hook.url.port_or_known_default().unwrap_or_default();
-        let addresses = target::addresses(host, port, hook.allow_private, resolver).await?;
-        let stream = connect(&addresses).await?;
-        let request = request(hook, id, body, at)?;
-        if hook.url.scheme() == "https" {
-            exchange(secure(host, stream).await?, request).await
-        } else {
-            exchange(stream, request).await
-        }
-    };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
+    headers.insert("lastword-id", value(id)?);
+    headers.insert("lastword-signature", value(&signature(&hook.secret, at, &body)?)?);
+    hook.target.post_by(headers, body, resolver).await
+}
+
+impl Target {
+    /// Posts a body to it, without retries.
+    ///
+    /// # Errors
+    /// Its name leads to a forbidden address, it can't be reached, or it refuses; in words.
+    pub async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<(), String> {
+        self.post_by(headers, body, &target::System).await
+    }
+
+    async fn post_by(&self, headers: HeaderMap, body: Vec<u8>, resolver: &impl Resolve) -> Result<(), String> {
+        let host = self.url.host_str().unwrap_or_default();
+        let port = self.url.port_or_known_default().unwrap_or_default();
+        let request = request(&self.url, headers, body)?;
+        let call = async {
+            let addresses = target::addresses(host, port, self.allow_private, resolver).await?;
+            let stream = connect(&addresses).await?;
+            if self.url.scheme() == "https" {
+                exchange(secure(host, stream).await?, request).await
+            } else {
+                exchange(stream, request).await
+            }
+        };
+        done(call).await
+    }
+}
+
+async fn done(call: impl Future<Output = Result<StatusCode, String>>) -> Result<(), String> {
     let status = timeout(CALL_MAX, call).await.map_err(|_| format!("no answer within {} s", CALL_MAX.as_secs()))??;
     if status.is_success() {
         Ok(())
@@ -85,16 +108,15 @@ async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, S
     secured.map_err(|error| format!("no TLS with {host}: {error}"))
 }
 
-fn request(hook: &Webhook, id: &str, body: Vec<u8>, at: Time) -> Result<Request<Body>, String> {
-    let query = hook.url.query().map(|query| format!("?{query}")).unwrap_or_default();
-    Request::post(format!("{}{query}", hook.url.path()))
-        .header(HOST, authority(&hook.url))
-        .header(CONTENT_TYPE, "application/json")
+fn request(url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Request<Body>, String> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let request = Request::post(format!("{}{query}", url.path()))
+        .header(HOST, authority(url))
         .header(USER_AGENT, concat!("lastword/", env!("CARGO_PKG_VERSION")))
-        .header("lastword-id", id)
-        .header("lastword-signature", signature(&hook.secret, at, &body)?)
-        .body(Body::from(body))
-        .map_err(|error| error.to_string())
+        .body(Body::from(body));
+    let mut request = request.map_err(|error| error.to_string())?;
+    request.headers_mut().extend(headers);
+    Ok(request)
 }
 
 /// Formats the `Host` header: the host, and the port unless it is the scheme's default.

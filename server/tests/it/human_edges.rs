@@ -149,7 +149,8 @@ async fn the_edges_agree_about_what_a_human_does() {
     for part in ["\"eu\"", "ApprovalDecided", "GrantExtended", "Controlled"] {
         assert!(first.iter().any(|fact| fact.contains(part)), "no {part}: {first:#?}");
     }
-    for edge in &EDGES[1..] {
+    // A2A refuses every human.
+    for edge in EDGES[1..].iter().filter(|edge| **edge != "a2a") {
         assert_eq!(played(edge).await, first, "{edge}");
     }
 }

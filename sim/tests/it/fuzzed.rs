@@ -47,6 +47,11 @@ fn a_message_of_an_mcp_client_sets_only_what_its_tool_lists() {
 }
 
 #[test]
+fn a_message_of_another_system_sets_only_what_its_sender_may_choose() {
+    run("a2a", lastword_a2a::properties::check);
+}
+
+#[test]
 fn a_session_reads_the_frames_that_its_client_sent() {
     run("session", lastword_server::properties::session);
 }

@@ -276,6 +276,7 @@ fn crates_depend_only_along_the_arrows() {
         ("server", &["facts", "core", "wire", "store", "broker"]),
         // MCP over stdio is a client of a running server.
         ("mcp", &["facts", "core", "wire", "broker", "server", "client"]),
+        ("a2a", &["facts", "core", "wire", "store", "broker", "server"]),
         ("console", &["facts", "core", "wire", "store", "broker", "server"]),
         ("client", &["facts", "wire"]),
         ("programs", &["facts", "wire", "client"]),
@@ -286,8 +287,8 @@ fn crates_depend_only_along_the_arrows() {
         (
             "cli",
             &[
-                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "console", "client",
-                "programs", "bridge", "discord", "cluster",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "a2a", "console",
+                "client", "programs", "bridge", "discord", "cluster",
             ],
         ),
         (
@@ -300,8 +301,8 @@ fn crates_depend_only_along_the_arrows() {
         (
             "sim",
             &[
-                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "console", "client",
-                "programs", "bridge", "discord", "cluster",
+                "facts", "core", "witness", "replay", "wire", "store", "broker", "server", "mcp", "a2a", "console",
+                "client", "programs", "bridge", "discord", "cluster",
             ],
         ),
         ("xtask", &[]),

@@ -23,7 +23,7 @@ const PART_BYTES: usize = 64 << 10;
 pub(super) async fn make(State(ctx): State<Context>, caller: Caller) -> Result<Response, ApiError> {
     humans::require(&ctx, caller, Role::Owner).await?;
     let (parts, received) = channel(PARTS_MAX);
-    let dir = ctx.data_dir.clone();
+    let dir = ctx.files.dir().to_owned();
     // Detached: it ends with the backup, or with the first part that the connection doesn't take.
     tokio::task::spawn_blocking(move || {
         let mut pipe = io::BufWriter::with_capacity(PART_BYTES, Pipe(parts.clone()));

@@ -136,7 +136,7 @@ enum Owner {
 }
 
 /// An open event stream; dropping it gives its place back.
-pub(crate) struct StreamPermit(Peer);
+pub struct StreamPermit(Peer);
 
 /// An open session; dropping it gives its place back.
 pub(crate) struct SessionPermit(#[expect(dead_code, reason = "it is held")] StreamPermit);
@@ -330,7 +330,7 @@ impl Peer {
     }
 
     /// Opens an event stream.
-    pub(crate) fn stream(&self) -> Result<StreamPermit, ApiError> {
+    pub fn stream(&self) -> Result<StreamPermit, ApiError> {
         let mut table = self.connection.all.lock();
         if let Some(usage) = self.usage(&mut table) {
             if usage.streams >= STREAMS_MAX {

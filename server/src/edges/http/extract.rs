@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Query};
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
 use lastword_broker::ReadLane;
 use lastword_core::input::Consumer;
@@ -103,6 +104,14 @@ pub fn succeeded(ctx: &Context, extensions: &Extensions) {
     if let Some(peer) = extensions.get::<Peer>() {
         ctx.attempts.succeeded(peer.address());
     }
+}
+
+/// Returns the address under which the client reached the server. A proxy that terminates TLS says so in
+/// `X-Forwarded-Proto`.
+pub fn origin(ctx: &Context, headers: &HeaderMap) -> Option<String> {
+    let host: Authority = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
+    let forwarded = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    Some(format!("{}://{host}", if forwarded { "https" } else { ctx.transport.scheme() }))
 }
 
 /// Authenticates the caller by the request's headers.

@@ -1,0 +1,126 @@
+//! Agent cards: what an agent of the workspace is to others, signed by the workspace's key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lastword_broker::Live;
+use lastword_broker::identity::hex;
+use lastword_server::{ApiError, Context};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::Published;
+use crate::causality::URI;
+
+/// The versions of the protocol that are spoken, as `Major.Minor`.
+pub(crate) const VERSION: &str = "1.0";
+/// The path of the public key, below the edge's.
+pub(crate) const KEYS: &str = "/.lastword/jwks.json";
+
+/// Returns an agent's card at an address, signed; `None` if no agent has the name. Only the extended one, which needs a
+/// token, has the agent's groups.
+pub(crate) async fn card(
+    ctx: &Context,
+    agent: &Published,
+    base: &str,
+    keys: &str,
+    extended: bool,
+) -> Result<Option<Value>, ApiError> {
+    let name = agent.name.clone();
+    let look = move |live: &Live<'_>| {
+        let known = live.state.agent(live.state.live(&name)?).filter(|known| !known.is_human())?;
+        let texts = |labels: &[lastword_facts::names::Label]| labels.iter().map(ToString::to_string).collect();
+        let (actions, groups): (Vec<String>, Vec<String>) =
+            (texts(&known.profile.actions), known.profile.groups.iter().map(ToString::to_string).collect());
+        Some((actions, groups))
+    };
+    let Some((actions, groups)) = ctx.handle.query(look).await? else { return Ok(None) };
+    let groups = if extended { groups } else { Vec::new() };
+    let mut card = unsigned(agent, base, &actions, &groups);
+    let signature = signature(ctx, keys, &card);
+    card["signatures"] = json!([signature]);
+    Ok(Some(card))
+}
+
+fn unsigned(agent: &Published, base: &str, actions: &[String], groups: &[String]) -> Value {
+    let described = match agent.description.as_str() {
+        "" => format!("The agent {} of a Lastword workspace.", agent.name),
+        text => text.to_owned(),
+    };
+    let skill = |action: &String| {
+        let tags: Vec<&String> = [action].into_iter().chain(groups).collect();
+        json!({ "id": action, "name": action, "description": format!("Serves the action {action}."), "tags": tags })
+    };
+    let mut skills: Vec<Value> = actions.iter().map(skill).collect();
+    if skills.is_empty() {
+        let tags: Vec<&str> = ["request"].into_iter().chain(groups.iter().map(String::as_str)).collect();
+        skills.push(json!({ "id": "request", "name": "Request", "description": described, "tags": tags }));
+    }
+    let modes = ["text/plain", "application/json"];
+    let interface = |binding: &str| json!({ "url": base, "protocolBinding": binding, "protocolVersion": VERSION });
+    let extension = json!({
+        "uri": URI,
+        "description": "Names the messages that caused a request, so that a circle of workspaces ends.",
+    });
+    json!({
+        "name": agent.name,
+        "description": described,
+        "version": env!("CARGO_PKG_VERSION"),
+        "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON")],
+        "capabilities": {
+            "streaming": true, "pushNotifications": true, "extendedAgentCard": true, "extensions": [extension],
+        },
+        "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
+        "securityRequirements": [{ "schemes": { "token": {} } }],
+        "defaultInputModes": modes,
+        "defaultOutputModes": modes,
+        "skills": skills,
+    })
+}
+
+/// Returns the signature of a card (RFC 7515) over its canonical form (RFC 8785). No member of a card has the default of
+/// its type, so none is left out.
+fn signature(ctx: &Context, keys: &str, card: &Value) -> Value {
+    let header = json!({ "alg": "EdDSA", "typ": "JOSE", "kid": ctx.signer.public().name(), "jku": keys });
+    let protected = URL_SAFE_NO_PAD.encode(canonical(&header));
+    let signed = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(canonical(card)));
+    json!({ "protected": protected, "signature": URL_SAFE_NO_PAD.encode(ctx.signer.sign_bytes(signed.as_bytes())) })
+}
+
+/// Returns the public key of the workspace as a set of keys (RFC 7517).
+pub(crate) fn keys(ctx: &Context) -> Value {
+    let key = ctx.signer.public();
+    json!({ "keys": [{
+        "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig",
+        "kid": key.name(), "x": URL_SAFE_NO_PAD.encode(key.bytes()),
+    }] })
+}
+
+/// Returns the tag of a card, by its content.
+pub(crate) fn tag(card: &Value) -> String {
+    format!("\"{}\"", hex(&Sha256::digest(canonical(card))[..16]))
+}
+
+/// Returns JSON in its canonical form. Cards have no numbers, and the names of their members are ASCII.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let sorted: std::collections::BTreeMap<_, _> = Map::iter(members).collect();
+            let members =
+                sorted.into_iter().map(|(name, value)| format!("{}:{}", Value::String(name.clone()), canonical(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_canonical_form_is_sorted_and_without_space() {
+        let value = json!({ "b": [true, "é\u{1}\n\""], "a": { "d": {}, "c": "" } });
+        assert_eq!(canonical(&value), "{\"a\":{\"c\":\"\",\"d\":{}},\"b\":[true,\"é\\u0001\\n\\\"\"]}");
+    }
+}

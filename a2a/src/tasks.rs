@@ -1,0 +1,266 @@
+//! Tasks as their callers see them: requests that came by this edge, of the caller, to the agent of the address.
+
+use std::collections::BTreeMap;
+
+use lastword_broker::Live;
+use lastword_facts::ids::{AgentId, EscalationId, TaskId};
+use lastword_facts::names::RequestId;
+use lastword_facts::{AnswerStatus, Fact, MessageType, Seq, Time};
+use lastword_server::calls::{Caller, audit, escalations, messages};
+use lastword_server::{ApiError, Context};
+use lastword_store::{Cursor, Filter};
+use lastword_wire::{StoredMessage, parse_rfc3339, rfc3339};
+use serde_json::{Map, Value, json};
+
+use crate::fault::Fault;
+use crate::fold::Fold;
+use crate::model::{Artifact, ListTasks, Message, Part, Role, Task, TaskState, TaskStatus};
+
+/// Begins the ids of tasks and contexts, which the edge mints.
+pub(crate) const PREFIX: &str = "a2a-";
+/// The member of a message's metadata that keeps what the envelope has no member for.
+pub(crate) const KEPT: &str = "a2a";
+/// The most tasks that a list covers, the newest ones.
+const LISTED_MAX: usize = 1_000;
+/// Messages per query of the read model.
+const SEARCHED: usize = 500;
+const PAGE_DEFAULT: usize = 50;
+const PAGE_MAX: i32 = 100;
+
+/// A task at one position of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) id: RequestId,
+    pub(crate) context: String,
+    /// The position of its request.
+    pub(crate) request: Seq,
+    /// The position at which it was looked up.
+    pub(crate) at: Seq,
+    pub(crate) fold: Fold,
+    updated: Time,
+    /// The positions of the questions whose texts are still missing.
+    unread: Vec<(EscalationId, Seq)>,
+}
+
+/// Returns the context of a conversation: the REF without what this edge adds for each further task.
+pub(crate) fn context_of(reference: &str) -> &str {
+    reference.split_once('/').map_or(reference, |(context, _)| context)
+}
+
+fn looked_up(live: &Live<'_>, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {
+    let (number, task) = live.state.task_of(id).filter(|_| id.starts_with(PREFIX))?;
+    let request = task.request.as_ref().filter(|_| task.asker.agent() == Some(caller))?;
+    let served = task.tried().next().is_some_and(|first| live.state.name_of(first) == agent);
+    let reference = live.state.ref_of(task.conv).filter(|_| served)?;
+    let turns = task.turns.iter().filter_map(|turn| live.state.turns.get(turn));
+    let mut fold = Fold::new(number, false);
+    fold.taken = !task.turns.is_empty() || task.status_at.get().is_some();
+    fold.settled = request.answer.get();
+    let held = task.approvals.iter().filter_map(|id| Some((*id, live.state.approvals.get(id)?)));
+    fold.held = held.map(|(id, known)| (id, known.tool.clone())).collect();
+    let asked = task.escalations.iter().filter_map(|id| Some((*id, live.state.escalations.get(id)?)));
+    let unread: Vec<(EscalationId, Seq)> = asked.clone().map(|(id, known)| (id, known.asked)).collect();
+    let waits = fold.held.keys().filter_map(|id| live.state.approvals.get(id)).map(|known| known.at);
+    let updated = [Some(task.created_at), task.status_at.get()].into_iter().flatten();
+    let updated = updated.chain(turns.map(|turn| turn.progress_at.get().unwrap_or(turn.opened_at))).chain(waits);
+    let updated = updated.chain(asked.map(|(_, known)| known.at)).max().unwrap_or(task.created_at);
+    let context = context_of(reference.as_str()).to_owned();
+    let (request, at) = (request.message, live.state.seq);
+    Some((number, Known { id: RequestId::new(id).ok()?, context, request, at, fold, updated, unread }))
+}
+
+/// Looks up a task of the caller; another's looks like none.
+pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -> Result<Known, Fault> {
+    let (who, named, wanted) = (caller.principal.agent(), agent.to_owned(), id.to_owned());
+    let found = ctx.handle.query(move |live| looked_up(live, who, &named, &wanted)).await.map_err(ApiError::from)?;
+    let (_, mut known) = found.ok_or_else(|| Fault::unknown_task(id))?;
+    known.fold.seated = escalations::seated(ctx, caller).await?.is_some();
+    read_questions(ctx, &mut known).await?;
+    Ok(known)
+}
+
+/// Reads the texts of open questions.
+async fn read_questions(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
+    let unread: BTreeMap<Seq, EscalationId> = known.unread.drain(..).map(|(id, at)| (at, id)).collect();
+    let entries = ctx.handle.entries(unread.keys().copied().collect()).await.map_err(ApiError::from)?;
+    for (seq, entry) in entries {
+        if let (Fact::EscalationOpened { body, .. }, Some(id)) = (&entry.fact, unread.get(&seq)) {
+            known.fold.asked.insert(*id, body.clone());
+        }
+    }
+    Ok(())
+}
+
+impl Known {
+    /// Returns the state.
+    pub(crate) async fn state(&self, ctx: &Context) -> Result<TaskState, Fault> {
+        match self.fold.settled {
+            None => Ok(self.fold.standing().0),
+            Some(answer) => Ok(state_of(&messages::one(ctx, answer).await?)),
+        }
+    }
+
+    /// Returns the task in its wire form, with at most so many messages of its history.
+    pub(crate) async fn shown(&self, ctx: &Context, history: Option<i32>, artifacts: bool) -> Result<Task, Fault> {
+        let (id, context) = (self.id.to_string(), self.context.clone());
+        let (artifact, status) = match self.fold.settled {
+            Some(answer) => outcome(&messages::one(ctx, answer).await?, &id, &context),
+            None => {
+                let (state, said) = self.fold.standing();
+                let message = said.map(|said| words(format!("{id}-{}", self.at), &id, &context, said));
+                (None, TaskStatus { state, message, timestamp: rfc3339(self.updated) })
+            }
+        };
+        let history = match history {
+            Some(0) => Vec::new(),
+            Some(_) | None => vec![asked(&messages::one(ctx, self.request).await?, &id, &context)],
+        };
+        let artifacts = artifacts.then(|| artifact.into_iter().collect());
+        Ok(Task { id, context_id: context, status, artifacts, history })
+    }
+}
+
+/// Returns a message of the agent.
+pub(crate) fn words(message_id: String, task: &str, context: &str, text: String) -> Message {
+    Message {
+        message_id,
+        task_id: task.to_owned(),
+        context_id: context.to_owned(),
+        role: Role::Agent,
+        parts: vec![Part::text(text)],
+        ..Message::default()
+    }
+}
+
+/// Returns the caller's message, as far as it was kept.
+fn asked(request: &StoredMessage, task: &str, context: &str) -> Message {
+    let kept = request.metadata.as_ref().and_then(|metadata| metadata.get(KEPT));
+    let kept = kept.and_then(|kept| serde_json::from_value::<Message>(kept.clone()).ok()).unwrap_or_default();
+    let text = Some(&request.body).filter(|body| !body.is_empty()).map(Part::text);
+    let parts = text.into_iter().chain(request.payload.clone().map(Part::data)).collect();
+    Message { task_id: task.to_owned(), context_id: context.to_owned(), role: Role::User, parts, ..kept }
+}
+
+/// Returns the state in which an answer leaves its task.
+fn state_of(answer: &StoredMessage) -> TaskState {
+    match answer.status {
+        Some(AnswerStatus::Completed | AnswerStatus::Partial) => TaskState::Completed,
+        Some(AnswerStatus::Rejected) => TaskState::Rejected,
+        Some(AnswerStatus::Cancelled) => TaskState::Canceled,
+        Some(AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted) | None => TaskState::Failed,
+    }
+}
+
+/// Returns the artifact and the status that an answer makes. What failed says why, and leaves no artifact.
+pub(crate) fn outcome(answer: &StoredMessage, task: &str, context: &str) -> (Option<Artifact>, TaskStatus) {
+    let state = state_of(answer);
+    let timestamp = answer.created_at.clone();
+    if state == TaskState::Completed {
+        let text = Some(&answer.body).filter(|body| !body.is_empty() || answer.payload.is_none());
+        let parts = text.map(Part::text).into_iter().chain(answer.payload.clone().map(Part::data)).collect();
+        let mut metadata = Map::new();
+        if answer.status == Some(AnswerStatus::Partial) {
+            metadata.insert(KEPT.into(), json!({ "completed": answer.completed, "failed": answer.failed }));
+        }
+        let artifact = Artifact { artifact_id: "answer".into(), name: "answer".into(), parts, metadata };
+        return (Some(artifact), TaskStatus { state, message: None, timestamp });
+    }
+    let said: Vec<&str> = answer
+        .reason
+        .iter()
+        .map(String::as_str)
+        .chain([answer.body.as_str()])
+        .filter(|text| !text.is_empty())
+        .collect();
+    let message = (!said.is_empty()).then(|| words(answer.id.clone(), task, context, said.join("\n\n")));
+    (None, TaskStatus { state, message, timestamp })
+}
+
+/// Returns one page of the caller's tasks at an agent, newest change first.
+pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: ListTasks) -> Result<Value, Fault> {
+    let size = match wanted.page_size {
+        None => PAGE_DEFAULT,
+        Some(size @ 1..=PAGE_MAX) => usize::try_from(size).unwrap_or(PAGE_DEFAULT),
+        Some(size) => return Err(Fault::field("pageSize", format!("is {size}, and can be from 1 to {PAGE_MAX}"))),
+    };
+    checked_history(wanted.history_length)?;
+    let wrong = |text| Fault::field("statusTimestampAfter", format!("is {text:?}, and no time in RFC 3339"));
+    let after = wanted.status_timestamp_after.as_deref();
+    let after = after.map(|text| parse_rfc3339(text).ok_or_else(|| wrong(text))).transpose()?.map(rfc3339);
+    let behind = match wanted.page_token.as_str() {
+        "" => None,
+        token => {
+            let (time, id) = token.split_once('~').ok_or_else(|| Fault::field("pageToken", "is not one of ours"))?;
+            Some((time.to_owned(), id.to_owned()))
+        }
+    };
+    let state = wanted.status.filter(|state| *state != TaskState::Unspecified);
+    let mut tasks = Vec::new();
+    for known in all(ctx, caller, agent).await? {
+        if wanted.context_id.is_empty() || known.context == wanted.context_id {
+            let task = known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?;
+            let fits = state.is_none_or(|state| task.status.state == state)
+                && after.as_ref().is_none_or(|after| task.status.timestamp >= *after);
+            tasks.extend(Some(task).filter(|_| fits));
+        }
+    }
+    tasks.sort_by(|a, b| (&b.status.timestamp, &b.id).cmp(&(&a.status.timestamp, &a.id)));
+    let total = tasks.len();
+    if let Some((time, id)) = behind {
+        tasks.retain(|task| (&task.status.timestamp, &task.id) < (&time, &id));
+    }
+    let more = tasks.len() > size;
+    tasks.truncate(size);
+    let next = tasks.last().filter(|_| more).map(|last| format!("{}~{}", last.status.timestamp, last.id));
+    Ok(json!({
+        "tasks": tasks, "nextPageToken": next.unwrap_or_default(), "pageSize": size, "totalSize": total,
+    }))
+}
+
+/// Refuses a negative length of a history.
+pub(crate) fn checked_history(length: Option<i32>) -> Result<(), Fault> {
+    match length.filter(|length| *length < 0) {
+        None => Ok(()),
+        Some(length) => Err(Fault::field("historyLength", format!("is {length}, and can't be negative"))),
+    }
+}
+
+/// Returns the newest tasks of the caller at an agent, as far as the state still knows them.
+async fn all(ctx: &Context, caller: Caller, agent: &str) -> Result<Vec<Known>, Fault> {
+    let (who, named) = (caller.principal.agent(), agent.to_owned());
+    let to = ctx.handle.query(move |live: &Live<'_>| live.state.agent_of(&named)).await.map_err(ApiError::from)?;
+    let Some(to) = to else { return Ok(Vec::new()) };
+    let (mut found, mut before) = (Vec::new(), None);
+    while found.len() < LISTED_MAX {
+        let cursor = Cursor { before, limit: SEARCHED, ..Cursor::default() };
+        let kind = Some(MessageType::Request);
+        let filter = Filter { from: Some(who), to: Some(to), kind, cursor, ..Filter::default() };
+        let page = audit::search(ctx, filter).await?;
+        before = page.iter().min().copied();
+        let last = page.len() < SEARCHED;
+        found.extend(page);
+        if last {
+            break;
+        }
+    }
+    let mut ids = Vec::new();
+    let note = |_: Seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
+        if let Fact::Accepted { message } = &entry.fact
+            && let lastword_facts::fact::Part::Request(terms) = &message.part
+        {
+            ids.push(terms.request.clone());
+        }
+    };
+    ctx.handle.visit(found, note).await.map_err(ApiError::from)?;
+    let named = agent.to_owned();
+    let look = move |live: &Live<'_>| -> Vec<Known> {
+        ids.iter().filter_map(|id| looked_up(live, who, &named, id.as_str())).map(|(_, known)| known).collect()
+    };
+    let mut known = ctx.handle.query(look).await.map_err(ApiError::from)?;
+    let seated = escalations::seated(ctx, caller).await?.is_some();
+    for known in &mut known {
+        known.fold.seated = seated;
+        read_questions(ctx, known).await?;
+    }
+    Ok(known)
+}

@@ -1,0 +1,383 @@
+//! The driver of an agent elsewhere that speaks A2A 1.0: a delivery becomes a task there, and the task's answer the turn's.
+//!
+//! To the broker it is an agent like any other, so depth, hops, budgets and stops bind it. The id of the task is kept as
+//! a step, so that a later attempt follows the same task and none is sent twice.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lastword_client::wire::{NewEscalation, Progress, StepResult};
+use lastword_client::{Backoff, Leaving, RemoteAgent, RemoteError, RemoteEvents, Token};
+use lastword_facts::FinishStatus;
+use lastword_facts::names::RequestId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::run::{Ended, Run, RunnerContext};
+use crate::settings::Settings;
+use crate::watch::stopped;
+
+/// The key of the step that keeps the task.
+const STEP: &str = "a2a-task";
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether a task has its id.
+const PAUSE_NAMED: Duration = Duration::from_millis(20);
+/// How long the agent may take to cancel its task.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+/// The error of a task that takes no message now.
+const UNSUPPORTED: i64 = -32004;
+
+/// The task elsewhere.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    id: String,
+    context_id: String,
+}
+
+/// Runs the agent for one delivery. A run that is stopped cancels its task.
+pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
+    let remote = match open(&shared.settings).await {
+        Ok(remote) => remote,
+        Err(error) => return Ended::failed(format!("the agent elsewhere can't be asked: {error}")),
+    };
+    let place = Mutex::new(kept(run));
+    let mut status = run.run_status.clone();
+    let known = || place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut working = pin!(work(&remote, run, &place));
+    tokio::select! {
+        ended = &mut working => {
+            return ended.unwrap_or_else(|error| Ended::failed(format!("the agent elsewhere: {error}")));
+        }
+        _ = stopped(&mut status) => {}
+    }
+    // A task that was just sent has its id soon.
+    let named = async {
+        while known().is_none() {
+            sleep(PAUSE_NAMED).await;
+        }
+    };
+    let _named = timeout(CANCEL_MAX, async {
+        tokio::select! {
+            _ = &mut working => {}
+            () = named => {}
+        }
+    })
+    .await;
+    if let Some(place) = known() {
+        // Best effort: the turn ends here whatever happens there.
+        let _cancelled = timeout(CANCEL_MAX, remote.call("CancelTask", &json!({ "id": place.id }))).await;
+    }
+    Ended::default()
+}
+
+async fn open(settings: &Settings) -> Result<RemoteAgent, RemoteError> {
+    let unusable = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        RemoteError::Unusable(format!("{}: {error}", path.display()))
+    };
+    // Read at each run, so that a renewed token counts at once.
+    let token = match &settings.remote_token {
+        None => None,
+        Some(path) => {
+            let text = tokio::fs::read_to_string(path).await.map_err(|error| unusable(path, &error))?;
+            Some(Token::new(&text).map_err(|error| unusable(path, &error))?)
+        }
+    };
+    let mut pause = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    loop {
+        match RemoteAgent::open(&settings.program.to_string_lossy(), token.as_ref()).await {
+            // It may be on its way up; the run's deadline ends this.
+            Err(RemoteError::Unreachable(_)) => sleep(pause.grow()).await,
+            done => return done,
+        }
+    }
+}
+
+/// Returns the task that an earlier turn began.
+fn kept(run: &Run) -> Option<Place> {
+    let step = run.turn.steps.iter().find(|step| step.key == STEP)?;
+    Place::deserialize(&step.result).ok()
+}
+
+async fn work(remote: &RemoteAgent, run: &Run, place: &Mutex<Option<Place>>) -> Result<Ended, RemoteError> {
+    let known = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let leaving = run.client.leaving().await;
+    let leaving = leaving.map_err(|error| RemoteError::Unusable(format!("the broker gives no causality: {error}")))?;
+    let remote = remote.clone().with(&leaving);
+    let mut updates = Updates {
+        remote: &remote,
+        events: None,
+        first: None,
+        place: known.clone(),
+        pause: Backoff::new(PAUSE_MIN, PAUSE_MAX),
+    };
+    let message = &run.delivery.message;
+    // A human's answer to what the agent asked; any other delivery of a task that has begun goes on with it.
+    if known.is_none() || message.escalation.is_some() {
+        match updates.send(&outgoing(run, known.as_ref(), &leaving)).await {
+            Err(RemoteError::Refused { code: UNSUPPORTED, .. }) if known.is_some() => {}
+            sent => sent?,
+        }
+    }
+    let mut answer = Answer::default();
+    loop {
+        let update = updates.next().await?;
+        if let Some(task) = found(&update) {
+            let is_new = {
+                let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_new = place.as_ref() != Some(&task);
+                *place = Some(task.clone());
+                is_new
+            };
+            if is_new {
+                keep(run, &task).await?;
+                updates.place = Some(task);
+            }
+        }
+        if let Some(ended) = answer.hear(&update, run).await {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Keeps the task, so that a later attempt doesn't send another one.
+async fn keep(run: &Run, place: &Place) -> Result<(), RemoteError> {
+    let step = StepResult { key: STEP.to_owned(), result: json!(place) };
+    let progress = Progress { step: Some(step), ..Progress::default() };
+    let kept = run.client.progress(&run.turn.id, &progress).await;
+    kept.map(drop).map_err(|error| RemoteError::Unusable(format!("the task can't be kept: {error}")))
+}
+
+/// Returns the message for the agent: what was asked, with what it leaves with.
+fn outgoing(run: &Run, place: Option<&Place>, leaving: &Leaving) -> Value {
+    let message = &run.delivery.message;
+    let text = (!message.body.is_empty()).then(|| json!({ "text": message.body }));
+    let data = message.payload.as_ref().map(|payload| json!({ "data": payload }));
+    let parts: Vec<Value> = text.into_iter().chain(data).collect();
+    // The same for each attempt, so that an agent that knows its callers' ids takes it once.
+    let id = message.request_id.as_deref().filter(|_| place.is_none()).unwrap_or(&message.id);
+    let mut sent = json!({
+        "messageId": id,
+        "role": "ROLE_USER",
+        "parts": parts,
+        "extensions": [leaving.uri],
+        "metadata": { &leaving.uri: leaving.value },
+    });
+    if let Some(place) = place {
+        sent["taskId"] = place.id.clone().into();
+        sent["contextId"] = place.context_id.clone().into();
+    }
+    sent
+}
+
+/// Returns the task that an update names.
+fn found(update: &Value) -> Option<Place> {
+    let (id, context) = match (&update["task"], &update["statusUpdate"], &update["artifactUpdate"]) {
+        (task, ..) if task.is_object() => (&task["id"], &task["contextId"]),
+        (_, status, _) if status.is_object() => (&status["taskId"], &status["contextId"]),
+        (_, _, artifact) => (&artifact["taskId"], &artifact["contextId"]),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(Place { id: text(id), context_id: text(context) }).filter(|place| !place.id.is_empty())
+}
+
+/// The updates of a task: by its stream, and by asking while there is none.
+struct Updates<'a> {
+    remote: &'a RemoteAgent,
+    events: Option<RemoteEvents>,
+    /// What the agent answered to a send without a stream.
+    first: Option<Value>,
+    place: Option<Place>,
+    pause: Backoff,
+}
+
+impl Updates<'_> {
+    async fn send(&mut self, message: &Value) -> Result<(), RemoteError> {
+        let configuration = json!({ "returnImmediately": true });
+        let params = json!({ "message": message, "configuration": configuration });
+        loop {
+            let sent = if self.remote.streaming {
+                self.remote.stream("SendStreamingMessage", &params).await.map(|events| self.events = Some(events))
+            } else {
+                self.remote.call("SendMessage", &params).await.map(|first| self.first = Some(first))
+            };
+            match sent {
+                // It may have been received: the id of the message is the same, which tells the agent.
+                Err(RemoteError::Unreachable(_)) => sleep(self.pause.grow()).await,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Returns the next update, however long it takes.
+    async fn next(&mut self) -> Result<Value, RemoteError> {
+        loop {
+            if let Some(first) = self.first.take() {
+                return Ok(first);
+            }
+            if let Some(events) = &mut self.events {
+                match events.next().await {
+                    Ok(Some(update)) => {
+                        self.pause = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+                        return Ok(update);
+                    }
+                    Ok(None) => self.events = None,
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(place) = self.place.clone() else {
+                return Err(RemoteError::Unusable("the stream ended before it named a task".to_owned()));
+            };
+            sleep(self.pause.grow()).await;
+            if self.remote.streaming {
+                match self.remote.stream("SubscribeToTask", &json!({ "id": place.id })).await {
+                    Ok(events) => {
+                        self.events = Some(events);
+                        continue;
+                    }
+                    // It has ended, or can't be subscribed to: asking tells.
+                    Err(RemoteError::Refused { .. } | RemoteError::Unreachable(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            match self.remote.call("GetTask", &json!({ "id": place.id })).await {
+                Ok(task) => return Ok(json!({ "task": task })),
+                Err(RemoteError::Unreachable(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What a task has given so far.
+#[derive(Default)]
+struct Answer {
+    /// The artifacts by their ids, in the order of the ids.
+    artifacts: BTreeMap<String, Vec<String>>,
+    /// The state that a human was asked about.
+    asked: Option<String>,
+}
+
+impl Answer {
+    /// Takes an update; returns how the run ends, if it does.
+    async fn hear(&mut self, update: &Value, run: &Run) -> Option<Ended> {
+        if update["message"].is_object() {
+            return Some(Ended { answer: text_of(&update["message"]["parts"]), ..Ended::default() });
+        }
+        if update["artifactUpdate"].is_object() {
+            self.add(&update["artifactUpdate"]["artifact"], update["artifactUpdate"]["append"] == true);
+            return None;
+        }
+        let task = &update["task"];
+        if let Some(artifacts) = task["artifacts"].as_array() {
+            self.artifacts.clear();
+            artifacts.iter().for_each(|artifact| self.add(artifact, false));
+        }
+        let status = if task.is_object() { &task["status"] } else { &update["statusUpdate"]["status"] };
+        self.stands(status, run).await
+    }
+
+    fn add(&mut self, artifact: &Value, append: bool) {
+        let texts = self.artifacts.entry(artifact["artifactId"].as_str().unwrap_or_default().to_owned()).or_default();
+        if !append {
+            texts.clear();
+        }
+        texts.push(text_of(&artifact["parts"]));
+    }
+
+    async fn stands(&mut self, status: &Value, run: &Run) -> Option<Ended> {
+        let said = text_of(&status["message"]["parts"]);
+        let state = status["state"].as_str().unwrap_or_default();
+        let because = |what: &str| if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
+        match state {
+            "TASK_STATE_COMPLETED" => {
+                let texts: Vec<String> = self.artifacts.values().map(|texts| texts.concat()).collect();
+                let answer = if texts.is_empty() { said } else { texts.join("\n\n") };
+                Some(Ended { answer, status: Some(FinishStatus::Completed), ..Ended::default() })
+            }
+            "TASK_STATE_FAILED" => Some(Ended::failed(because("the agent elsewhere failed"))),
+            "TASK_STATE_CANCELED" => Some(Ended::failed(because("the task was cancelled elsewhere"))),
+            "TASK_STATE_REJECTED" => {
+                let reason = Some(because("the agent elsewhere declined"));
+                Some(Ended { status: Some(FinishStatus::Rejected), reason, ..Ended::default() })
+            }
+            "TASK_STATE_INPUT_REQUIRED" => self.ask(run, state, &said, "asks").await,
+            "TASK_STATE_AUTH_REQUIRED" => self.ask(run, state, &said, "waits for an approval").await,
+            _ => {
+                self.asked = None;
+                run.note(&said);
+                None
+            }
+        }
+    }
+
+    /// Asks a human what the agent asks. With the answer the task goes on in a turn of its own. What is to be approved
+    /// elsewhere may be decided there, so the task is followed meanwhile.
+    async fn ask(&mut self, run: &Run, state: &str, said: &str, does: &str) -> Option<Ended> {
+        if self.asked.as_deref() == Some(said) {
+            return None;
+        }
+        let waits = state == "TASK_STATE_INPUT_REQUIRED";
+        let follows = if waits { "" } else { "\n\nDecide there; your answer here is passed on, too." };
+        let message = format!("{} {does}: {said}{follows}", run.delivery.message.to);
+        let key = RequestId::new(&format!("{STEP}-{}-{}", run.turn.id, state)).ok();
+        let question = NewEscalation { message, options: Vec::new(), reference: None, key };
+        if let Err(error) = run.client.escalate(&question).await {
+            return Some(Ended::failed(format!("the agent elsewhere {does}, and no human can be asked: {error}")));
+        }
+        self.asked = Some(said.to_owned());
+        waits.then(|| Ended { status: Some(FinishStatus::Waiting), ..Ended::default() })
+    }
+}
+
+/// Returns the text of parts: texts, data as JSON, and files by their names, which are not fetched.
+fn text_of(parts: &Value) -> String {
+    let one = |part: &Value| {
+        let name = part["filename"].as_str().unwrap_or("without a name");
+        match (part["text"].as_str(), part.get("data"), part["url"].as_str(), part["raw"].as_str()) {
+            (Some(text), ..) => text.to_owned(),
+            (_, Some(data), ..) => data.to_string(),
+            (_, _, Some(url), _) => format!("[file {name}: {url}]"),
+            (_, _, _, Some(raw)) => format!("[file {name}, {} bytes in base64]", raw.len()),
+            (None, None, None, None) => String::new(),
+        }
+    };
+    let texts = parts.as_array().into_iter().flatten().map(one).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_text_and_no_file_is_fetched() {
+        let parts = json!([
+            { "text": "a" },
+            { "data": { "n": 1 } },
+            { "url": "http://169.254.169.254/", "filename": "x" },
+            { "raw": "AAAA" },
+            {},
+        ]);
+        let text = "a\n\n{\"n\":1}\n\n[file x: http://169.254.169.254/]\n\n[file without a name, 4 bytes in base64]";
+        assert_eq!(text_of(&parts), text);
+        assert_eq!(text_of(&json!(null)), "");
+    }
+
+    #[test]
+    fn an_update_names_its_task() {
+        let place = Place { id: "t".into(), context_id: "c".into() };
+        for update in [
+            json!({ "task": { "id": "t", "contextId": "c" } }),
+            json!({ "statusUpdate": { "taskId": "t", "contextId": "c" } }),
+            json!({ "artifactUpdate": { "taskId": "t", "contextId": "c" } }),
+        ] {
+            assert_eq!(found(&update).as_ref(), Some(&place), "{update}");
+        }
+        assert_eq!(found(&json!({ "message": {} })), None);
+    }
+}
