@@ -21,14 +21,13 @@ use lastword_server::calls::{Caller, WAIT_MAX, requests};
 use lastword_server::edges::http::{Peer, authenticate, origin, read};
 use lastword_server::{ApiError, Context, Mount, url};
 use lastword_wire::Scope;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::binding::{Missing, called, route, spoken};
 use crate::card;
 use crate::causality::{self, URI};
 use crate::fault::{Fault, Kind};
-use crate::model::{ListTasks, NamedPush, NamedTask, Operation, PushConfig, SendMessage, StreamResponse};
+use crate::model::{Operation, PushConfig, SendMessage, StreamResponse};
 use crate::push::Pushes;
 use crate::stream::TaskStream;
 use crate::tasks::{self, Known};
@@ -36,9 +35,6 @@ use crate::{Published, Settings, collect, send};
 
 const PREFIX: &str = "/a2a";
 const WELL_KNOWN: &str = ".well-known/agent-card.json";
-const EXTENDED: &str = "extendedAgentCard";
-const PUSH: &str = "pushNotificationConfigs";
-const VERSION_HEADER: &str = "a2a-version";
 const EXTENSIONS_HEADER: HeaderName = HeaderName::from_static("a2a-extensions");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const A2A_JSON: HeaderValue = HeaderValue::from_static("application/a2a+json");
@@ -235,9 +231,19 @@ impl Door {
     }
 
     async fn rest(&self, call: &CallParts<'_>, path: &str) -> Response {
-        let found = match operation_at(&call.parts.method, path) {
+        let found = match route(&call.parts.method, path) {
             Ok(found) => found,
-            Err(response) => return response,
+            Err(Missing::Path) => {
+                let fault = Fault::new(Kind::MethodNotFound, format!("There is nothing at {path}"));
+                return failed(&Binding::Rest, &fault);
+            }
+            Err(Missing::Method(allowed)) => {
+                let text = format!("{path} has no {}", call.parts.method);
+                let mut response = failed(&Binding::Rest, &Fault::new(Kind::UnsupportedOperation, text));
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+                return response;
+            }
         };
         let done = match found.parsed(&call.parts.headers, call.query(), &call.bytes) {
             Ok(operation) => self.done(call, operation).await,
@@ -355,177 +361,6 @@ async fn waited(ctx: &Context, caller: Caller, agent: &str, known: Known) -> Res
         }
     }
     tasks::find(ctx, caller, agent, known.id.as_str()).await
-}
-
-/// Refuses every version but 1.0. No version means 0.3.
-fn spoken(headers: &HeaderMap, query: &str) -> Result<(), Fault> {
-    let by_header = headers.get(VERSION_HEADER).map(|value| value.to_str().unwrap_or("?"));
-    let by_query = query.split('&').find_map(|pair| pair.strip_prefix("A2A-Version="));
-    let version = by_header.filter(|text| !text.is_empty()).or(by_query).unwrap_or_default().trim();
-    if version == card::VERSION {
-        return Ok(());
-    }
-    let named = if version.is_empty() { "none, which means 0.3".to_owned() } else { format!("{version:?}") };
-    let text = format!("The header A2A-Version names {named}: this agent speaks {}", card::VERSION);
-    Err(Fault::new(Kind::VersionNotSupported, text))
-}
-
-/// Refuses a body that isn't JSON by its own word.
-fn is_json(headers: &HeaderMap) -> Result<(), Fault> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if kind == "application/json" || kind == "application/a2a+json" {
-        return Ok(());
-    }
-    let text = format!("The body is {kind:?}: send application/json, or application/a2a+json over HTTP+JSON");
-    Err(Fault::new(Kind::ContentTypeNotSupported, text))
-}
-
-/// The members of a request of JSON-RPC.
-#[derive(Deserialize)]
-struct Rpc {
-    jsonrpc: String,
-    method: String,
-    #[serde(default)]
-    params: Value,
-}
-
-/// Returns the id of a request of JSON-RPC, and the operation that it names.
-pub(crate) fn called(headers: &HeaderMap, bytes: &[u8]) -> (Value, Result<Operation, Fault>) {
-    if let Err(fault) = is_json(headers) {
-        return (Value::Null, Err(fault));
-    }
-    let value: Value = match serde_json::from_slice(bytes) {
-        Ok(value) => value,
-        Err(error) => return (Value::Null, Err(Fault::new(Kind::Parse, format!("The body isn't JSON: {error}")))),
-    };
-    let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or(Value::Null);
-    let wrong = |text: String| Fault::new(Kind::InvalidRequest, text);
-    let parsed = Rpc::deserialize(&value).map_err(|error| wrong(format!("The request is none of JSON-RPC: {error}")));
-    let parsed = parsed.and_then(|rpc| {
-        if rpc.jsonrpc != "2.0" {
-            return Err(wrong(format!("`jsonrpc` is {:?}, and has to be \"2.0\"", rpc.jsonrpc)));
-        }
-        if value.get("id").is_some_and(|id| !id.is_string() && !id.is_number() && !id.is_null()) {
-            return Err(wrong("`id` has to be a text or a number".to_owned()));
-        }
-        let params = if rpc.params.is_null() { json!({}) } else { rpc.params };
-        operation(&rpc.method, params)
-    });
-    (id, parsed)
-}
-
-fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
-    Ok(match method {
-        "SendMessage" => Operation::Send(Box::new(parameters(params)?)),
-        "SendStreamingMessage" => Operation::SendStreaming(Box::new(parameters(params)?)),
-        "GetTask" => Operation::Get(parameters(params)?),
-        "ListTasks" => Operation::List(parameters(params)?),
-        "CancelTask" => Operation::Cancel(parameters(params)?),
-        "SubscribeToTask" => Operation::Subscribe(parameters(params)?),
-        "CreateTaskPushNotificationConfig" => Operation::CreatePush(parameters(params)?),
-        "GetTaskPushNotificationConfig" => Operation::GetPush(parameters(params)?),
-        "ListTaskPushNotificationConfigs" => Operation::ListPush(parameters(params)?),
-        "DeleteTaskPushNotificationConfig" => Operation::DeletePush(parameters(params)?),
-        "GetExtendedAgentCard" => Operation::ExtendedCard,
-        _ => return Err(Fault::new(Kind::MethodNotFound, format!("There is no method {method:?}"))),
-    })
-}
-
-/// Parses the parameters of an operation; an error names the wrong member.
-fn parameters<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
-    serde_path_to_error::deserialize(params).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "params".to_owned() } else { path };
-        Fault::field(&field, format!("is wrong: {}", error.inner()))
-    })
-}
-
-/// An operation of HTTP+JSON, by its method and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
-    Send,
-    SendStreaming,
-    List,
-    Get(String),
-    Cancel(String),
-    Subscribe(String),
-    CreatePush(String),
-    ListPush(String),
-    GetPush(String, String),
-    DeletePush(String, String),
-    Extended,
-}
-
-/// Finds the operation of a path below an agent's address.
-pub(crate) fn operation_at(method: &Method, path: &str) -> Result<Route, Response> {
-    let parts: Vec<&str> = path.split('/').collect();
-    let (get, post) = (*method == Method::GET, *method == Method::POST);
-    let not_that_way = |allowed: &'static str| {
-        let fault = Fault::new(Kind::UnsupportedOperation, format!("{path} has no {method}"));
-        let mut response = failed(&Binding::Rest, &fault);
-        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-        response
-    };
-    let ended_by = |verb: &str| parts.get(1).and_then(|id| id.strip_suffix(verb)).map(str::to_owned);
-    match parts.as_slice() {
-        ["message:send"] if post => Ok(Route::Send),
-        ["message:stream"] if post => Ok(Route::SendStreaming),
-        ["message:send" | "message:stream"] => Err(not_that_way("POST")),
-        [EXTENDED] if get => Ok(Route::Extended),
-        [EXTENDED] => Err(not_that_way("GET")),
-        ["tasks"] if get => Ok(Route::List),
-        ["tasks"] => Err(not_that_way("GET")),
-        ["tasks", _] => match (ended_by(":cancel"), ended_by(":subscribe")) {
-            (Some(id), _) if post => Ok(Route::Cancel(id)),
-            (Some(_), _) => Err(not_that_way("POST")),
-            // The text of the standard says POST, its definition GET.
-            (_, Some(id)) if get || post => Ok(Route::Subscribe(id)),
-            (_, Some(_)) => Err(not_that_way("GET, POST")),
-            (None, None) if get => Ok(Route::Get(parts[1].to_owned())),
-            (None, None) => Err(not_that_way("GET")),
-        },
-        ["tasks", id, PUSH] if post => Ok(Route::CreatePush((*id).to_owned())),
-        ["tasks", id, PUSH] if get => Ok(Route::ListPush((*id).to_owned())),
-        ["tasks", _, PUSH] => Err(not_that_way("GET, POST")),
-        ["tasks", id, PUSH, config] if get => Ok(Route::GetPush((*id).to_owned(), (*config).to_owned())),
-        ["tasks", id, PUSH, config] if *method == Method::DELETE => {
-            Ok(Route::DeletePush((*id).to_owned(), (*config).to_owned()))
-        }
-        ["tasks", _, PUSH, _] => Err(not_that_way("DELETE, GET")),
-        _ => Err(failed(&Binding::Rest, &Fault::new(Kind::MethodNotFound, format!("There is nothing at {path}")))),
-    }
-}
-
-impl Route {
-    /// Parses what the operation needs.
-    pub(crate) fn parsed(self, headers: &HeaderMap, query: &str, bytes: &[u8]) -> Result<Operation, Fault> {
-        let body = || -> Result<Value, Fault> {
-            is_json(headers)?;
-            serde_json::from_slice(bytes)
-                .map_err(|error| Fault::new(Kind::Parse, format!("The body isn't JSON: {error}")))
-        };
-        let push = |task_id: String, id: String| NamedPush { task_id, id };
-        Ok(match self {
-            Self::Send => Operation::Send(Box::new(parameters(body()?)?)),
-            Self::SendStreaming => Operation::SendStreaming(Box::new(parameters(body()?)?)),
-            Self::List => Operation::List(queried::<ListTasks>(query)?),
-            Self::Get(id) => Operation::Get(NamedTask { id, ..queried(query)? }),
-            // Their bodies have nothing that counts here, and may be missing.
-            Self::Cancel(id) => Operation::Cancel(NamedTask { id, history_length: None }),
-            Self::Subscribe(id) => Operation::Subscribe(NamedTask { id, history_length: None }),
-            Self::CreatePush(task_id) => Operation::CreatePush(PushConfig { task_id, ..parameters(body()?)? }),
-            Self::ListPush(task_id) => Operation::ListPush(push(task_id, String::new())),
-            Self::GetPush(task_id, id) => Operation::GetPush(push(task_id, id)),
-            Self::DeletePush(task_id, id) => Operation::DeletePush(push(task_id, id)),
-            Self::Extended => Operation::ExtendedCard,
-        })
-    }
-}
-
-fn queried<T: DeserializeOwned>(query: &str) -> Result<T, Fault> {
-    serde_urlencoded::from_str(query).map_err(|error| Fault::field("query", format!("is wrong: {error}")))
 }
 
 fn answer(binding: &Binding, done: Result<Outcome, Fault>) -> Response {

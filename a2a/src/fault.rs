@@ -95,7 +95,7 @@ impl Fault {
     fn details(&self) -> Value {
         match self {
             Self::Standard { kind, text, field } => {
-                let info = info(STANDARD, kind.forms().3, Map::new());
+                let info = info(STANDARD, kind.forms().3, &Map::new());
                 match field {
                     Some(field) => json!([info, {
                         "@type": BAD_REQUEST,
@@ -111,7 +111,7 @@ impl Fault {
                 // The values of this map are texts.
                 members.extend(problem.retry_after_ms.map(|ms| ("retryAfterMs".into(), ms.to_string().into())));
                 members.extend(problem.record.clone().map(|record| ("record".into(), record.into())));
-                json!([info(OURS, &problem.code.to_string().to_uppercase(), members)])
+                json!([info(OURS, &problem.code.to_string().to_uppercase(), &members)])
             }
         }
     }
@@ -146,7 +146,7 @@ impl Fault {
     }
 }
 
-fn info(domain: &str, reason: &str, metadata: Map<String, Value>) -> Value {
+fn info(domain: &str, reason: &str, metadata: &Map<String, Value>) -> Value {
     json!({ "@type": ERROR_INFO, "reason": reason, "domain": domain, "metadata": metadata })
 }
 

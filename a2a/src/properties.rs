@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 use lastword_facts::MessageType;
 use lastword_facts::envelope::Priority;
 
-use crate::door::{called, operation_at};
+use crate::binding::{called, route};
 use crate::fault::Fault;
 use crate::model::{Operation, SendMessage};
 use crate::send::{content, envelope};
@@ -23,8 +23,8 @@ pub fn check(data: &[u8]) {
             let Some((method, target)) = line.split_once(' ') else { return };
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let Ok(method) = method.parse::<Method>() else { return };
-            let Ok(route) = operation_at(&method, path) else { return };
-            route.parsed(&headers, query, &data[end + 1..])
+            let Ok(found) = route(&method, path) else { return };
+            found.parsed(&headers, query, &data[end + 1..])
         }
         Some(_) | None => called(&headers, data).1,
     };

@@ -64,10 +64,9 @@ async fn facts(world: World) -> Vec<String> {
     let dir = world.config.data_dir.clone();
     world.server.shutdown().await;
     let log = DataDir::at(&dir).open_reader().unwrap().read(Seq(1), usize::MAX).unwrap();
-    let is = |fact: &Fact, request: bool| match fact {
-        Fact::Accepted { message } if request => message.part.is_request(),
-        Fact::Accepted { message } => matches!(message.part, Part::Answer(_)),
-        _ => false,
+    let is = |fact: &Fact, request: bool| {
+        let Fact::Accepted { message } = fact else { return false };
+        if request { message.part.is_request() } else { matches!(message.part, Part::Answer(_)) }
     };
     let first = log.iter().position(|(_, entry)| is(&entry.fact, true)).unwrap();
     let last = log.iter().position(|(_, entry)| is(&entry.fact, false)).unwrap();
