@@ -166,6 +166,17 @@ pub(crate) enum StreamResponse {
     ArtifactUpdate { task_id: String, context_id: String, artifact: Box<Artifact>, last_chunk: bool },
 }
 
+impl StreamResponse {
+    /// Whether it tells of the task's end.
+    pub(crate) const fn ends(&self) -> bool {
+        match self {
+            Self::Task(task) => task.status.state.is_terminal(),
+            Self::StatusUpdate { status, .. } => status.state.is_terminal(),
+            Self::ArtifactUpdate { .. } => false,
+        }
+    }
+}
+
 /// How a push notification authenticates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,12 +21,15 @@ use tokio::task::JoinSet;
 use crate::fault::{Fault, Kind};
 use crate::model::{NamedPush, PushConfig, StreamResponse};
 use crate::stream::TaskStream;
-use crate::tasks::{self, Known};
+use crate::tasks;
 
 const VERSION: u32 = 1;
-/// The most configurations of a task, and of a workspace.
+/// The most configurations of a task, of a caller, and of a workspace.
 const OF_TASK_MAX: usize = 8;
+const OF_CALLER_MAX: usize = 64;
 const ALL_MAX: usize = 512;
+/// The most bytes of each text of a configuration.
+const TEXT_BYTES_MAX: usize = 4_096;
 /// How often a notification is tried: with the pauses, for a quarter of an hour.
 const TRIES_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -41,6 +45,9 @@ struct Kept {
     /// The caller's name.
     caller: String,
     config: PushConfig,
+    /// Tells it from another one of the same id, which replaced it.
+    #[serde(skip)]
+    serial: u64,
     /// The position of the last change that was posted; `None` if none was.
     told: Option<Seq>,
     /// Whether the last change was posted, or given up.
@@ -53,12 +60,22 @@ struct Book {
     kept: Vec<Kept>,
 }
 
+/// What is known of the task of a configuration.
+enum Known {
+    Task((Caller, tasks::Known)),
+    /// The broker can't tell now.
+    Busy,
+    /// The task is forgotten, or its caller removed.
+    Gone,
+}
+
 /// The configurations of a workspace.
 pub(crate) struct Pushes {
     ctx: Context,
     allow_private: bool,
     book: Mutex<Book>,
     workers: Mutex<JoinSet<()>>,
+    serials: AtomicU64,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,8 +99,12 @@ impl Pushes {
                 Book::default()
             }
         };
-        let open: Vec<Kept> = book.kept.iter().filter(|kept| !kept.over).cloned().collect();
-        let pushes = Arc::new(Self { ctx, allow_private, book: Mutex::new(book), workers: Mutex::default() });
+        let serials = AtomicU64::new(1);
+        let numbered = |kept: Kept| Kept { serial: serials.fetch_add(1, Ordering::Relaxed), ..kept };
+        let kept: Vec<Kept> = book.kept.into_iter().map(numbered).collect();
+        let open: Vec<Kept> = kept.iter().filter(|kept| !kept.over).cloned().collect();
+        let book = Mutex::new(Book { version: VERSION, kept });
+        let pushes = Arc::new(Self { ctx, allow_private, book, workers: Mutex::default(), serials });
         for kept in open {
             pushes.begin(kept);
         }
@@ -102,31 +123,57 @@ impl Pushes {
         Target::new(&config.url, self.allow_private)
             .map_err(|why| Fault::field("url", format!("can't be used: {why}")))?;
         headers(&config)?;
+        let authentication = config.authentication.clone().unwrap_or_default();
+        for (field, text) in [
+            ("id", &config.id),
+            ("url", &config.url),
+            ("token", &config.token),
+            ("authentication.scheme", &authentication.scheme),
+            ("authentication.credentials", &authentication.credentials),
+        ] {
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(Fault::field(field, format!("is longer than {TEXT_BYTES_MAX} bytes")));
+            }
+        }
         if config.id.is_empty() {
             let id = random().map_err(|error| ApiError::internal(&error.to_string()))?;
             config.id = format!("push-{}", hex(&id[..8]));
         }
-        let kept = Kept { agent: agent.to_owned(), caller: name, config: config.clone(), told: None, over: false };
-        {
-            let mut book = locked(&self.book);
-            book.kept.retain(|known| !same(known, &kept.config.task_id, &kept.config.id));
-            let of_task = book.kept.iter().filter(|known| known.config.task_id == kept.config.task_id).count();
-            if book.kept.len() >= ALL_MAX
-                && let Some(ended) = book.kept.iter().position(|known| known.over)
-            {
-                book.kept.remove(ended);
-            }
-            for (max, current) in [(OF_TASK_MAX, of_task), (ALL_MAX, book.kept.len())] {
-                if current >= max {
-                    let refusal = Refusal::new(Code::Saturated).about("push configurations");
-                    return Err(ApiError::from(refusal.numbers(max as u64, current as u64 + 1)).into());
-                }
-            }
-            book.kept.push(kept.clone());
-        }
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let kept =
+            Kept { agent: agent.to_owned(), caller: name, config: config.clone(), serial, told: None, over: false };
+        self.add(&kept)?;
         self.save().await?;
         self.begin(kept);
         Ok(json!(config))
+    }
+
+    fn add(&self, kept: &Kept) -> Result<(), Fault> {
+        let mut book = locked(&self.book);
+        let named = |known: &Kept| (known.config.task_id == kept.config.task_id, known.config.id == kept.config.id);
+        book.kept.retain(|known| named(known) != (true, true));
+        let of = |book: &Book, counts: &dyn Fn(&Kept) -> bool| book.kept.iter().filter(|known| counts(known)).count();
+        // What has ended makes room.
+        for (full, counts) in [
+            (OF_CALLER_MAX, &(|known: &Kept| known.caller == kept.caller) as &dyn Fn(&Kept) -> bool),
+            (ALL_MAX, &|_: &Kept| true),
+        ] {
+            if of(&book, counts) >= full
+                && let Some(ended) = book.kept.iter().position(|known| known.over && counts(known))
+            {
+                book.kept.remove(ended);
+            }
+        }
+        let of_task = of(&book, &|known| known.config.task_id == kept.config.task_id);
+        let of_caller = of(&book, &|known| known.caller == kept.caller);
+        for (max, current) in [(OF_TASK_MAX, of_task), (OF_CALLER_MAX, of_caller), (ALL_MAX, book.kept.len())] {
+            if current >= max {
+                let refusal = Refusal::new(Code::Saturated).about("push configurations");
+                return Err(ApiError::from(refusal.numbers(max as u64, current as u64 + 1)).into());
+            }
+        }
+        book.kept.push(kept.clone());
+        Ok(())
     }
 
     pub(crate) async fn get(&self, caller: Caller, agent: &str, named: &NamedPush) -> Result<Value, Fault> {
@@ -143,7 +190,8 @@ impl Pushes {
 
     pub(crate) async fn delete(&self, caller: Caller, agent: &str, named: &NamedPush) -> Result<(), Fault> {
         tasks::find(&self.ctx, caller, agent, &named.task_id).await?;
-        locked(&self.book).kept.retain(|known| !same(known, &named.task_id, &named.id));
+        let is_named = |known: &Kept| known.config.task_id == named.task_id && known.config.id == named.id;
+        locked(&self.book).kept.retain(|known| !is_named(known));
         self.save().await
     }
 
@@ -181,34 +229,61 @@ impl Pushes {
 
     /// Posts the changes in order, each until the receiver has it.
     async fn post_all(&self, kept: Kept) {
-        let Some((caller, known)) = self.known(&kept).await else { return self.end(&kept).await };
-        let stream = match kept.told {
-            None => TaskStream::open(&self.ctx, caller, &known, None).await,
-            Some(told) => Ok(TaskStream::resume(&self.ctx, caller, &known, told)),
+        let (Ok(target), Ok(headers)) = (Target::new(&kept.config.url, self.allow_private), headers(&kept.config))
+        else {
+            return self.end(&kept).await;
         };
-        let Ok(mut stream) = stream else { return };
-        let Ok(target) = Target::new(&kept.config.url, self.allow_private) else { return self.end(&kept).await };
-        let Ok(headers) = headers(&kept.config) else { return self.end(&kept).await };
-        while let Some((seq, event)) = stream.next().await {
-            if !self.post(&kept, &target, &headers, &event).await {
-                return self.end(&kept).await;
+        let (mut told, mut pause) = (kept.told, PAUSE_MIN);
+        loop {
+            let known = match self.known(&kept).await {
+                Known::Task(known) => Some(known),
+                Known::Busy => None,
+                Known::Gone => return self.end(&kept).await,
+            };
+            if let Some((caller, known)) = known {
+                let stream = match told {
+                    None => TaskStream::open(&self.ctx, caller, &known, None).await.ok(),
+                    Some(told) => Some(TaskStream::resume(&self.ctx, caller, &known, told)),
+                };
+                let mut any = false;
+                if let Some(mut stream) = stream {
+                    while let Some((seq, event)) = stream.next().await {
+                        if !self.post(&kept, &target, &headers, &event).await {
+                            return self.end(&kept).await;
+                        }
+                        (any, pause) = (true, PAUSE_MIN);
+                        // The artifact and the end of a task have one position: both are told, or both again.
+                        if !matches!(event, StreamResponse::ArtifactUpdate { .. }) {
+                            told = Some(seq);
+                            self.note(&kept, |kept| kept.told = told).await;
+                        }
+                        if event.ends() {
+                            return self.end(&kept).await;
+                        }
+                    }
+                }
+                // What the log no longer has can't be told change by change: the task as it is takes its place.
+                told = told.filter(|_| any);
             }
-            // The artifact and the end of a task have one position: both are told, or both again.
-            if !matches!(event, StreamResponse::ArtifactUpdate { .. }) {
-                self.note(&kept, |kept| kept.told = Some(seq)).await;
-            }
-        }
-        if self.ctx.stopping.has_changed().is_ok() && !*self.ctx.stopping.borrow() {
-            self.end(&kept).await;
+            // The caller's token was replaced, or the broker is busy.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    async fn known(&self, kept: &Kept) -> Option<(Caller, Known)> {
+    async fn known(&self, kept: &Kept) -> Known {
         let name = kept.caller.clone();
-        let agent = self.ctx.handle.query(move |live| live.state.live(&name)).await.ok()??;
-        let caller = Caller::standing(&self.ctx.handle, agent)?;
-        let known = tasks::find(&self.ctx, caller, &kept.agent, &kept.config.task_id).await.ok()?;
-        Some((caller, known))
+        let agent = match self.ctx.handle.query(move |live| live.state.live(&name)).await {
+            Ok(Some(agent)) => agent,
+            Ok(None) => return Known::Gone,
+            Err(_) => return Known::Busy,
+        };
+        let Some(caller) = Caller::standing(&self.ctx.handle, agent) else { return Known::Gone };
+        match tasks::find(&self.ctx, caller, &kept.agent, &kept.config.task_id).await {
+            Ok(known) => Known::Task((caller, known)),
+            Err(Fault::Standard { .. }) => Known::Gone,
+            Err(Fault::Refused(_)) => Known::Busy,
+        }
     }
 
     /// Posts one change; `false` if the receiver never took it, or the configuration was deleted.
@@ -216,7 +291,7 @@ impl Pushes {
         let body = serde_json::to_vec(event).unwrap_or_default();
         let mut pause = PAUSE_MIN;
         for _ in 0..TRIES_MAX {
-            if !locked(&self.book).kept.iter().any(|known| same(known, &kept.config.task_id, &kept.config.id)) {
+            if !locked(&self.book).kept.iter().any(|known| known.serial == kept.serial) {
                 return false;
             }
             match target.post(headers.clone(), body.clone()).await {
@@ -237,7 +312,7 @@ impl Pushes {
     async fn note(&self, kept: &Kept, change: impl FnOnce(&mut Kept) + Send) {
         {
             let mut book = locked(&self.book);
-            let known = book.kept.iter_mut().find(|known| same(known, &kept.config.task_id, &kept.config.id));
+            let known = book.kept.iter_mut().find(|known| known.serial == kept.serial);
             let Some(known) = known else { return };
             change(known);
         }
@@ -245,10 +320,6 @@ impl Pushes {
             tracing::warn!(?error, "a restart may post a change again");
         }
     }
-}
-
-fn same(known: &Kept, task: &str, id: &str) -> bool {
-    known.config.task_id == task && known.config.id == id
 }
 
 /// Returns the headers of a notification.

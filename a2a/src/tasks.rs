@@ -1,11 +1,13 @@
 //! Tasks as their callers see them: requests that came by this edge, of the caller, to the agent of the address.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lastword_broker::Live;
+use lastword_facts::fact::Part as FactPart;
 use lastword_facts::ids::{AgentId, EscalationId, TaskId};
 use lastword_facts::names::RequestId;
-use lastword_facts::{AnswerStatus, Fact, MessageType, Seq, Time};
+use lastword_facts::{AnswerStatus, Entry, Fact, MessageType, Seq, Time};
 use lastword_server::calls::{Caller, audit, escalations, messages};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
@@ -37,7 +39,9 @@ pub(crate) struct Known {
     /// The position at which it was looked up.
     pub(crate) at: Seq,
     pub(crate) fold: Fold,
+    /// The time of its last change, and how it ended.
     updated: Time,
+    ended: Option<AnswerStatus>,
     /// The positions of the questions whose texts are still missing.
     unread: Vec<(EscalationId, Seq)>,
 }
@@ -60,13 +64,14 @@ fn looked_up(live: &Live<'_>, caller: AgentId, agent: &str, id: &str) -> Option<
     fold.held = held.map(|(id, known)| (id, known.tool.clone())).collect();
     let asked = task.escalations.iter().filter_map(|id| Some((*id, live.state.escalations.get(id)?)));
     let unread: Vec<(EscalationId, Seq)> = asked.clone().map(|(id, known)| (id, known.asked)).collect();
+    fold.asked = unread.iter().map(|(id, _)| (*id, Box::default())).collect();
     let waits = fold.held.keys().filter_map(|id| live.state.approvals.get(id)).map(|known| known.at);
     let updated = [Some(task.created_at), task.status_at.get()].into_iter().flatten();
     let updated = updated.chain(turns.map(|turn| turn.progress_at.get().unwrap_or(turn.opened_at))).chain(waits);
     let updated = updated.chain(asked.map(|(_, known)| known.at)).max().unwrap_or(task.created_at);
     let context = context_of(reference.as_str()).to_owned();
     let (request, at) = (request.message, live.state.seq);
-    Some((number, Known { id: RequestId::new(id).ok()?, context, request, at, fold, updated, unread }))
+    Some((number, Known { id: RequestId::new(id).ok()?, context, request, at, fold, updated, ended: None, unread }))
 }
 
 /// Looks up a task of the caller; another's looks like none.
@@ -96,8 +101,13 @@ impl Known {
     pub(crate) async fn state(&self, ctx: &Context) -> Result<TaskState, Fault> {
         match self.fold.settled {
             None => Ok(self.fold.standing().0),
-            Some(answer) => Ok(state_of(&messages::one(ctx, answer).await?)),
+            Some(answer) => Ok(state_of(messages::one(ctx, answer).await?.status)),
         }
+    }
+
+    /// Returns the state of a task that was listed.
+    fn listed(&self) -> TaskState {
+        if self.fold.settled.is_some() { state_of(self.ended) } else { self.fold.standing().0 }
     }
 
     /// Returns the task in its wire form, with at most so many messages of its history.
@@ -142,8 +152,8 @@ fn asked(request: &StoredMessage, task: &str, context: &str) -> Message {
 }
 
 /// Returns the state in which an answer leaves its task.
-fn state_of(answer: &StoredMessage) -> TaskState {
-    match answer.status {
+const fn state_of(answer: Option<AnswerStatus>) -> TaskState {
+    match answer {
         Some(AnswerStatus::Completed | AnswerStatus::Partial) => TaskState::Completed,
         Some(AnswerStatus::Rejected) => TaskState::Rejected,
         Some(AnswerStatus::Cancelled) => TaskState::Canceled,
@@ -153,7 +163,7 @@ fn state_of(answer: &StoredMessage) -> TaskState {
 
 /// Returns the artifact and the status that an answer makes. What failed says why, and leaves no artifact.
 pub(crate) fn outcome(answer: &StoredMessage, task: &str, context: &str) -> (Option<Artifact>, TaskStatus) {
-    let state = state_of(answer);
+    let state = state_of(answer.status);
     let timestamp = answer.created_at.clone();
     if state == TaskState::Completed {
         let text = Some(&answer.body).filter(|body| !body.is_empty() || answer.payload.is_none());
@@ -186,32 +196,37 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
     checked_history(wanted.history_length)?;
     let wrong = |text| Fault::field("statusTimestampAfter", format!("is {text:?}, and no time in RFC 3339"));
     let after = wanted.status_timestamp_after.as_deref();
-    let after = after.map(|text| parse_rfc3339(text).ok_or_else(|| wrong(text))).transpose()?.map(rfc3339);
+    let after = after.map(|text| parse_rfc3339(text).ok_or_else(|| wrong(text))).transpose()?;
     let behind = match wanted.page_token.as_str() {
         "" => None,
         token => {
-            let (time, id) = token.split_once('~').ok_or_else(|| Fault::field("pageToken", "is not one of ours"))?;
-            Some((time.to_owned(), id.to_owned()))
+            let wrong = || Fault::field("pageToken", "is not one of ours");
+            let (time, id) = token.split_once('~').ok_or_else(wrong)?;
+            Some((Time(time.parse().map_err(|_| wrong())?), id.to_owned()))
         }
     };
     let state = wanted.status.filter(|state| *state != TaskState::Unspecified);
-    let mut tasks = Vec::new();
-    for known in all(ctx, caller, agent).await? {
-        if wanted.context_id.is_empty() || known.context == wanted.context_id {
-            let task = known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?;
-            let fits = state.is_none_or(|state| task.status.state == state)
-                && after.as_ref().is_none_or(|after| task.status.timestamp >= *after);
-            tasks.extend(Some(task).filter(|_| fits));
-        }
+    let seated = escalations::seated(ctx, caller).await?.is_some();
+    let mut found = all(ctx, caller, agent, seated).await?;
+    found.retain(|known| {
+        (wanted.context_id.is_empty() || known.context == wanted.context_id)
+            && state.is_none_or(|state| known.listed() == state)
+            && after.is_none_or(|after| known.updated >= after)
+    });
+    let key = |known: &Known| (known.updated, known.id.to_string());
+    found.sort_by_key(|known| std::cmp::Reverse(key(known)));
+    let total = found.len();
+    if let Some(behind) = behind {
+        found.retain(|known| key(known) < behind);
     }
-    tasks.sort_by(|a, b| (&b.status.timestamp, &b.id).cmp(&(&a.status.timestamp, &a.id)));
-    let total = tasks.len();
-    if let Some((time, id)) = behind {
-        tasks.retain(|task| (&task.status.timestamp, &task.id) < (&time, &id));
+    let more = found.len() > size;
+    found.truncate(size);
+    let next = found.last().filter(|_| more).map(|last| format!("{}~{}", last.updated.0, last.id));
+    let mut tasks = Vec::with_capacity(found.len());
+    for mut known in found {
+        read_questions(ctx, &mut known).await?;
+        tasks.push(known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?);
     }
-    let more = tasks.len() > size;
-    tasks.truncate(size);
-    let next = tasks.last().filter(|_| more).map(|last| format!("{}~{}", last.status.timestamp, last.id));
     Ok(json!({
         "tasks": tasks, "nextPageToken": next.unwrap_or_default(), "pageSize": size, "totalSize": total,
     }))
@@ -226,7 +241,7 @@ pub(crate) fn checked_history(length: Option<i32>) -> Result<(), Fault> {
 }
 
 /// Returns the newest tasks of the caller at an agent, as far as the state still knows them.
-async fn all(ctx: &Context, caller: Caller, agent: &str) -> Result<Vec<Known>, Fault> {
+async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result<Vec<Known>, Fault> {
     let (who, named) = (caller.principal.agent(), agent.to_owned());
     let to = ctx.handle.query(move |live: &Live<'_>| live.state.agent_of(&named)).await.map_err(ApiError::from)?;
     let Some(to) = to else { return Ok(Vec::new()) };
@@ -244,9 +259,9 @@ async fn all(ctx: &Context, caller: Caller, agent: &str) -> Result<Vec<Known>, F
         }
     }
     let mut ids = Vec::new();
-    let note = |_: Seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
+    let note = |_: Seq, entry: &Arc<Entry>| {
         if let Fact::Accepted { message } = &entry.fact
-            && let lastword_facts::fact::Part::Request(terms) = &message.part
+            && let FactPart::Request(terms) = &message.part
         {
             ids.push(terms.request.clone());
         }
@@ -257,10 +272,21 @@ async fn all(ctx: &Context, caller: Caller, agent: &str) -> Result<Vec<Known>, F
         ids.iter().filter_map(|id| looked_up(live, who, &named, id.as_str())).map(|(_, known)| known).collect()
     };
     let mut known = ctx.handle.query(look).await.map_err(ApiError::from)?;
-    let seated = escalations::seated(ctx, caller).await?.is_some();
+    let answers: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled).collect();
+    let mut ends = BTreeMap::new();
+    let note = |seq: Seq, entry: &Arc<Entry>| {
+        if let Fact::Accepted { message } = &entry.fact
+            && let FactPart::Answer(answer) = &message.part
+        {
+            ends.insert(seq, (entry.at, answer.status));
+        }
+    };
+    ctx.handle.visit(answers, note).await.map_err(ApiError::from)?;
     for known in &mut known {
         known.fold.seated = seated;
-        read_questions(ctx, known).await?;
+        if let Some((at, status)) = known.fold.settled.and_then(|answer| ends.get(&answer)) {
+            (known.updated, known.ended) = (*at, Some(*status));
+        }
     }
     Ok(known)
 }

@@ -49,30 +49,34 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let mut status = run.run_status.clone();
     let known = || place.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut working = pin!(work(&remote, run, &place));
-    tokio::select! {
-        ended = &mut working => {
-            return ended.unwrap_or_else(|error| Ended::failed(format!("the agent elsewhere: {error}")));
-        }
-        _ = stopped(&mut status) => {}
-    }
+    let failed = tokio::select! {
+        ended = &mut working => match ended {
+            Ok(ended) => return ended,
+            // The broker may have ended the turn, and its refusal came before its word.
+            Err(error) => Some(Ended::failed(format!("the agent elsewhere: {error}"))),
+        },
+        _ = stopped(&mut status) => None,
+    };
     // A task that was just sent has its id soon.
     let named = async {
         while known().is_none() {
             sleep(PAUSE_NAMED).await;
         }
     };
-    let _named = timeout(CANCEL_MAX, async {
-        tokio::select! {
-            _ = &mut working => {}
-            () = named => {}
-        }
-    })
-    .await;
+    if failed.is_none() {
+        let _named = timeout(CANCEL_MAX, async {
+            tokio::select! {
+                _ = &mut working => {}
+                () = named => {}
+            }
+        })
+        .await;
+    }
     if let Some(place) = known() {
         // Best effort: the turn ends here whatever happens there.
         let _cancelled = timeout(CANCEL_MAX, remote.call("CancelTask", &json!({ "id": place.id }))).await;
     }
-    Ended::default()
+    failed.unwrap_or_default()
 }
 
 async fn open(settings: &Settings) -> Result<RemoteAgent, RemoteError> {
