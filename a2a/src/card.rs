@@ -70,15 +70,16 @@ fn unsigned(agent: &Published, base: &str, actions: &[String], groups: &[String]
             "streaming": true, "pushNotifications": true, "extendedAgentCard": true, "extensions": [extension],
         },
         "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
-        "securityRequirements": [{ "schemes": { "token": {} } }],
+        // The role, which says who is let in, is no empty list: SDKs leave empty members out of what is signed.
+        "securityRequirements": [{ "schemes": { "token": { "list": ["agent"] } } }],
         "defaultInputModes": modes,
         "defaultOutputModes": modes,
         "skills": skills,
     })
 }
 
-/// Returns the signature of a card (RFC 7515) over its canonical form (RFC 8785). No member of a card has the default of
-/// its type, so none is left out.
+/// Returns the signature of a card (RFC 7515) over its canonical form (RFC 8785). No member of a card is empty or has the
+/// default of its type, so none is left out.
 fn signature(ctx: &Context, keys: &str, card: &Value) -> Value {
     let header = json!({ "alg": "EdDSA", "typ": "JOSE", "kid": ctx.signer.public().name(), "jku": keys });
     let protected = URL_SAFE_NO_PAD.encode(canonical(&header));

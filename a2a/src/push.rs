@@ -73,7 +73,9 @@ enum Known {
 pub(crate) struct Pushes {
     ctx: Context,
     allow_private: bool,
-    book: Mutex<Book>,
+    book: Arc<Mutex<Book>>,
+    /// Held while the book is written.
+    saving: Arc<Mutex<()>>,
     workers: Mutex<JoinSet<()>>,
     serials: AtomicU64,
 }
@@ -103,8 +105,15 @@ impl Pushes {
         let numbered = |kept: Kept| Kept { serial: serials.fetch_add(1, Ordering::Relaxed), ..kept };
         let kept: Vec<Kept> = book.kept.into_iter().map(numbered).collect();
         let open: Vec<Kept> = kept.iter().filter(|kept| !kept.over).cloned().collect();
-        let book = Mutex::new(Book { version: VERSION, kept });
-        let pushes = Arc::new(Self { ctx, allow_private, book, workers: Mutex::default(), serials });
+        let book = Arc::new(Mutex::new(Book { version: VERSION, kept }));
+        let pushes = Arc::new(Self {
+            ctx,
+            allow_private,
+            book,
+            saving: Arc::default(),
+            workers: Mutex::default(),
+            serials,
+        });
         for kept in open {
             pushes.begin(kept);
         }
@@ -203,13 +212,18 @@ impl Pushes {
     }
 
     async fn save(&self) -> Result<(), Fault> {
-        let bytes = {
-            let mut book = locked(&self.book);
-            book.version = VERSION;
-            serde_json::to_vec(&*book).map_err(|error| ApiError::internal(&error.to_string()))?
+        let (files, book, saving) = (self.ctx.files.clone(), Arc::clone(&self.book), Arc::clone(&self.saving));
+        // One at a time, and what is written last is the newest: all writes of a file have one draft.
+        let write = move || -> io::Result<()> {
+            let _saving = locked(&saving);
+            let bytes = {
+                let mut book = locked(&book);
+                book.version = VERSION;
+                serde_json::to_vec(&*book)?
+            };
+            files.write(FILE_A2A_PUSH, &bytes)
         };
-        let files = self.ctx.files.clone();
-        let saved = tokio::task::spawn_blocking(move || files.write(FILE_A2A_PUSH, &bytes)).await;
+        let saved = tokio::task::spawn_blocking(write).await;
         let saved = saved.map_err(|error| ApiError::internal(&error.to_string()))?;
         saved.map_err(|error| ApiError::internal(&format!("{FILE_A2A_PUSH} can't be written: {error}")).into())
     }
