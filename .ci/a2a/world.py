@@ -85,6 +85,7 @@ class Process:
         async with asyncio.timeout(SECONDS_MAX):
             line = await self.process.stdout.readline()
         if not line:
+            await self.kill()
             said = Path(self.log).read_text() if self.log else "nothing"
             raise AssertionError(f"{self.command} did not start: {said}")
         return line.decode()
@@ -133,7 +134,8 @@ class World:
         first = json.loads(await self.broker.start())
         self.url = first["listening"]
         self.port = int(self.url.rsplit(":", 1)[1])
-        self.tokens["operator"] = (self.directory / first["operator_token_file"]).read_text().strip()
+        self.operator_file = self.directory / first["operator_token_file"]
+        self.tokens["operator"] = self.operator_file.read_text().strip()
 
     async def __aexit__(self, *failure):
         code = await self.broker.kill(signal.SIGTERM)
@@ -191,7 +193,7 @@ class World:
         await self.call("operator", "POST", f"/v1/escalations/{escalation}/answer", {"answer": answer})
 
     async def status(self, request_id: str) -> str:
-        return (await self.call("operator", "GET", f"/v1/requests/{request_id}"))["status"]
+        return (await self.call("operator", "GET", f"/v1/requests/{request_id}")).get("status", "none")
 
 
 class Receiver:

@@ -3,7 +3,6 @@
 //! To the broker it is an agent like any other, so depth, hops, budgets and stops bind it. The id of the task is kept as
 //! a step, so that a later attempt follows the same task and none is sent twice.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -260,8 +259,8 @@ impl Updates<'_> {
 /// What a task has given so far.
 #[derive(Default)]
 struct Answer {
-    /// The artifacts by their ids, in the order of the ids.
-    artifacts: BTreeMap<String, Vec<String>>,
+    /// The artifacts' ids and parts, in the order in which they came.
+    artifacts: Vec<(String, Vec<Value>)>,
     /// The state that a human was asked about.
     asked: Option<String>,
 }
@@ -286,11 +285,16 @@ impl Answer {
     }
 
     fn add(&mut self, artifact: &Value, append: bool) {
-        let texts = self.artifacts.entry(artifact["artifactId"].as_str().unwrap_or_default().to_owned()).or_default();
+        let id = artifact["artifactId"].as_str().unwrap_or_default();
+        let place = self.artifacts.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
+            self.artifacts.push((id.to_owned(), Vec::new()));
+            self.artifacts.len() - 1
+        });
+        let (_, parts) = &mut self.artifacts[place];
         if !append {
-            texts.clear();
+            parts.clear();
         }
-        texts.push(text_of(&artifact["parts"]));
+        parts.extend(artifact["parts"].as_array().into_iter().flatten().cloned());
     }
 
     async fn stands(&mut self, status: &Value, run: &Run) -> Option<Ended> {
@@ -299,7 +303,7 @@ impl Answer {
         let because = |what: &str| if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
         match state {
             "TASK_STATE_COMPLETED" => {
-                let texts: Vec<String> = self.artifacts.values().map(|texts| texts.concat()).collect();
+                let texts: Vec<String> = self.artifacts.iter().map(|(_, parts)| text_of_artifact(parts)).collect();
                 let answer = if texts.is_empty() { said } else { texts.join("\n\n") };
                 Some(Ended { answer, status: Some(FinishStatus::Completed), ..Ended::default() })
             }
@@ -354,9 +358,41 @@ fn text_of(parts: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
+/// Returns the text of an artifact. Texts that follow each other are one, because the parts that an agent has may be the
+/// chunks that it sent.
+fn text_of_artifact(parts: &[Value]) -> String {
+    let (mut text, mut after_text) = (String::new(), false);
+    for part in parts {
+        let is_text = part["text"].is_string();
+        let said = text_of(&json!([part]));
+        if !text.is_empty() && !said.is_empty() && !(is_text && after_text) {
+            text.push_str("\n\n");
+        }
+        text.push_str(&said);
+        after_text = is_text;
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_artifact_has_the_same_text_in_chunks_and_as_parts() {
+        let artifact = |id: &str, parts: Value| json!({ "artifactId": id, "parts": parts });
+        let mut chunks = Answer::default();
+        chunks.add(&artifact("z", json!([{ "text": "one " }])), false);
+        chunks.add(&artifact("a", json!([{ "text": "other" }])), false);
+        chunks.add(&artifact("z", json!([{ "text": "two" }, { "data": [1] }])), true);
+        let mut whole = Answer::default();
+        whole.add(&artifact("z", json!([{ "text": "one " }, { "text": "two" }, { "data": [1] }])), false);
+        whole.add(&artifact("a", json!([{ "text": "other" }])), false);
+        for answer in [chunks, whole] {
+            let texts: Vec<String> = answer.artifacts.iter().map(|(_, parts)| text_of_artifact(parts)).collect();
+            assert_eq!(texts, ["one two\n\n[1]", "other"]);
+        }
+    }
 
     #[test]
     fn parts_become_text_and_no_file_is_fetched() {
