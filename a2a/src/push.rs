@@ -106,14 +106,8 @@ impl Pushes {
         let kept: Vec<Kept> = book.kept.into_iter().map(numbered).collect();
         let open: Vec<Kept> = kept.iter().filter(|kept| !kept.over).cloned().collect();
         let book = Arc::new(Mutex::new(Book { version: VERSION, kept }));
-        let pushes = Arc::new(Self {
-            ctx,
-            allow_private,
-            book,
-            saving: Arc::default(),
-            workers: Mutex::default(),
-            serials,
-        });
+        let pushes =
+            Arc::new(Self { ctx, allow_private, book, saving: Arc::default(), workers: Mutex::default(), serials });
         for kept in open {
             pushes.begin(kept);
         }
