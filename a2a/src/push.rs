@@ -62,7 +62,7 @@ struct Book {
 
 /// What is known of the task of a configuration.
 enum Known {
-    Task((Caller, tasks::Known)),
+    Task(Box<(Caller, tasks::Known)>),
     /// The broker can't tell now.
     Busy,
     /// The task is forgotten, or its caller removed.
@@ -244,7 +244,7 @@ impl Pushes {
         let (mut told, mut pause) = (kept.told, PAUSE_MIN);
         loop {
             let known = match self.known(&kept).await {
-                Known::Task(known) => Some(known),
+                Known::Task(known) => Some(*known),
                 Known::Busy => None,
                 Known::Gone => return self.end(&kept).await,
             };
@@ -288,7 +288,7 @@ impl Pushes {
         };
         let Some(caller) = Caller::standing(&self.ctx.handle, agent) else { return Known::Gone };
         match tasks::find(&self.ctx, caller, &kept.agent, &kept.config.task_id).await {
-            Ok(known) => Known::Task((caller, known)),
+            Ok(known) => Known::Task(Box::new((caller, known))),
             Err(Fault::Standard { .. }) => Known::Gone,
             Err(Fault::Refused(_)) => Known::Busy,
         }

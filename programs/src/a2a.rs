@@ -365,7 +365,8 @@ fn text_of_artifact(parts: &[Value]) -> String {
     for part in parts {
         let is_text = part["text"].is_string();
         let said = text_of(&json!([part]));
-        if !text.is_empty() && !said.is_empty() && !(is_text && after_text) {
+        let goes_on = text.is_empty() || said.is_empty() || (is_text && after_text);
+        if !goes_on {
             text.push_str("\n\n");
         }
         text.push_str(&said);
