@@ -58,6 +58,9 @@ pub(crate) fn called(headers: &HeaderMap, bytes: &[u8]) -> (Value, Result<Operat
     };
     let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or(Value::Null);
     let wrong = |text: String| Fault::new(Kind::InvalidRequest, text);
+    if !value.is_object() {
+        return (id, Err(wrong("The request is none of JSON-RPC: it has to be one object".to_owned())));
+    }
     let parsed = Rpc::deserialize(&value).map_err(|error| wrong(format!("The request is none of JSON-RPC: {error}")));
     let parsed = parsed.and_then(|rpc| {
         if rpc.jsonrpc != "2.0" {
@@ -89,8 +92,54 @@ fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
     })
 }
 
+/// Brings members to the one form that ProtoJSON writes: it also reads their names as the definition has them, a null as
+/// nothing, and a number as a text. What is of the caller's own choice stays as it is.
+fn read_as_proto(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, mut member) in std::mem::take(members) {
+                let name = camel(&name);
+                if name == "data" || name == "metadata" {
+                    // A null is a value of data, and no metadata.
+                    if name == "data" || !member.is_null() {
+                        members.insert(name, member);
+                    }
+                    continue;
+                }
+                if ["historyLength", "pageSize"].contains(&name.as_str())
+                    && let Some(number) = member.as_str().and_then(|text| text.parse::<i32>().ok())
+                {
+                    member = number.into();
+                }
+                if !member.is_null() {
+                    read_as_proto(&mut member);
+                    members.insert(name, member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(read_as_proto),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Returns a name of the definition, such as `message_id`, as JSON has it.
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut all, word| {
+        let mut letters = word.chars();
+        all.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        all.push_str(letters.as_str());
+        all
+    })
+}
+
 /// Parses the parameters of an operation; an error names the wrong member.
-fn parameters<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
+fn parameters<T: DeserializeOwned>(mut params: Value) -> Result<T, Fault> {
+    if !params.is_object() {
+        return Err(Fault::field("params", "has to be an object"));
+    }
+    read_as_proto(&mut params);
     serde_path_to_error::deserialize(params).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "params".to_owned() } else { path };
@@ -181,5 +230,6 @@ impl Route {
 }
 
 fn queried<T: DeserializeOwned>(query: &str) -> Result<T, Fault> {
-    serde_urlencoded::from_str(query).map_err(|error| Fault::field("query", format!("is wrong: {error}")))
+    let given: Vec<&str> = query.split('&').filter(|pair| !pair.ends_with('=')).collect();
+    serde_urlencoded::from_str(&given.join("&")).map_err(|error| Fault::field("query", format!("is wrong: {error}")))
 }

@@ -16,7 +16,8 @@ pub(crate) const VERSION: &str = "1.0";
 /// The path of the public key, below the edge's.
 pub(crate) const KEYS: &str = "/.lastword/jwks.json";
 
-/// Returns an agent's card at an address, signed; `None` if no agent has the name. Only the extended one, which needs a
+/// Returns an agent's card at an address; `None` if no agent has the name. It is signed if the address is `named` as one of
+/// this server's: a stranger may ask under any other, and the key states nothing about that. Only the extended one, which needs a
 /// token, has the agent's groups.
 pub(crate) async fn card(
     ctx: &Context,
@@ -24,6 +25,7 @@ pub(crate) async fn card(
     base: &str,
     keys: &str,
     extended: bool,
+    named: bool,
 ) -> Result<Option<Value>, ApiError> {
     let name = agent.name.clone();
     let look = move |live: &Live<'_>| {
@@ -36,8 +38,10 @@ pub(crate) async fn card(
     let Some((actions, groups)) = ctx.handle.query(look).await? else { return Ok(None) };
     let groups = if extended { groups } else { Vec::new() };
     let mut card = unsigned(agent, base, &actions, &groups);
-    let signature = signature(ctx, keys, &card);
-    card["signatures"] = json!([signature]);
+    if named {
+        let signature = signature(ctx, keys, &card);
+        card["signatures"] = json!([signature]);
+    }
     Ok(Some(card))
 }
 

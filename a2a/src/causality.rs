@@ -105,7 +105,7 @@ pub(crate) async fn leaving(ctx: &Context, caller: Caller, turn: TurnId) -> Resu
     let Some(latest) = requests.first().copied() else {
         return Err(ApiError::unknown(&turn.to_string()));
     };
-    let (mut tokens, mut trace) = (Vec::new(), None);
+    let (mut tokens, mut trace) = (Vec::<String>::new(), None);
     // The oldest request comes first: it is the one that came in.
     let mut entries = ctx.handle.entries(requests).await?;
     entries.sort_unstable_by_key(|(seq, _)| *seq);
@@ -117,7 +117,11 @@ pub(crate) async fn leaving(ctx: &Context, caller: Caller, turn: TurnId) -> Resu
         let metadata = message.metadata.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let Some(metadata) = metadata else { continue };
         let kept = metadata[KEPT]["metadata"].as_object().map(Causality::of).unwrap_or_default();
-        tokens.extend(kept.tokens);
+        for token in kept.tokens {
+            if !tokens.contains(&token) {
+                tokens.push(token);
+            }
+        }
         trace = trace.or_else(|| metadata[TRACEPARENT].as_str().and_then(trace_id));
     }
     tokens.truncate(TOKENS_MAX - 1);

@@ -13,14 +13,14 @@ use lastword_facts::names::RequestId;
 use lastword_facts::{Fact, Seq};
 use lastword_server::{Context, ended};
 
-use crate::tasks::PREFIX;
+use crate::tasks::is_ours;
 
 /// The most entries that are read in one step.
 const BATCH_MAX: usize = 512;
 /// The pause after a step, and before what failed is tried again.
 const PACE: Duration = Duration::from_millis(50);
-/// How often an answer is tried that can't be taken, such as on a disk that is low.
-const TRIES_MAX: usize = 600;
+/// The longest pause before an answer is tried again that can't be taken, such as on a disk that is low.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The tasks whose answers are to be taken, each with its caller.
 type Awaited = BTreeMap<TaskId, (AgentId, RequestId)>;
@@ -36,20 +36,22 @@ pub(crate) async fn run(ctx: Context) {
 
 async fn follow(ctx: &Context) {
     let mut committed = ctx.handle.committed();
-    let mut failed: Vec<(AgentId, RequestId, usize)> = Vec::new();
+    let (mut failed, mut pause) = (Ready::new(), PACE);
     let Some((mut last, mut awaited, mut ready)) = begun(ctx).await else { return };
     loop {
-        for (agent, request, tries) in failed.drain(..).chain(ready.drain(..)).collect::<Vec<_>>() {
-            if !taken(ctx, agent, request.clone()).await && tries < TRIES_MAX {
-                failed.push((agent, request, tries + 1));
+        for (agent, request) in failed.drain(..).chain(ready.drain(..)).collect::<Ready>() {
+            if !taken(ctx, agent, request.clone()).await {
+                failed.push((agent, request));
             }
         }
         if failed.is_empty() {
+            pause = PACE;
             if committed.wait_for(|seq| *seq > last).await.is_err() {
                 return;
             }
         } else {
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
         let Ok(entries) = ctx.handle.read(Seq(last.0 + 1), BATCH_MAX).await else {
             tokio::time::sleep(PACE).await;
@@ -60,11 +62,11 @@ async fn follow(ctx: &Context) {
             last = last.max(seq);
             let Fact::Accepted { message } = &entry.fact else { continue };
             match &message.part {
-                Part::Request(terms) if terms.request.as_str().starts_with(PREFIX) => {
+                Part::Request(terms) if is_ours(ctx.handle.signer(), message.from, terms.request.as_str()) => {
                     awaited.insert(terms.task, (message.from, terms.request.clone()));
                 }
                 Part::Answer(answer) => {
-                    ready.extend(awaited.remove(&answer.task).map(|(agent, request)| (agent, request, 0)));
+                    ready.extend(awaited.remove(&answer.task));
                 }
                 Part::Request(_) | Part::Status { .. } | Part::Reply { .. } | Part::Plain | Part::Echo => {}
             }
@@ -76,18 +78,18 @@ async fn follow(ctx: &Context) {
     }
 }
 
-/// An answer to take: its caller, its request, and how often that failed.
-type Ready = Vec<(AgentId, RequestId, usize)>;
+/// The answers to take, each with its caller and its request.
+type Ready = Vec<(AgentId, RequestId)>;
 
 /// Returns the position of the state, what is awaited there, and what was answered and not taken before.
 async fn begun(ctx: &Context) -> Option<(Seq, Awaited, Ready)> {
-    let look = |live: &Live<'_>| {
+    let handle = ctx.handle.clone();
+    let look = move |live: &Live<'_>| {
         let (mut awaited, mut ready) = (Awaited::new(), Ready::new());
         for (id, task) in live.state.tasks.iter() {
-            let Some(request) = task.request.as_ref().filter(|own| own.id.as_str().starts_with(PREFIX)) else {
-                continue;
-            };
             let Asker::Task { agent, task: above } = task.asker else { continue };
+            let ours = |id: &RequestId| is_ours(handle.signer(), agent, id.as_str());
+            let Some(request) = task.request.as_ref().filter(|own| ours(&own.id)) else { continue };
             match request.answer.get() {
                 None => _ = awaited.insert(id, (agent, request.id.clone())),
                 Some(answer) => {
@@ -96,14 +98,14 @@ async fn begun(ctx: &Context) -> Option<(Seq, Awaited, Ready)> {
                         .tasks
                         .get(&above)
                         .is_some_and(|task| task.ready.iter().any(|ready| ready.message == answer));
-                    ready.extend(waits.then(|| (agent, request.id.clone(), 0)));
+                    ready.extend(waits.then(|| (agent, request.id.clone())));
                 }
             }
         }
         (live.state.seq, awaited, ready)
     };
     loop {
-        match ctx.handle.query(look).await {
+        match ctx.handle.query(look.clone()).await {
             Ok(found) => return Some(found),
             Err(Unserved::Down(_)) => return None,
             Err(_) => tokio::time::sleep(PACE).await,
@@ -111,8 +113,19 @@ async fn begun(ctx: &Context) -> Option<(Seq, Awaited, Ready)> {
     }
 }
 
-/// Takes an answer. One that was delivered otherwise, or whose caller was removed, needs nothing.
+/// Takes an answer to a root of its caller. What was sent in a turn is answered there, and one that was delivered
+/// otherwise, or whose caller was removed, needs nothing.
 async fn taken(ctx: &Context, agent: AgentId, request: RequestId) -> bool {
+    let id = request.clone();
+    let of_root = move |live: &Live<'_>| {
+        let above = live.state.task_of(id.as_str()).and_then(|(_, task)| task.asker.task());
+        above.and_then(|above| live.state.tasks.get(&above)).is_some_and(|above| above.asker == Asker::Nobody)
+    };
+    match ctx.handle.query(of_root).await {
+        Ok(true) => {}
+        Ok(false) => return true,
+        Err(_) => return false,
+    }
     let Some((_, principal)) = ctx.handle.proof_of(agent) else { return true };
     match ctx.handle.submit(Input::Collect(principal, request)).await {
         Ok(Reply::Refused { refusal, .. }) => refusal.code == lastword_facts::Code::UnknownRequest,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request};
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -185,7 +185,8 @@ impl Door {
                 let same = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
                 let same = same.flat_map(|value| value.split(',')).any(|value| value.trim() == tag);
                 let scope = if extended { "private" } else { "public" };
-                let kept = [(CACHE_CONTROL, format!("{scope}, {CARD_AGE}")), (ETAG, tag)];
+                let vary = "Host, X-Forwarded-Proto".to_owned();
+                let kept = [(CACHE_CONTROL, format!("{scope}, {CARD_AGE}")), (ETAG, tag), (VARY, vary)];
                 if same {
                     return (StatusCode::NOT_MODIFIED, kept).into_response();
                 }
@@ -204,7 +205,7 @@ impl Door {
     ) -> Result<Option<Value>, ApiError> {
         let edge = format!("{}{}", origin(&self.ctx, headers).unwrap_or_default(), url(PREFIX));
         let (base, keys) = (format!("{edge}/{}/", agent.name), format!("{edge}{}", card::KEYS));
-        card::card(&self.ctx, agent, &base, &keys, extended).await
+        card::card(&self.ctx, agent, &base, &keys, extended, self.ctx.origins.is_named(headers)).await
     }
 
     /// Authenticates the caller of a request, and reads its body.
@@ -223,7 +224,8 @@ impl Door {
             return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]).into_response();
         }
         let (id, parsed) = called(&call.parts.headers, &call.bytes);
-        let done = match parsed {
+        // An older client's methods are other ones: the version is what it has to hear of.
+        let done = match spoken(&call.parts.headers, call.query()).and(parsed) {
             Ok(operation) => self.done(call, operation).await,
             Err(fault) => Err(fault),
         };
@@ -231,6 +233,9 @@ impl Door {
     }
 
     async fn rest(&self, call: &CallParts<'_>, path: &str) -> Response {
+        if let Err(fault) = spoken(&call.parts.headers, call.query()) {
+            return failed(&Binding::Rest, &fault);
+        }
         let found = match route(&call.parts.method, path) {
             Ok(found) => found,
             Err(Missing::Path) => {
@@ -252,11 +257,17 @@ impl Door {
         answer(&Binding::Rest, done)
     }
 
-    /// Checks the version and what the token may do, and makes the call.
+    /// Checks what the token may do, and makes the call.
     async fn done(&self, call: &CallParts<'_>, operation: Operation) -> Result<Outcome, Fault> {
         let headers = &call.parts.headers;
-        spoken(headers, call.query())?;
-        let changes = matches!(operation, Operation::Send(_) | Operation::SendStreaming(_) | Operation::Cancel(_));
+        let changes = matches!(
+            operation,
+            Operation::Send(_)
+                | Operation::SendStreaming(_)
+                | Operation::Cancel(_)
+                | Operation::CreatePush(_)
+                | Operation::DeletePush(_)
+        );
         call.caller.may(Some(if changes { Scope::Send } else { Scope::Read }))?;
         ReadLane::of(false).enter();
         let peer = call.parts.extensions.get::<Peer>().cloned();
@@ -288,7 +299,11 @@ impl Door {
                 if known.fold.settled.is_some() {
                     return Err(Fault::new(Kind::TaskNotCancelable, "The task has ended"));
                 }
-                requests::cancel(ctx, caller, &named.id).await?;
+                requests::cancel(ctx, caller, &named.id).await.map_err(|fault| match fault.0.code {
+                    // It ended meanwhile.
+                    Code::AlreadySettled => Fault::new(Kind::TaskNotCancelable, "The task has ended"),
+                    _ => fault.into(),
+                })?;
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
                 Ok(Outcome::Value(json!(known.shown(ctx, None, true).await?)))
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{EscalationCause, Part, SYSTEM};
+use lastword_facts::fact::{EscalationCause, Part, Rerun, SYSTEM};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId};
 use lastword_facts::{Entry, Fact, Seq, Time};
 
@@ -92,6 +92,12 @@ impl Fold {
     fn note(&mut self, fact: &Fact) {
         if let Fact::TurnOpened { task, .. } = fact {
             self.taken |= *task == self.task;
+        } else if let Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } = fact {
+            // Its earlier run's calls and questions are withdrawn.
+            if *task == self.task {
+                self.held.clear();
+                self.asked.clear();
+            }
         } else if let Fact::ApprovalAsked { approval, task: Some(task), tool, .. } = fact {
             if *task == self.task {
                 self.held.insert(*approval, tool.clone());

@@ -1,5 +1,6 @@
 //! Push notifications: the changes of a task, posted to an address of its caller that was checked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use lastword_server::notify::Target;
 use lastword_server::{ApiError, Context, ended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::fault::{Fault, Kind};
 use crate::model::{NamedPush, PushConfig, StreamResponse};
@@ -76,8 +77,15 @@ pub(crate) struct Pushes {
     book: Arc<Mutex<Book>>,
     /// Held while the book is written.
     saving: Arc<Mutex<()>>,
-    workers: Mutex<JoinSet<()>>,
+    workers: Mutex<Workers>,
     serials: AtomicU64,
+}
+
+/// What posts, by the configurations' serials. One without a configuration is ended.
+#[derive(Default)]
+struct Workers {
+    running: JoinSet<()>,
+    by_serial: BTreeMap<u64, AbortHandle>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,12 +100,14 @@ impl Pushes {
         let book = match read {
             Ok(book) if book.version == VERSION => book,
             Ok(book) => {
-                tracing::warn!(version = book.version, "{FILE_A2A_PUSH} is of another version and not read");
+                tracing::warn!(version = book.version, "{FILE_A2A_PUSH} is of another version and set aside");
+                set_aside(&ctx);
                 Book::default()
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Book::default(),
             Err(error) => {
-                tracing::warn!(%error, "{FILE_A2A_PUSH} can't be read");
+                tracing::warn!(%error, "{FILE_A2A_PUSH} can't be read and is set aside");
+                set_aside(&ctx);
                 Book::default()
             }
         };
@@ -195,6 +205,7 @@ impl Pushes {
         tasks::find(&self.ctx, caller, agent, &named.task_id).await?;
         let is_named = |known: &Kept| known.config.task_id == named.task_id && known.config.id == named.id;
         locked(&self.book).kept.retain(|known| !is_named(known));
+        self.end_removed();
         self.save().await
     }
 
@@ -225,13 +236,29 @@ impl Pushes {
     /// Starts to post the changes of a task.
     fn begin(self: &Arc<Self>, kept: Kept) {
         let (pushes, mut stopping) = (Arc::clone(self), self.ctx.stopping.clone());
+        let serial = kept.serial;
         let mut workers = locked(&self.workers);
-        while workers.try_join_next().is_some() {}
-        workers.spawn(async move {
+        while workers.running.try_join_next().is_some() {}
+        let handle = workers.running.spawn(async move {
             tokio::select! {
                 () = ended(&mut stopping) => {}
                 () = pushes.post_all(kept) => {}
             }
+        });
+        workers.by_serial.insert(serial, handle);
+        drop(workers);
+        self.end_removed();
+    }
+
+    /// Ends what posts for configurations that are gone.
+    fn end_removed(&self) {
+        let kept: BTreeSet<u64> = locked(&self.book).kept.iter().map(|known| known.serial).collect();
+        locked(&self.workers).by_serial.retain(|serial, handle| {
+            let stays = kept.contains(serial) && !handle.is_finished();
+            if !stays {
+                handle.abort();
+            }
+            stays
         });
     }
 
@@ -327,6 +354,14 @@ impl Pushes {
         if let Err(error) = self.save().await {
             tracing::warn!(?error, "a restart may post a change again");
         }
+    }
+}
+
+/// Keeps a file that this version can't read.
+fn set_aside(ctx: &Context) {
+    let path = ctx.files.path(FILE_A2A_PUSH);
+    if let Err(error) = fs::rename(&path, path.with_extension("unread")) {
+        tracing::warn!(%error, "{FILE_A2A_PUSH} can't be set aside");
     }
 }
 

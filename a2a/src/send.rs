@@ -7,7 +7,7 @@ use lastword_facts::MessageType;
 use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_server::calls::{Caller, approvals, escalations, messages};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{DecideApproval, Envelope, EscalationAnswer, StoredMessage, trace_id};
+use lastword_wire::{DecideApproval, Envelope, EscalationAnswer, Scope, StoredMessage, trace_id};
 use serde_json::{Value, json};
 
 use crate::causality::{self, Causality, TRACEPARENT, URI};
@@ -89,16 +89,12 @@ async fn begin(
     message: Message,
     content: Content,
 ) -> Result<String, Fault> {
-    let name = ctx.handle.query({
-        let who = caller.principal.agent();
-        move |live: &Live<'_>| live.state.name_of(who).to_owned()
-    });
-    let name = name.await.map_err(ApiError::from)?;
+    let who = caller.principal.agent();
     let mac = |label: &str| {
-        let text = format!("{name}\n{agent}\n{}\n{}", message.context_id, message.message_id);
+        let text = format!("{who}\n{agent}\n{}\n{}", message.context_id, message.message_id);
         ctx.handle.signer().mac_of(label, text.as_bytes())
     };
-    let id = format!("{PREFIX}{}", hex(&mac("a2a task")[..ID_BYTES]));
+    let id = tasks::minted(ctx.handle.signer(), who, &mac("a2a task"));
     let reference = match message.context_id.as_str() {
         // In a turn the conversation follows from the turn (D3).
         "" if caller.turn().is_some() => None,
@@ -168,6 +164,7 @@ async fn go_on(ctx: &Context, caller: Caller, known: &Known, content: Content) -
             let human = escalations::seated(ctx, caller).await?;
             let asked: Option<EscalationId> = known.fold.asked.keys().next().copied();
             if let (Some(human), Some(id)) = (human, asked) {
+                caller.may(Some(Scope::Decide))?;
                 let answer = EscalationAnswer { answer: said(&content), lift: None };
                 escalations::answer_as(ctx, human, id, &answer).await?;
                 return Ok(());
@@ -177,6 +174,7 @@ async fn go_on(ctx: &Context, caller: Caller, known: &Known, content: Content) -
             let decision = content.payload.as_ref().and_then(|data| data.get("decision"));
             let held: Option<ApprovalId> = known.fold.held.keys().next().copied();
             if let (Some(_), Some(id)) = (decision, held) {
+                caller.may(Some(Scope::Decide))?;
                 let wrong =
                     |error: serde_json::Error| Fault::field("message.parts", format!("is no decision: {error}"));
                 let payload = content.payload.unwrap_or_default();

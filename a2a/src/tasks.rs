@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lastword_broker::Live;
+use lastword_broker::identity::{TurnSigner, hex, unhex};
 use lastword_facts::fact::Part as FactPart;
 use lastword_facts::ids::{AgentId, EscalationId, TaskId};
 use lastword_facts::names::RequestId;
@@ -29,6 +30,31 @@ const SEARCHED: usize = 500;
 const PAGE_DEFAULT: usize = 50;
 const PAGE_MAX: i32 = 100;
 
+/// The bytes of an id: what tells it from others, and the proof that this edge made it for a caller.
+const NAMED_BYTES: usize = 12;
+const PROOF_BYTES: usize = 6;
+const PROOF: &str = "a2a id";
+
+fn proven(who: AgentId, named: &[u8]) -> Vec<u8> {
+    [named, &who.0.to_le_bytes()].concat()
+}
+
+/// Returns the id of a caller's task.
+pub(crate) fn minted(signer: &TurnSigner, who: AgentId, mac: &[u8; 32]) -> String {
+    let named = &mac[..NAMED_BYTES];
+    let proof = signer.mac_of(PROOF, &proven(who, named));
+    format!("{PREFIX}{}{}", hex(named), hex(&proof[..PROOF_BYTES]))
+}
+
+/// Returns whether this edge made an id for a caller. On other surfaces a caller chooses its ids.
+pub(crate) fn is_ours(signer: &TurnSigner, who: AgentId, id: &str) -> bool {
+    let bytes = id.strip_prefix(PREFIX).and_then(unhex::<{ NAMED_BYTES + PROOF_BYTES }>);
+    bytes.is_some_and(|bytes| {
+        let (named, proof) = bytes.split_at(NAMED_BYTES);
+        signer.is_mac_of(PROOF, &proven(who, named), proof)
+    })
+}
+
 /// A task at one position of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -51,8 +77,8 @@ pub(crate) fn context_of(reference: &str) -> &str {
     reference.split_once('/').map_or(reference, |(context, _)| context)
 }
 
-fn looked_up(live: &Live<'_>, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {
-    let (number, task) = live.state.task_of(id).filter(|_| id.starts_with(PREFIX))?;
+fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {
+    let (number, task) = live.state.task_of(id).filter(|_| is_ours(signer, caller, id))?;
     let request = task.request.as_ref().filter(|_| task.asker.agent() == Some(caller))?;
     let served = task.tried().next().is_some_and(|first| live.state.name_of(first) == agent);
     let reference = live.state.ref_of(task.conv).filter(|_| served)?;
@@ -77,7 +103,9 @@ fn looked_up(live: &Live<'_>, caller: AgentId, agent: &str, id: &str) -> Option<
 /// Looks up a task of the caller; another's looks like none.
 pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -> Result<Known, Fault> {
     let (who, named, wanted) = (caller.principal.agent(), agent.to_owned(), id.to_owned());
-    let found = ctx.handle.query(move |live| looked_up(live, who, &named, &wanted)).await.map_err(ApiError::from)?;
+    let handle = ctx.handle.clone();
+    let look = move |live: &Live<'_>| looked_up(live, handle.signer(), who, &named, &wanted);
+    let found = ctx.handle.query(look).await.map_err(ApiError::from)?;
     let (_, mut known) = found.ok_or_else(|| Fault::unknown_task(id))?;
     known.fold.seated = escalations::seated(ctx, caller).await?.is_some();
     read_questions(ctx, &mut known).await?;
@@ -268,8 +296,12 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result
     };
     ctx.handle.visit(found, note).await.map_err(ApiError::from)?;
     let named = agent.to_owned();
+    let handle = ctx.handle.clone();
     let look = move |live: &Live<'_>| -> Vec<Known> {
-        ids.iter().filter_map(|id| looked_up(live, who, &named, id.as_str())).map(|(_, known)| known).collect()
+        ids.iter()
+            .filter_map(|id| looked_up(live, handle.signer(), who, &named, id.as_str()))
+            .map(|(_, known)| known)
+            .collect()
     };
     let mut known = ctx.handle.query(look).await.map_err(ApiError::from)?;
     let answers: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled).collect();

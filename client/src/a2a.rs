@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -130,9 +130,7 @@ impl RemoteAgent {
         let response = self.post(method, params, Some(ANSWER_MAX)).await?;
         let status = response.status();
         let bytes = whole(response).await?;
-        let answer: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| RemoteError::Unreachable(format!("{status} with no JSON in it: {error}")))?;
-        result(answer)
+        result(serde_json::from_slice(&bytes).map_err(|_| without_answer(status))?)
     }
 
     /// Makes a call whose result is a stream.
@@ -144,9 +142,7 @@ impl RemoteAgent {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
             let status = response.status();
-            let answer: Value = serde_json::from_slice(&whole(response).await?)
-                .map_err(|error| RemoteError::Unreachable(format!("{status} with no stream in it: {error}")))?;
-            result(answer)?;
+            result(serde_json::from_slice(&whole(response).await?).map_err(|_| without_answer(status))?)?;
             return Err(RemoteError::Unreachable(format!("{status} with no stream in it")));
         }
         let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
@@ -160,7 +156,10 @@ impl RemoteAgent {
             Some(time) => request.timeout(time),
             None => request.header(ACCEPT, "text/event-stream"),
         };
-        request.send().await.map_err(|error| unreachable(&self.url, &error))
+        // Of a stream, the head alone.
+        let late = |_| RemoteError::Unreachable(format!("{} doesn't answer", self.url));
+        let sent = tokio::time::timeout(ANSWER_MAX, request.send()).await.map_err(late)?;
+        sent.map_err(|error| unreachable(&self.url, &error))
     }
 }
 
@@ -206,6 +205,13 @@ fn interface(base: &Url, card: &Value) -> Result<Url, String> {
         ));
     }
     Ok(url)
+}
+
+/// Returns the error of a response that has no answer of JSON-RPC. What a retry can't change is final.
+fn without_answer(status: StatusCode) -> RemoteError {
+    let passing = status.is_success() || status.is_server_error() || matches!(status.as_u16(), 408 | 429);
+    let text = format!("it answered {status}, and no JSON");
+    if passing { RemoteError::Unreachable(text) } else { RemoteError::Unusable(text) }
 }
 
 fn result(mut answer: Value) -> Result<Value, RemoteError> {

@@ -9,20 +9,23 @@ use std::time::Duration;
 
 use lastword_client::wire::{NewEscalation, Progress, StepResult};
 use lastword_client::{Backoff, Leaving, RemoteAgent, RemoteError, RemoteEvents, Token};
-use lastword_facts::FinishStatus;
-use lastword_facts::names::RequestId;
+use lastword_facts::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::Settings;
-use crate::watch::stopped;
+use crate::watch::{Stop, stopped};
 
 /// The key of the step that keeps the task.
 const STEP: &str = "a2a-task";
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long a stream may be silent before the task is asked for.
+const SILENCE_MAX: Duration = Duration::from_mins(5);
+/// The most bytes of artifacts.
+const ARTIFACT_BYTES_MAX: usize = 8 << 20;
 /// How often it is looked whether a task has its id.
 const PAUSE_NAMED: Duration = Duration::from_millis(20);
 /// How long the agent may take to cancel its task.
@@ -36,26 +39,46 @@ const UNSUPPORTED: i64 = -32004;
 struct Place {
     id: String,
     context_id: String,
+    /// Where it is: a task that goes to another agent has no place there yet.
+    #[serde(default)]
+    address: String,
 }
 
 /// Runs the agent for one delivery. A run that is stopped cancels its task.
 pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
-    let remote = match open(&shared.settings).await {
-        Ok(remote) => remote,
-        Err(error) => return Ended::failed(format!("the agent elsewhere can't be asked: {error}")),
-    };
-    let place = Mutex::new(kept(run));
+    let message = &run.delivery.message;
+    let known = kept(run, &shared.settings);
+    if message.kind == MessageType::Response && message.escalation.is_none() && known.is_none() {
+        // The answer to a request that this agent sent elsewhere: no task of its own waits for it.
+        return Ended { answer: "Not asked for by this run.".to_owned(), ..Ended::default() };
+    }
+    let place = Mutex::new(known);
     let mut status = run.run_status.clone();
+    let remote = tokio::select! {
+        opened = open(&shared.settings) => match opened {
+            Ok(remote) => remote,
+            Err(error) => return Ended::failed(format!("the agent elsewhere can't be asked: {error}")),
+        },
+        _ = stopped(&mut status) => return Ended::default(),
+    };
     let known = || place.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let mut working = pin!(work(&remote, run, &place));
+    let mut working = pin!(work(&remote, run, &place, &shared.settings));
+    let mut budget = false;
     let failed = tokio::select! {
         ended = &mut working => match ended {
             Ok(ended) => return ended,
             // The broker may have ended the turn, and its refusal came before its word.
             Err(error) => Some(Ended::failed(format!("the agent elsewhere: {error}"))),
         },
-        _ = stopped(&mut status) => None,
+        stop = stopped(&mut status) => {
+            budget = stop == Stop::Budget;
+            None
+        }
     };
+    if budget {
+        // The task goes on once a human gives more.
+        return Ended::default();
+    }
     // A task that was just sent has its id soon.
     let named = async {
         while known().is_none() {
@@ -93,20 +116,38 @@ async fn open(settings: &Settings) -> Result<RemoteAgent, RemoteError> {
     let mut pause = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         match RemoteAgent::open(&settings.program.to_string_lossy(), token.as_ref()).await {
-            // It may be on its way up; the run's deadline ends this.
+            // It may be on its way up; whoever stops the run ends this.
             Err(RemoteError::Unreachable(_)) => sleep(pause.grow()).await,
             done => return done,
         }
     }
 }
 
-/// Returns the task that an earlier turn began.
-fn kept(run: &Run) -> Option<Place> {
-    let step = run.turn.steps.iter().find(|step| step.key == STEP)?;
-    Place::deserialize(&step.result).ok()
+/// Returns the task that an earlier turn began at this address.
+fn kept(run: &Run, settings: &Settings) -> Option<Place> {
+    let key = step_key(settings);
+    let step = run.turn.steps.iter().find(|step| step.key == key)?;
+    Place::deserialize(&step.result).ok().filter(|place| place.address == address(settings))
 }
 
-async fn work(remote: &RemoteAgent, run: &Run, place: &Mutex<Option<Place>>) -> Result<Ended, RemoteError> {
+fn address(settings: &Settings) -> String {
+    settings.program.to_string_lossy().into_owned()
+}
+
+/// Returns the key of the step that keeps the task at an address: one task may have been at several.
+fn step_key(settings: &Settings) -> String {
+    let hash = address(settings)
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{STEP}-{hash:016x}")
+}
+
+async fn work(
+    remote: &RemoteAgent,
+    run: &Run,
+    place: &Mutex<Option<Place>>,
+    settings: &Settings,
+) -> Result<Ended, RemoteError> {
     let known = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let leaving = run.client.leaving().await;
     let leaving = leaving.map_err(|error| RemoteError::Unusable(format!("the broker gives no causality: {error}")))?;
@@ -115,6 +156,7 @@ async fn work(remote: &RemoteAgent, run: &Run, place: &Mutex<Option<Place>>) -> 
         remote: &remote,
         events: None,
         first: None,
+        sent: None,
         place: known.clone(),
         pause: Backoff::new(PAUSE_MIN, PAUSE_MAX),
     };
@@ -129,7 +171,7 @@ async fn work(remote: &RemoteAgent, run: &Run, place: &Mutex<Option<Place>>) -> 
     let mut answer = Answer::default();
     loop {
         let update = updates.next().await?;
-        if let Some(task) = found(&update) {
+        if let Some(task) = found(&update, &address(settings)) {
             let is_new = {
                 let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_new = place.as_ref() != Some(&task);
@@ -137,19 +179,19 @@ async fn work(remote: &RemoteAgent, run: &Run, place: &Mutex<Option<Place>>) -> 
                 is_new
             };
             if is_new {
-                keep(run, &task).await?;
+                keep(run, &task, step_key(settings)).await?;
                 updates.place = Some(task);
             }
         }
-        if let Some(ended) = answer.hear(&update, run).await {
+        if let Some(ended) = answer.hear(&update, run).await? {
             return Ok(ended);
         }
     }
 }
 
 /// Keeps the task, so that a later attempt doesn't send another one.
-async fn keep(run: &Run, place: &Place) -> Result<(), RemoteError> {
-    let step = StepResult { key: STEP.to_owned(), result: json!(place) };
+async fn keep(run: &Run, place: &Place, key: String) -> Result<(), RemoteError> {
+    let step = StepResult { key, result: json!(place) };
     let progress = Progress { step: Some(step), ..Progress::default() };
     let kept = run.client.progress(&run.turn.id, &progress).await;
     kept.map(drop).map_err(|error| RemoteError::Unusable(format!("the task can't be kept: {error}")))
@@ -178,14 +220,15 @@ fn outgoing(run: &Run, place: Option<&Place>, leaving: &Leaving) -> Value {
 }
 
 /// Returns the task that an update names.
-fn found(update: &Value) -> Option<Place> {
+fn found(update: &Value, address: &str) -> Option<Place> {
     let (id, context) = match (&update["task"], &update["statusUpdate"], &update["artifactUpdate"]) {
         (task, ..) if task.is_object() => (&task["id"], &task["contextId"]),
         (_, status, _) if status.is_object() => (&status["taskId"], &status["contextId"]),
         (_, _, artifact) => (&artifact["taskId"], &artifact["contextId"]),
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Some(Place { id: text(id), context_id: text(context) }).filter(|place| !place.id.is_empty())
+    let address = address.to_owned();
+    Some(Place { id: text(id), context_id: text(context), address }).filter(|place| !place.id.is_empty())
 }
 
 /// The updates of a task: by its stream, and by asking while there is none.
@@ -194,6 +237,8 @@ struct Updates<'a> {
     events: Option<RemoteEvents>,
     /// What the agent answered to a send without a stream.
     first: Option<Value>,
+    /// The message that was sent, until a task is known for it.
+    sent: Option<Value>,
     place: Option<Place>,
     pause: Backoff,
 }
@@ -202,6 +247,7 @@ impl Updates<'_> {
     async fn send(&mut self, message: &Value) -> Result<(), RemoteError> {
         let configuration = json!({ "returnImmediately": true });
         let params = json!({ "message": message, "configuration": configuration });
+        self.sent = Some(message.clone());
         loop {
             let sent = if self.remote.streaming {
                 self.remote.stream("SendStreamingMessage", &params).await.map(|events| self.events = Some(events))
@@ -223,7 +269,7 @@ impl Updates<'_> {
                 return Ok(first);
             }
             if let Some(events) = &mut self.events {
-                match events.next().await {
+                match timeout(SILENCE_MAX, events.next()).await.unwrap_or(Ok(None)) {
                     Ok(Some(update)) => {
                         self.pause = Backoff::new(PAUSE_MIN, PAUSE_MAX);
                         return Ok(update);
@@ -232,10 +278,15 @@ impl Updates<'_> {
                     Err(error) => return Err(error),
                 }
             }
-            let Some(place) = self.place.clone() else {
-                return Err(RemoteError::Unusable("the stream ended before it named a task".to_owned()));
-            };
             sleep(self.pause.grow()).await;
+            let Some(place) = self.place.clone() else {
+                let Some(message) = self.sent.take() else {
+                    return Err(RemoteError::Unusable("it named no task".to_owned()));
+                };
+                // The stream broke before it named the task. The id of the message is the same, which tells the agent.
+                Box::pin(self.send(&message)).await?;
+                continue;
+            };
             if self.remote.streaming {
                 match self.remote.stream("SubscribeToTask", &json!({ "id": place.id })).await {
                     Ok(events) => {
@@ -261,30 +312,39 @@ impl Updates<'_> {
 struct Answer {
     /// The artifacts' ids and parts, in the order in which they came.
     artifacts: Vec<(String, Vec<Value>)>,
-    /// The state that a human was asked about.
-    asked: Option<String>,
+    /// What they took on their way.
+    bytes: usize,
+    /// Whether a human was told that the agent waits for an approval.
+    told: bool,
 }
 
 impl Answer {
     /// Takes an update; returns how the run ends, if it does.
-    async fn hear(&mut self, update: &Value, run: &Run) -> Option<Ended> {
+    async fn hear(&mut self, update: &Value, run: &Run) -> Result<Option<Ended>, RemoteError> {
         if update["message"].is_object() {
-            return Some(Ended { answer: text_of(&update["message"]["parts"]), ..Ended::default() });
+            let answer = text_of(&update["message"]["parts"]);
+            return Ok(Some(Ended { answer, ..Ended::default() }));
         }
         if update["artifactUpdate"].is_object() {
-            self.add(&update["artifactUpdate"]["artifact"], update["artifactUpdate"]["append"] == true);
-            return None;
+            self.add(&update["artifactUpdate"]["artifact"], update["artifactUpdate"]["append"] == true)?;
+            return Ok(None);
         }
         let task = &update["task"];
         if let Some(artifacts) = task["artifacts"].as_array() {
             self.artifacts.clear();
-            artifacts.iter().for_each(|artifact| self.add(artifact, false));
+            self.bytes = 0;
+            artifacts.iter().try_for_each(|artifact| self.add(artifact, false))?;
         }
         let status = if task.is_object() { &task["status"] } else { &update["statusUpdate"]["status"] };
         self.stands(status, run).await
     }
 
-    fn add(&mut self, artifact: &Value, append: bool) {
+    fn add(&mut self, artifact: &Value, append: bool) -> Result<(), RemoteError> {
+        self.bytes += artifact["parts"].to_string().len();
+        if self.bytes > ARTIFACT_BYTES_MAX {
+            let text = format!("its artifacts have more than {ARTIFACT_BYTES_MAX} bytes");
+            return Err(RemoteError::Unusable(text));
+        }
         let id = artifact["artifactId"].as_str().unwrap_or_default();
         let place = self.artifacts.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
             self.artifacts.push((id.to_owned(), Vec::new()));
@@ -295,13 +355,13 @@ impl Answer {
             parts.clear();
         }
         parts.extend(artifact["parts"].as_array().into_iter().flatten().cloned());
+        Ok(())
     }
 
-    async fn stands(&mut self, status: &Value, run: &Run) -> Option<Ended> {
+    async fn stands(&mut self, status: &Value, run: &Run) -> Result<Option<Ended>, RemoteError> {
         let said = text_of(&status["message"]["parts"]);
-        let state = status["state"].as_str().unwrap_or_default();
         let because = |what: &str| if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
-        match state {
+        Ok(match status["state"].as_str().unwrap_or_default() {
             "TASK_STATE_COMPLETED" => {
                 let texts: Vec<String> = self.artifacts.iter().map(|(_, parts)| text_of_artifact(parts)).collect();
                 let answer = if texts.is_empty() { said } else { texts.join("\n\n") };
@@ -313,33 +373,36 @@ impl Answer {
                 let reason = Some(because("the agent elsewhere declined"));
                 Some(Ended { status: Some(FinishStatus::Rejected), reason, ..Ended::default() })
             }
-            "TASK_STATE_INPUT_REQUIRED" => self.ask(run, state, &said, "asks").await,
-            "TASK_STATE_AUTH_REQUIRED" => self.ask(run, state, &said, "waits for an approval").await,
+            "TASK_STATE_INPUT_REQUIRED" => {
+                // With the answer the task goes on in a turn of its own.
+                ask(run, &format!("{} asks: {said}", run.delivery.message.to)).await.map_err(RemoteError::Unusable)?;
+                Some(Ended { status: Some(FinishStatus::Waiting), ..Ended::default() })
+            }
+            "TASK_STATE_AUTH_REQUIRED" => {
+                run.note(&because("waits for an approval elsewhere"));
+                // Once a run: an agent that waits for several has said where.
+                if !std::mem::replace(&mut self.told, true) {
+                    let to = &run.delivery.message.to;
+                    let text =
+                        format!("{to} waits for an approval: {said}\n\nDecide it there; {to} then goes on by itself.");
+                    // Whether a human can be told here or not, it is decided elsewhere.
+                    let _told = ask(run, &text).await;
+                }
+                None
+            }
             _ => {
-                self.asked = None;
                 run.note(&said);
                 None
             }
-        }
+        })
     }
+}
 
-    /// Asks a human what the agent asks. With the answer the task goes on in a turn of its own. What is to be approved
-    /// elsewhere may be decided there, so the task is followed meanwhile.
-    async fn ask(&mut self, run: &Run, state: &str, said: &str, does: &str) -> Option<Ended> {
-        if self.asked.as_deref() == Some(said) {
-            return None;
-        }
-        let waits = state == "TASK_STATE_INPUT_REQUIRED";
-        let follows = if waits { "" } else { "\n\nDecide there; your answer here is passed on, too." };
-        let message = format!("{} {does}: {said}{follows}", run.delivery.message.to);
-        let key = RequestId::new(&format!("{STEP}-{}-{}", run.turn.id, state)).ok();
-        let question = NewEscalation { message, options: Vec::new(), reference: None, key };
-        if let Err(error) = run.client.escalate(&question).await {
-            return Some(Ended::failed(format!("the agent elsewhere {does}, and no human can be asked: {error}")));
-        }
-        self.asked = Some(said.to_owned());
-        waits.then(|| Ended { status: Some(FinishStatus::Waiting), ..Ended::default() })
-    }
+/// Asks a human in the run's turn.
+async fn ask(run: &Run, text: &str) -> Result<(), String> {
+    let question = NewEscalation { message: text.to_owned(), options: Vec::new(), reference: None, key: None };
+    let asked = run.client.escalate(&question).await;
+    asked.map(drop).map_err(|error| format!("it asks, and no human can be asked: {error}"))
 }
 
 /// Returns the text of parts: texts, data as JSON, and files by their names, which are not fetched.
@@ -383,12 +446,12 @@ mod tests {
     fn an_artifact_has_the_same_text_in_chunks_and_as_parts() {
         let artifact = |id: &str, parts: Value| json!({ "artifactId": id, "parts": parts });
         let mut chunks = Answer::default();
-        chunks.add(&artifact("z", json!([{ "text": "one " }])), false);
-        chunks.add(&artifact("a", json!([{ "text": "other" }])), false);
-        chunks.add(&artifact("z", json!([{ "text": "two" }, { "data": [1] }])), true);
+        chunks.add(&artifact("z", json!([{ "text": "one " }])), false).unwrap();
+        chunks.add(&artifact("a", json!([{ "text": "other" }])), false).unwrap();
+        chunks.add(&artifact("z", json!([{ "text": "two" }, { "data": [1] }])), true).unwrap();
         let mut whole = Answer::default();
-        whole.add(&artifact("z", json!([{ "text": "one " }, { "text": "two" }, { "data": [1] }])), false);
-        whole.add(&artifact("a", json!([{ "text": "other" }])), false);
+        whole.add(&artifact("z", json!([{ "text": "one " }, { "text": "two" }, { "data": [1] }])), false).unwrap();
+        whole.add(&artifact("a", json!([{ "text": "other" }])), false).unwrap();
         for answer in [chunks, whole] {
             let texts: Vec<String> = answer.artifacts.iter().map(|(_, parts)| text_of_artifact(parts)).collect();
             assert_eq!(texts, ["one two\n\n[1]", "other"]);
@@ -411,14 +474,14 @@ mod tests {
 
     #[test]
     fn an_update_names_its_task() {
-        let place = Place { id: "t".into(), context_id: "c".into() };
+        let place = Place { id: "t".into(), context_id: "c".into(), address: "a".into() };
         for update in [
             json!({ "task": { "id": "t", "contextId": "c" } }),
             json!({ "statusUpdate": { "taskId": "t", "contextId": "c" } }),
             json!({ "artifactUpdate": { "taskId": "t", "contextId": "c" } }),
         ] {
-            assert_eq!(found(&update).as_ref(), Some(&place), "{update}");
+            assert_eq!(found(&update, "a").as_ref(), Some(&place), "{update}");
         }
-        assert_eq!(found(&json!({ "message": {} })), None);
+        assert_eq!(found(&json!({ "message": {} }), "a"), None);
     }
 }

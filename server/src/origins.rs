@@ -37,6 +37,14 @@ impl Origins {
         self.transport == Transport::Certified && self.hosts.contains(&name) && name != "localhost"
     }
 
+    /// Returns whether the host of this request is certainly this server: a name that was configured, or this machine.
+    pub fn is_named(&self, headers: &HeaderMap) -> bool {
+        let Ok(Some(host)) = only(headers, &HOST) else { return false };
+        let name = without_port(host).to_ascii_lowercase();
+        let literal = name.trim_start_matches('[').trim_end_matches(']');
+        literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) || name == "localhost" || self.hosts.contains(&name)
+    }
+
     /// Admits a request with these headers, or returns why not.
     pub(crate) fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
         let host = only(headers, &HOST)?.ok_or("there is no Host header")?;

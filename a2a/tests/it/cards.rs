@@ -84,3 +84,16 @@ async fn a_host_that_isnt_ours_gets_no_card() {
     let response = world.http.get(&at).header("host", "evil.example").send().await.unwrap();
     assert!(response.status().is_client_error(), "{}", response.status());
 }
+
+#[tokio::test]
+async fn the_key_signs_no_address_that_a_stranger_names() {
+    let world = World::new().await;
+    let at = world.url("/a2a/coder/.well-known/agent-card.json");
+    let response = world.http.get(&at).header("host", "203.0.113.9:666").send().await.unwrap();
+    assert_eq!(response.headers()["vary"], "Host, X-Forwarded-Proto");
+    let card: Value = response.json().await.unwrap();
+    assert_eq!(
+        (card["supportedInterfaces"][0]["url"].as_str().unwrap().contains("203.0.113.9"), card.get("signatures")),
+        (true, None)
+    );
+}

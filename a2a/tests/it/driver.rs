@@ -98,3 +98,45 @@ async fn what_the_agent_there_needs_is_asked_of_a_human_here() {
     assert_eq!(response(&ours, &request).await["body"], "Deployed.");
     running.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_agent_is_down_ends_when_it_is_stopped() {
+    let mut ours = World::new().await;
+    ours.register(json!({ "name": "partner" })).await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut running = JoinSet::new();
+    run(&ours, &format!("http://{free}/"), None, &mut running);
+    let first = ask(&ours, "T-1").await;
+    let path = format!("/v1/requests/{}", first["request_id"].as_str().unwrap());
+    until(async || ours.api("operator", Method::GET, &path, None).await["state"] == "waiting").await;
+    ours.api("operator", Method::POST, &format!("{path}/cancel"), None).await;
+    // Its only place is free for the next one.
+    let second = ask(&ours, "T-2").await;
+    let path = format!("/v1/requests/{}", second["request_id"].as_str().unwrap());
+    until(async || ours.api("operator", Method::GET, &path, None).await["state"] == "waiting").await;
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_approvals_there_cost_one_question_here() {
+    let (ours, theirs, mut running, _dir) = two().await;
+    let request = ask(&ours, "T-1").await;
+    let delivery = theirs.take("coder").await;
+    let turn = delivery["turn"]["token"].as_str().unwrap();
+    for n in 0..5 {
+        let held = theirs.request("coder", Method::POST, "/v1/approvals").header("lastword-turn", turn);
+        let held = held.json(&json!({ "tool": "deploy", "arguments": { "n": n } })).send().await.unwrap();
+        let held: Value = held.json().await.unwrap();
+        until(async || {
+            let asked = ours.api("operator", Method::GET, "/v1/escalations", None).await;
+            asked["items"].as_array().unwrap().len() == 1
+        })
+        .await;
+        let decision = json!({ "decision": "approve", "digest": held["digest"] });
+        let path = format!("/v1/approvals/{}/decision", held["id"].as_str().unwrap());
+        theirs.api("operator", Method::POST, &path, Some(decision)).await;
+    }
+    theirs.finish("coder", &delivery, json!({ "answer": "Deployed." })).await;
+    assert_eq!(response(&ours, &request).await["body"], "Deployed.");
+    running.shutdown().await;
+}

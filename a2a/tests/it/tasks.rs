@@ -419,3 +419,72 @@ async fn a_list_is_filtered_paged_and_newest_first() {
     let future = json!({ "statusTimestampAfter": "2999-01-01T00:00:00Z" });
     assert_eq!(world.rpc("caller", "ListTasks", future).await.unwrap()["totalSize"], 0);
 }
+
+#[tokio::test]
+async fn an_answer_to_a_request_of_another_surface_stays_in_its_inbox() {
+    let world = World::new().await;
+    let id = "a2a-00112233445566778899aabbccddeeff0011";
+    let envelope = json!({ "type": "request", "to": "coder", "ref": "T-1", "request_id": id, "body": "x" });
+    world.api("caller", Method::POST, "/v1/messages", Some(envelope)).await;
+    let delivery = world.take("coder").await;
+    world.finish("coder", &delivery, json!({ "answer": "Done." })).await;
+    // A task of the edge that ends later is collected by then.
+    let task = world.sent("other", world.message("Do it.")).await;
+    let delivery = world.take("coder").await;
+    world.finish("coder", &delivery, json!({ "answer": "Done." })).await;
+    until(async || {
+        let path = format!("/v1/requests/{}", task["id"].as_str().unwrap());
+        world.api("operator", Method::GET, &path, None).await["state"] == "idle"
+    })
+    .await;
+    assert_eq!(world.take("caller").await["message"]["body"], "Done.");
+    assert_eq!(error(world.rpc("caller", "GetTask", json!({ "id": id })).await).0, -32001);
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_decide_decides_nothing() {
+    let world = World::with(|config| config.settings.limits.approvers.asker = true).await;
+    let task = world.sent("caller", world.message("Deploy.")).await;
+    let delivery = world.take("coder").await;
+    let turn = delivery["turn"]["token"].as_str().unwrap();
+    let held = world.request("coder", Method::POST, "/v1/approvals").header("lastword-turn", turn);
+    let held: Value = held.json(&json!({ "tool": "x", "arguments": {} })).send().await.unwrap().json().await.unwrap();
+    let narrow = json!({ "scopes": ["send", "read"], "expires_in_ms": 60_000 });
+    let narrow = world.api("caller", Method::POST, "/v1/token", Some(narrow)).await;
+    let mut word = world.message("");
+    word["taskId"] = task["id"].clone();
+    word["parts"] = json!([{ "data": { "decision": "approve", "digest": held["digest"] } }]);
+    let params = json!({ "message": word, "configuration": { "returnImmediately": true } });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params });
+    let request = world.http.post(world.url("/a2a/coder/")).bearer_auth(narrow["token"].as_str().unwrap());
+    let refused: Value = request.header("a2a-version", "1.0").json(&body).send().await.unwrap().json().await.unwrap();
+    assert_eq!(refused["error"]["data"][0]["reason"], "FORBIDDEN", "{refused}");
+    let decided = world.rpc("caller", "SendMessage", params).await.unwrap();
+    assert_eq!(state(&decided["task"]), "TASK_STATE_WORKING", "the whole token may: the policy names the asker");
+}
+
+#[tokio::test]
+async fn an_older_client_hears_of_the_version_and_protojson_is_read_in_all_its_forms() {
+    let world = World::new().await;
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":[]}"#,
+    ] {
+        let request = world.request("caller", Method::POST, "/a2a/coder/").header("content-type", "application/json");
+        let answer: Value = request.body(body).send().await.unwrap().json().await.unwrap();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32009), &json!(1)));
+    }
+    let rest = world.request("caller", Method::POST, "/a2a/coder/v1/message:send").send().await.unwrap();
+    assert_eq!(rest.json::<Value>().await.unwrap()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
+    let message = json!({
+        "message_id": "m-1", "role": "ROLE_USER", "context_id": null, "task_id": null,
+        "parts": [{ "text": "x", "raw": null }, { "data": { "a_b": null } }],
+    });
+    let params = json!({ "message": message, "configuration": { "return_immediately": true, "historyLength": "1" } });
+    let task = world.rpc("caller", "SendMessage", params).await.unwrap()["task"].take();
+    assert_eq!(task["history"][0]["parts"][1]["data"], json!({ "a_b": null }));
+    let (status, list) = world.rest("caller", Method::GET, "tasks?pageSize=&status=&contextId=", None).await;
+    assert_eq!((status, &list["totalSize"]), (200, &json!(1)));
+    let refused = world.rpc("caller", "ListTasks", json!([1])).await;
+    assert_eq!(error(refused).0, -32602);
+}
