@@ -299,10 +299,10 @@ impl Door {
                 if known.fold.settled.is_some() {
                     return Err(Fault::new(Kind::TaskNotCancelable, "The task has ended"));
                 }
-                requests::cancel(ctx, caller, &named.id).await.map_err(|fault| match fault.0.code {
+                requests::cancel(ctx, caller, &named.id).await.map_err(|fault| {
                     // It ended meanwhile.
-                    Code::AlreadySettled => Fault::new(Kind::TaskNotCancelable, "The task has ended"),
-                    _ => fault.into(),
+                    let over = fault.0.code == Code::AlreadySettled;
+                    if over { Fault::new(Kind::TaskNotCancelable, "The task has ended") } else { fault.into() }
                 })?;
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
                 Ok(Outcome::Value(json!(known.shown(ctx, None, true).await?)))
