@@ -64,12 +64,14 @@ class Elsewhere:
 
         return await until(found, f"{request} is answered")
 
-    async def escalation(self, *words: str) -> dict:
+    async def question(self, request: str) -> dict:
+        """What a human is asked for a request."""
+
         async def found():
             items = (await self.world.call("operator", "GET", "/v1/escalations"))["items"]
-            return next((one for one in items if all(word in one["message"] for word in words)), None)
+            return next((one for one in items if one.get("request_id") == request), None)
 
-        return await until(found, f"a human is asked {words}")
+        return await until(found, f"a human is asked for {request}")
 
 
 async def outcomes(there: Elsewhere, check: Checks) -> None:
@@ -83,7 +85,8 @@ async def outcomes(there: Elsewhere, check: Checks) -> None:
     check.same(answer["status"], "failed", "a failure")
     check.holds("It broke." in answer["reason"], answer)
     asked = await there.ask("ask")
-    question = await there.escalation("Which one?")
+    question = await there.question(asked)
+    check.holds("Which one?" in question["message"], question)
     await there.world.answer(question["id"], "The second.")
     answer = await there.answered(asked)
     check.same((answer["status"], answer["body"]), ("completed", "You said: The second."), "a human's answer goes on")
