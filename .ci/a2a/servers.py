@@ -20,7 +20,7 @@ class Elsewhere:
     def __init__(self, world: World, name: str, path: str = "/"):
         command, directory = AGENTS[name]
         self.world, self.path = world, path
-        self.agent = Process(*command, directory=directory)
+        self.agent = Process(*command, directory=directory, log=world.directory / "agent.log")
 
     async def __aenter__(self):
         self.url = json.loads(await self.agent.start())["listening"]

@@ -52,13 +52,13 @@ class Checks:
 
 async def until(found, what: str):
     """Asks again until the answer is one, and returns it."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            answer = await found()
-            if answer:
-                return answer
-            await asyncio.sleep(0.02)
-    raise AssertionError(what)
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not (answer := await found()):
+                await asyncio.sleep(0.02)
+            return answer
+    except TimeoutError:
+        raise AssertionError(f"not in time: {what}") from None
 
 
 class Process:

@@ -66,6 +66,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "install browser", run: ".ci/browser/run --install", ..INSTALL },
     CiStep { name: "install site", run: ".ci/site/run --install", after: &["install browser"], ..INSTALL },
     CiStep { name: "install peers", run: ".ci/peers/run --install", ..INSTALL },
+    CiStep { name: "install a2a", run: ".ci/a2a/run --install", ..INSTALL },
     CiStep { name: "install sdk", run: ".ci/sdk/run --install", ..INSTALL },
     CiStep { name: "install frameworks", run: ".ci/sdk/frameworks --install", after: &["install sdk"], ..INSTALL },
     CiStep { name: "install packages", run: "packaging/test --install", ..INSTALL },
@@ -79,6 +80,7 @@ pub(super) const STEPS: &[CiStep] = &[
             "install browser",
             "install site",
             "install peers",
+            "install a2a",
             "install typescript",
             "install twin",
         ],
@@ -124,6 +126,14 @@ pub(super) const STEPS: &[CiStep] = &[
         run: ".ci/peers/run",
         after: &["build with features", "install peers"],
         show: Show::Lines(""),
+        ..WHOLE
+    },
+    CiStep {
+        name: "a2a",
+        run: ".ci/a2a/run",
+        load: 100,
+        after: &["build with features", "install a2a"],
+        show: Show::Lines("a2a "),
         ..WHOLE
     },
     CiStep {
