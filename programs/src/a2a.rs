@@ -20,6 +20,8 @@ use crate::watch::{Stop, stopped};
 
 /// The key of the step that keeps the task.
 const STEP: &str = "a2a-task";
+/// Begins the keys of the steps that keep what was asked.
+const ASKED: &str = "a2a-asked";
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long a stream may be silent before the task is asked for.
@@ -373,9 +375,11 @@ impl Answer {
                 let reason = Some(because("the agent elsewhere declined"));
                 Some(Ended { status: Some(FinishStatus::Rejected), reason, ..Ended::default() })
             }
+            "TASK_STATE_INPUT_REQUIRED" if was_asked(run, status) => None,
             "TASK_STATE_INPUT_REQUIRED" => {
                 // With the answer the task goes on in a turn of its own.
                 ask(run, &format!("{} asks: {said}", run.delivery.message.to)).await.map_err(RemoteError::Unusable)?;
+                note_asked(run, status).await;
                 Some(Ended { status: Some(FinishStatus::Waiting), ..Ended::default() })
             }
             "TASK_STATE_AUTH_REQUIRED" => {
@@ -396,6 +400,26 @@ impl Answer {
             }
         })
     }
+}
+
+/// Returns what tells one question from another.
+fn mark_of(status: &Value) -> Value {
+    json!([status["timestamp"], status["message"]["messageId"]])
+}
+
+/// Whether the answer to this question is what the turn began with: an agent that goes on may first show the task as it
+/// was.
+fn was_asked(run: &Run, status: &Value) -> bool {
+    let mark = mark_of(status);
+    let mut known = run.turn.steps.iter().filter(|step| step.key.starts_with(ASKED));
+    run.delivery.message.escalation.is_some() && mark != json!([null, null]) && known.any(|step| step.result == mark)
+}
+
+/// Keeps what was asked, for the turn that has the answer.
+async fn note_asked(run: &Run, status: &Value) {
+    let step = StepResult { key: format!("{ASKED}-{}", run.turn.id), result: mark_of(status) };
+    // Best effort: without it a human may be asked twice.
+    let _kept = run.client.progress(&run.turn.id, &Progress { step: Some(step), ..Progress::default() }).await;
 }
 
 /// Asks a human in the run's turn.
