@@ -11,11 +11,14 @@ import os
 import random
 import sys
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import httpx
 from a2a.client.errors import A2AClientError
+from a2a.types import StreamResponse, Task
 from a2a.utils.errors import UnsupportedOperationError
+from google.protobuf.json_format import MessageToDict, ParseDict
 from reader import events
 from world import PROGRAM, Checks, Process, Receiver, World, until
 
@@ -143,7 +146,8 @@ class Round:
             while not over.is_set():
                 headers, body = await receiver.posts.get()
                 if headers["x-a2a-notification-token"] == str(self.number):
-                    posted.append(body)
+                    # As the SDK writes what it reads: a time without a fraction of a second has none.
+                    posted.append(MessageToDict(ParseDict(body, StreamResponse())))
                     if state(body) in ("COMPLETED", "FAILED", "CANCELED"):
                         over.set()
 
@@ -238,19 +242,19 @@ class Round:
             places = [whole.index(event) for event in then]
             if places:
                 same(places, list(range(places[0], places[0] + len(places))), "none lost, doubled or out of order")
-                at = begun["task"]["status"]["timestamp"]
+                at = time(begun)
                 holds(places[0] > last, f"{places[0]} came again after {last}")
                 holds(all(times[place] <= at for place in range(places[0])), f"lost before {places[0]}, at {at}: {whole}")
                 lost += places[0] - last - 1
                 last = places[-1]
         lost += len(whole) - 1 - last
-        final = await self.rpc("GetTask", {"id": task})
+        final = MessageToDict(ParseDict(await self.rpc("GetTask", {"id": task}), Task()))
         same(final["status"], whole[-1]["statusUpdate"]["status"], "the task at the end")
         same(final["artifacts"], [whole[-2]["artifactUpdate"]["artifact"]], "its answer")
         if undisturbed is not None:
             begun, *then = undisturbed
             same(then, whole[len(whole) - len(then) :], "the undisturbed stream")
-            holds(all(at <= begun["task"]["status"]["timestamp"] for at in times[: len(whole) - len(then)]), begun)
+            holds(all(at <= time(begun) for at in times[: len(whole) - len(then)]), begun)
         return Counter(events=len(whole), streams=len(self.streams), between=lost, posted=len(posted))
 
 
@@ -259,8 +263,9 @@ def state(event: dict) -> str:
     return place.get("status", {}).get("state", "none").removeprefix("TASK_STATE_")
 
 
-def time(event: dict) -> str:
-    return event.get("statusUpdate", {}).get("status", {}).get("timestamp", "")
+def time(event: dict) -> datetime | None:
+    place = event.get("task") or event.get("statusUpdate")
+    return datetime.fromisoformat(place["status"]["timestamp"]) if place else None
 
 
 def words(event: dict) -> str:
