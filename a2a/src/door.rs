@@ -151,6 +151,8 @@ impl Door {
     async fn enter(&self, agent: &str, path: &str, request: Request) -> Response {
         let published = self.settings.publish.iter().find(|known| known.name == agent);
         let Some(published) = published else { return self.nothing(agent) };
+        // The address ends with a slash, and some clients add another one.
+        let path = path.trim_start_matches('/');
         let (parts, body) = request.into_parts();
         let answered = if path == WELL_KNOWN {
             self.card(published, &parts.headers, &parts.method, false).await

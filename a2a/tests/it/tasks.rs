@@ -317,6 +317,11 @@ async fn malformed_calls_are_told_what_is_wrong() {
     ] {
         assert_eq!(world.rest("caller", method.clone(), path, None).await.0, status, "{method} {path}");
     }
+    assert_eq!(
+        world.rest("caller", Method::GET, "/tasks", None).await.0,
+        200,
+        "an address that was joined with a slash"
+    );
     let by_query = world.request("caller", Method::GET, "/a2a/coder/tasks?A2A-Version=1.0").send().await.unwrap();
     assert_eq!(by_query.status(), 200);
 }
