@@ -18,7 +18,7 @@ import requests
 from broker import ROOT, Broker
 
 HERE = Path(__file__).resolve().parent
-RUN_SECONDS_MAX = 300
+RUN_SECONDS_MAX = 600
 # Made-up calls per operation and phase. A campaign takes more: CONTRACT_EXAMPLES=100.
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "30"))
 # Every call counts for the limits of the one agent that makes them all.

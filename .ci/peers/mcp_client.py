@@ -14,7 +14,7 @@ from mcp_types import ElicitResult
 # Older revisions have no other way to subscribe.
 warnings.filterwarnings("ignore", message="resources/subscribe is removed")
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 TOOLS = 6
 INBOX = "lastword://inbox"
 

@@ -6,7 +6,7 @@ import subprocess
 from broker import ROOT, surroundings
 
 MODULES = ROOT / "target" / "node" / "node_modules"
-SECONDS_MAX = 120
+SECONDS_MAX = 360
 
 
 def run(program, *arguments):

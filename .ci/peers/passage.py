@@ -5,7 +5,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 # What belongs to one connection and not to the request.
 HOP = {"connection", "keep-alive", "transfer-encoding"}
 
