@@ -63,7 +63,7 @@ class Caller:
                 self.answers.append(response.json())
 
         headers = {"Authorization": f"Bearer {self.world.tokens[self.name]}"}
-        self.http = httpx.AsyncClient(headers=headers, timeout=30, event_hooks={"response": [keep]})
+        self.http = httpx.AsyncClient(headers=headers, timeout=120, event_hooks={"response": [keep]})
         self.card = await A2ACardResolver(self.http, self.world.address(self.agent)).get_agent_card()
         self.waits, self.streams = self.client(streaming=False), self.client(streaming=True)
         return self

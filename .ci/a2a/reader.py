@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 
 
 async def events(url: str, token: str, binding: str, task: str) -> AsyncIterator[dict]:
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
         stream = ClientFactory(config).create(card).subscribe(SubscribeToTaskRequest(id=task))

@@ -12,7 +12,7 @@ import httpx
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target" / "a2a"
 PROGRAM = os.environ["LASTWORD"]
-SECONDS_MAX = 30
+SECONDS_MAX = 120
 # Callers ask often here, and the runs follow each other without a pause.
 LIMITS = {
     "roots_per_hour_max": 40,

@@ -106,10 +106,17 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Tests,
         ..WHOLE
     },
-    CiStep { name: "agents", run: ".ci/agents/run", after: &["build with features", "install agents"], ..WHOLE },
+    CiStep {
+        name: "agents",
+        run: ".ci/agents/run",
+        load: 75,
+        after: &["build with features", "install agents"],
+        ..WHOLE
+    },
     CiStep {
         name: "browser",
         run: "env LASTWORD_CLICKS=120 .ci/browser/run",
+        load: 75,
         after: &["build with features", "install browser"],
         show: Show::Lines("# pass"),
         ..WHOLE
