@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Published;
 use crate::causality::URI;
 
-/// The versions of the protocol that are spoken, as `Major.Minor`.
+/// The version of the protocol, as `Major.Minor`.
 pub(crate) const VERSION: &str = "1.0";
 /// The path of the public key, below the edge's.
 pub(crate) const KEYS: &str = "/.lastword/jwks.json";

@@ -18,7 +18,7 @@ use lastword_broker::ReadLane;
 use lastword_broker::clock::Stopwatch;
 use lastword_facts::Code;
 use lastword_server::calls::{Caller, WAIT_MAX, requests};
-use lastword_server::edges::http::{Peer, authenticate, origin, read};
+use lastword_server::edges::http::{AnswerPermit, Peer, authenticate, origin, permitted, read};
 use lastword_server::{ApiError, Context, Mount, url};
 use lastword_wire::Scope;
 use serde_json::{Value, json};
@@ -107,7 +107,8 @@ enum Binding {
 
 /// What an operation gives.
 enum Outcome {
-    Value(Value),
+    /// A value, with the room that its bytes take until they are read (L4).
+    Value(Value, Option<AnswerPermit>),
     Stream(Box<TaskStream>),
     Nothing,
 }
@@ -138,6 +139,16 @@ struct Call<'a> {
     agent: &'a Published,
     headers: &'a HeaderMap,
     peer: Option<Peer>,
+}
+
+impl Call<'_> {
+    /// Waits for room for an answer that may be long, and refuses if the caller doesn't read those before it.
+    async fn room(&self) -> Result<Option<AnswerPermit>, Fault> {
+        match &self.peer {
+            Some(peer) => Ok(peer.answer_in_time().await?),
+            None => Ok(None),
+        }
+    }
 }
 
 impl Door {
@@ -283,7 +294,8 @@ impl Door {
                 let (history, now) = (send.configuration.history_length, send.configuration.return_immediately);
                 let known = self.sent(&call, *send).await?;
                 let known = if now { known } else { waited(ctx, caller, agent, known).await? };
-                Ok(Outcome::Value(json!({ "task": known.shown(ctx, history, true).await? })))
+                let room = call.room().await?;
+                Ok(Outcome::Value(json!({ "task": known.shown(ctx, history, true).await? }), room))
             }
             Operation::SendStreaming(send) => {
                 let history = send.configuration.history_length;
@@ -293,9 +305,13 @@ impl Door {
             Operation::Get(named) => {
                 tasks::checked_history(named.history_length)?;
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
-                Ok(Outcome::Value(json!(known.shown(ctx, named.history_length, true).await?)))
+                let room = call.room().await?;
+                Ok(Outcome::Value(json!(known.shown(ctx, named.history_length, true).await?), room))
             }
-            Operation::List(wanted) => tasks::list(ctx, caller, agent, wanted).await.map(Outcome::Value),
+            Operation::List(wanted) => {
+                let room = call.room().await?;
+                Ok(Outcome::Value(tasks::list(ctx, caller, agent, wanted).await?, room))
+            }
             Operation::Cancel(named) => {
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
                 if known.fold.settled.is_some() {
@@ -307,7 +323,8 @@ impl Door {
                     if over { Fault::new(Kind::TaskNotCancelable, "The task has ended") } else { fault.into() }
                 })?;
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
-                Ok(Outcome::Value(json!(known.shown(ctx, None, true).await?)))
+                let room = call.room().await?;
+                Ok(Outcome::Value(json!(known.shown(ctx, None, true).await?), room))
             }
             Operation::Subscribe(named) => {
                 let known = tasks::find(ctx, caller, agent, &named.id).await?;
@@ -319,14 +336,14 @@ impl Door {
             }
             Operation::CreatePush(config) => {
                 let name = self.name_of(caller).await?;
-                self.pushes.create(caller, agent, name, config).await.map(Outcome::Value)
+                self.pushes.create(caller, agent, name, config).await.map(short)
             }
-            Operation::GetPush(named) => self.pushes.get(caller, agent, &named).await.map(Outcome::Value),
-            Operation::ListPush(named) => self.pushes.list(caller, agent, &named.task_id).await.map(Outcome::Value),
+            Operation::GetPush(named) => self.pushes.get(caller, agent, &named).await.map(short),
+            Operation::ListPush(named) => self.pushes.list(caller, agent, &named.task_id).await.map(short),
             Operation::DeletePush(named) => self.pushes.delete(caller, agent, &named).await.map(|()| Outcome::Nothing),
             Operation::ExtendedCard => {
                 let card = self.made_card(call.agent, call.headers, true).await?;
-                card.map(Outcome::Value).ok_or_else(|| ApiError::unknown(agent).into())
+                card.map(short).ok_or_else(|| ApiError::unknown(agent).into())
             }
         }
     }
@@ -380,15 +397,20 @@ async fn waited(ctx: &Context, caller: Caller, agent: &str, known: Known) -> Res
     tasks::find(ctx, caller, agent, known.id.as_str()).await
 }
 
+/// Returns a value that is never long.
+const fn short(value: Value) -> Outcome {
+    Outcome::Value(value, None)
+}
+
 fn answer(binding: &Binding, done: Result<Outcome, Fault>) -> Response {
     let kind = if *binding == Binding::Rest { A2A_JSON } else { JSON };
     match done {
-        Ok(Outcome::Value(value)) => {
+        Ok(Outcome::Value(value, room)) => {
             let value = match binding {
                 Binding::Rpc(id) => json!({ "jsonrpc": "2.0", "id": id, "result": value }),
                 Binding::Rest => value,
             };
-            ([(CONTENT_TYPE, kind)], value.to_string()).into_response()
+            ([(CONTENT_TYPE, kind)], permitted(value.to_string().into_bytes(), room)).into_response()
         }
         Ok(Outcome::Nothing) => match binding {
             Binding::Rpc(id) => {

@@ -156,7 +156,11 @@ impl Pushes {
         let kept =
             Kept { agent: agent.to_owned(), caller: name, config: config.clone(), serial, told: None, over: false };
         self.add(&kept)?;
-        self.save().await?;
+        if let Err(unsaved) = self.save().await {
+            // What isn't on the disk wouldn't outlive a restart, as its caller was told.
+            locked(&self.book).kept.retain(|known| known.serial != serial);
+            return Err(unsaved);
+        }
         self.begin(kept);
         Ok(json!(config))
     }

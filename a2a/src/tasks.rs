@@ -247,13 +247,18 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
     if let Some(behind) = behind {
         found.retain(|known| key(known) < behind);
     }
-    let more = found.len() > size;
-    found.truncate(size);
-    let next = found.last().filter(|_| more).map(|last| format!("{}~{}", last.updated.0, last.id));
-    let mut tasks = Vec::with_capacity(found.len());
-    for mut known in found {
+    let (mut tasks, mut bytes, mut next) = (Vec::new(), 0, None);
+    let mut found = found.into_iter().peekable();
+    while let Some(mut known) = found.next() {
         read_questions(ctx, &mut known).await?;
-        tasks.push(known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?);
+        let task = json!(known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?);
+        bytes += task.to_string().len();
+        tasks.push(task);
+        // A page ends by its bytes as well, as every page does.
+        if tasks.len() == size || bytes > audit::PAGE_BYTES_MAX {
+            next = found.peek().map(|_| format!("{}~{}", known.updated.0, known.id));
+            break;
+        }
     }
     Ok(json!({
         "tasks": tasks, "nextPageToken": next.unwrap_or_default(), "pageSize": size, "totalSize": total,

@@ -43,7 +43,7 @@ use crate::calls::Context;
 use crate::error::ApiError;
 
 pub use self::absent::arguments;
-pub use self::answers::AnswerPermit;
+pub use self::answers::{AnswerPermit, permitted};
 pub use self::connections::{Peer, StreamPermit};
 pub use self::documents::{ASYNCAPI, MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::events::Feed;

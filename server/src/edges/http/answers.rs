@@ -87,7 +87,7 @@ impl Peer {
     }
 
     /// Waits until an answer to this caller has room, and refuses if its answers aren't read meanwhile.
-    async fn answer_in_time(&self) -> Result<Option<AnswerPermit>, ApiError> {
+    pub async fn answer_in_time(&self) -> Result<Option<AnswerPermit>, ApiError> {
         let full = |_elapsed| saturated("bytes of answers that this caller has not read", WINDOW_BYTES);
         tokio::time::timeout(WAIT_MAX, self.answer()).await.map_err(full)
     }
@@ -106,7 +106,7 @@ pub(super) async fn in_lane(request: Request, next: Next) -> Response {
 }
 
 /// Returns an answer's bytes with its permit, which is dropped once they are written.
-pub(super) fn permitted(bytes: Vec<u8>, permit: Option<AnswerPermit>) -> Bytes {
+pub fn permitted(bytes: Vec<u8>, permit: Option<AnswerPermit>) -> Bytes {
     match permit {
         Some(mut permit) => {
             permit.keep(bytes.len());
