@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -58,7 +59,7 @@ for line in sys.stdin:
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
 # What the programs' dialogs say.
 DIALOG = b"(?i)proceed|permission|would you like|allow execution"
-PATIENCE = 120
+PATIENCE = 300
 
 
 def looked(look, patience=5):
@@ -76,7 +77,14 @@ def until(what, look, patience=PATIENCE):
         if found := look():
             return found
         time.sleep(0.05)
-    raise AssertionError(f"{what} never came")
+    raise AssertionError(f"{what} never came; {machine()}")
+
+
+def machine():
+    """What this machine did meanwhile: a program that hangs is told from one that gets no processor."""
+    load = pathlib.Path("/proc/loadavg").read_text().strip()
+    listing = subprocess.run(["ps", "-eo", "pid,ppid,stat,etimes,cputimes,wchan:20,args"], capture_output=True, text=True)
+    return "\n".join([f"load {load}", *(line[:150] for line in listing.stdout.splitlines() if " I " not in line)])
 
 
 def closed_folder():
@@ -369,8 +377,8 @@ class Programs(unittest.TestCase):
         command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", name, *args]
         session = subprocess.Popen(command, env=self.space.environment(), cwd=self.space.work, stdin=other, stdout=other,
                                    stderr=other, start_new_session=True)
-        os.close(other)
         self.addCleanup(os.close, terminal)
+        self.addCleanup(os.close, other)
         self.launcher = session
         self.leave = lambda: (session.terminate(), session.wait())
 
@@ -397,12 +405,32 @@ class Programs(unittest.TestCase):
         threading.Thread(target=drain, daemon=True).start()
         until(name, lambda: self.space.lastword("agent", "show", name).returncode == 0)
 
-        def types(text, enter=False):
-            os.write(terminal, text.encode())
-            # Programs take what comes at once for something pasted, in which Enter is a new line.
+        def unread():
+            count = bytearray(4)
+            fcntl.ioctl(other, termios.FIONREAD, count)
+            return int.from_bytes(count, sys.byteorder)
+
+        def reads():
+            # What it reads at once counts as pasted: in it, Enter is a new line.
+            until("the reader of what is typed", lambda: not unread())
             time.sleep(1)
-            if enter:
+
+        def types(text, enter=False):
+            requests = len(self.space.model.requests())
+            os.write(terminal, text.encode())
+            reads()
+            if not enter:
+                return
+            os.write(terminal, b"\r")
+            # A prompt reaches the model, unless a busy program missed the text, or took Enter for a part of it.
+            for attempt in range(1, 9):
+                if not text or looked(lambda: len(self.space.model.requests()) > requests, 15):
+                    return
+                if attempt % 3 == 0:
+                    os.write(terminal, text.encode())
+                    reads()
                 os.write(terminal, b"\r")
+            self.fail(f"{text!r} is no prompt; {machine()}")
 
         return types
 

@@ -124,22 +124,23 @@ async def test_an_agent_logs_what_finds_no_handler_or_no_answer(
     assert "returned nothing" in caplog.text and "no handler" in caplog.text
 
 
-async def test_a_question_that_expires_ends_the_request_and_cancels_its_handler() -> None:
+async def test_a_question_that_expires_ends_the_request_and_its_handler() -> None:
+    """The turn's end cancels the handler, or the question's end reaches it first: the two race on a slow machine."""
     with Broker("[limits]\nescalation_ms = 1000\n") as lastword:
         agent = Agent(lastword.url, lastword.agent("kilo"))
-        cancelled: list[bool] = []
+        ended: list[bool] = []
 
         @agent.on_request()
         async def work(turn: Turn) -> str:
             try:
                 return await turn.escalate("Go on?")
-            except asyncio.CancelledError:
-                cancelled.append(True)
+            except (asyncio.CancelledError, LastwordError):
+                ended.append(True)
                 raise
 
         async with serving(agent), human(lastword) as operator:
             reply = await asyncio.wait_for(operator.ask("kilo", "Go", ref="T-1"), LATE)
-        assert (reply.status, cancelled) == ("timed_out", [True])
+        assert (reply.status, ended) == ("timed_out", [True])
 
 
 async def test_a_question_without_an_answer_has_no_empty_one() -> None:

@@ -11,7 +11,7 @@ use crate::Failed;
 /// The folder with the outputs of the steps.
 pub(super) const FOLDER: &str = "target/ci";
 /// How long a step may take. All of them together take less than twice as long.
-const TIME_MAX: Duration = Duration::from_secs(30 * 60);
+const TIME_MAX: Duration = Duration::from_secs(40 * 60);
 /// In `/proc`, a second of a processor has so many ticks.
 const TICKS_PER_SECOND: u64 = 100;
 /// A command behind this takes only the time that no other process wants.

@@ -109,7 +109,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "agents",
         run: ".ci/agents/run",
-        load: 75,
+        load: 100,
         after: &["build with features", "install agents"],
         ..WHOLE
     },

@@ -160,7 +160,8 @@ class Turn:
     async def escalate(self, question: str, *, options: Sequence[str] = ()) -> str:
         """Asks a human and waits for the answer, a text of their own or one of the options.
 
-        A question that nobody answers within `escalation_ms`, by default a week, ends the request.
+        A question that nobody answers within `escalation_ms`, by default a week, ends the request: the handler is
+        cancelled, or gets a `LastwordError` here if it learns of the question first.
         """
         body: Json = {"message": question, **({"options": list(options)} if options else {})}
         asked: EscalationView = await self._durable("escalate", self._key("escalate", body), body=body)
