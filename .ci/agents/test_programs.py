@@ -6,6 +6,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -391,18 +392,21 @@ class Programs(unittest.TestCase):
 
         self.addCleanup(end)
 
-        self.shown = bytearray()
+        self.shown, over = bytearray(), threading.Event()
 
-        def drain():
-            try:
-                while shown := os.read(terminal, 65536):
-                    self.shown += shown
-                    if b"\x1b[6n" in shown:
+        def drain(shown=self.shown):
+            while not over.is_set():
+                if select.select([terminal], [], [], 0.2)[0]:
+                    part = os.read(terminal, 65536)
+                    shown += part
+                    if b"\x1b[6n" in part:
                         os.write(terminal, b"\x1b[1;1R")
-            except OSError:
-                pass
 
-        threading.Thread(target=drain, daemon=True).start()
+        draining = threading.Thread(target=drain, daemon=True)
+        draining.start()
+        # Before the terminal is closed: the next file to be opened has its number, and would be drained.
+        self.addCleanup(draining.join)
+        self.addCleanup(over.set)
         until(name, lambda: self.space.lastword("agent", "show", name).returncode == 0)
 
         def unread():
