@@ -7,11 +7,11 @@
 use lastword_broker::Live;
 use lastword_broker::identity::{TurnSigner, hex, unhex};
 use lastword_facts::fact::Part;
-use lastword_facts::ids::TurnId;
-use lastword_facts::{Fact, Seq, Time};
+use lastword_facts::ids::{GrantId, TurnId};
+use lastword_facts::{Fact, Seq, Time, TraceContext};
 use lastword_server::calls::Caller;
+use lastword_server::trace::{self, SpanKind};
 use lastword_server::{ApiError, Context};
-use lastword_wire::trace_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,17 +20,13 @@ use crate::tasks::KEPT;
 
 /// The URI of the extension.
 pub(crate) const URI: &str = "urn:lastword:a2a:causality:v1";
-/// The member of a message's metadata with its trace.
-pub(crate) const TRACEPARENT: &str = "traceparent";
 /// The most tokens that a message carries. Past that the oldest stay, which close the circle, and the newest is ours.
 const TOKENS_MAX: usize = 8;
 const TOKEN_BYTES_MAX: usize = 128;
 /// How long a token is recognized: no grant lives longer by default.
 const LIFE_MS: u64 = 30 * 24 * 3_600_000;
 const MAC_BYTES: usize = 16;
-const SPAN_BYTES: usize = 8;
 const TOKEN: &str = "a2a causality";
-const TRACE: &str = "a2a trace";
 
 /// The extension's data in the metadata of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,46 +62,47 @@ fn named(signer: &TurnSigner, token: &str, now: Time) -> Option<Seq> {
     (signer.is_mac_of(TOKEN, named.as_bytes(), &mac) && now < Time(until)).then_some(Seq(seq))
 }
 
-/// Returns the id of the trace that leaves with a message: its position, and a MAC of it.
-fn trace_of(signer: &TurnSigner, seq: Seq) -> [u8; 16] {
-    let (place, mut id) = (seq.0.to_be_bytes(), [0; 16]);
-    id[..8].copy_from_slice(&place);
-    id[8..].copy_from_slice(&signer.mac_of(TRACE, &place)[..8]);
-    id
-}
-
-/// Returns the message that a trace left with.
-fn traced(signer: &TurnSigner, trace: [u8; 16]) -> Option<Seq> {
-    let place = trace.first_chunk::<8>()?;
-    signer.is_mac_of(TRACE, place, &trace[8..]).then_some(Seq(u64::from_be_bytes(*place)))
-}
-
-/// Returns the message of this workspace that caused a request, by what the request brings back.
-pub(crate) fn cause(ctx: &Context, causality: &Causality, traceparent: Option<&str>) -> Option<Seq> {
+/// Returns a message of this workspace that caused a request, by what the request brings back. A trace of ours is
+/// recognized while its grant is known.
+pub(crate) async fn cause(
+    ctx: &Context,
+    causality: &Causality,
+    traceparent: Option<TraceContext>,
+) -> Result<Option<Seq>, ApiError> {
     let (signer, now) = (ctx.handle.signer(), ctx.handle.now());
-    let by_token = causality.tokens.iter().find_map(|token| named(signer, token, now));
-    by_token.or_else(|| traced(signer, trace_id(traceparent?)?))
+    if let Some(seq) = causality.tokens.iter().find_map(|token| named(signer, token, now)) {
+        return Ok(Some(seq));
+    }
+    let Some(grant) = traceparent.and_then(|context| trace::grant_of(signer, context.trace)) else { return Ok(None) };
+    let request = move |live: &Live<'_>| {
+        let mut tasks = live.state.grants.get(&grant)?.tasks.iter();
+        tasks.find_map(|task| Some(live.state.tasks.get(task)?.request.as_ref()?.message))
+    };
+    Ok(ctx.handle.query(request).await?)
 }
 
 /// Returns what leaves with a request that serves a turn: the tokens of all workspaces that its work has passed, and the
 /// trace.
 pub(crate) async fn leaving(ctx: &Context, caller: Caller, turn: TurnId) -> Result<Value, ApiError> {
     let agent = caller.principal.agent();
-    let look = move |live: &Live<'_>| -> Option<Vec<Seq>> {
+    let look = move |live: &Live<'_>| -> Option<(Vec<Seq>, GrantId, Option<TraceContext>)> {
         let own = live.state.turns.get(&turn).filter(|turn| turn.agent == agent)?;
+        let grant = live.state.tasks.get(&own.task)?.grant;
+        let foreign = live.state.grants.get(&grant).and_then(|grant| grant.trace.as_deref().copied());
         let mut requests = Vec::new();
         let mut next = Some(own.task);
         while let Some(task) = next.and_then(|task| live.state.tasks.get(&task)) {
             requests.extend(task.request.as_ref().map(|request| request.message));
             next = task.asker.task();
         }
-        Some(requests)
+        Some((requests, grant, foreign))
     };
-    let requests = ctx.handle.query(look).await?.unwrap_or_default();
-    let Some(latest) = requests.first().copied() else {
+    let known = ctx.handle.query(look).await?;
+    let Some((requests, grant, foreign)) = known.filter(|(requests, ..)| !requests.is_empty()) else {
         return Err(ApiError::unknown(&turn.to_string()));
     };
-    let (mut tokens, mut trace) = (Vec::<String>::new(), None);
+    let latest = requests[0];
+    let mut tokens = Vec::<String>::new();
     // The oldest request comes first: it is the one that came in.
     let mut entries = ctx.handle.entries(requests).await?;
     entries.sort_unstable_by_key(|(seq, _)| *seq);
@@ -122,15 +119,15 @@ pub(crate) async fn leaving(ctx: &Context, caller: Caller, turn: TurnId) -> Resu
                 tokens.push(token);
             }
         }
-        trace = trace.or_else(|| metadata[TRACEPARENT].as_str().and_then(trace_id));
     }
     tokens.truncate(TOKENS_MAX - 1);
     let signer = ctx.handle.signer();
     tokens.push(token(signer, latest, ctx.handle.now().plus(LIFE_MS)));
     // Another's trace goes on, so that it recognizes it; ours is recognized here.
-    let trace = trace.unwrap_or_else(|| trace_of(signer, latest));
-    let span = signer.mac_of("a2a span", &latest.0.to_be_bytes());
-    let traceparent = format!("00-{}-{}-01", hex(&trace), hex(&span[..SPAN_BYTES]));
+    let trace = foreign.map_or_else(|| trace::trace_of(signer, grant), |context| context.trace);
+    let parent = trace::span_of(signer, SpanKind::Process, turn.0);
+    let traceparent =
+        TraceContext { trace, parent, sampled: foreign.is_none_or(|context| context.sampled) }.to_string();
     Ok(json!({ "uri": URI, "value": Causality { tokens }, "traceparent": traceparent }))
 }
 
@@ -150,8 +147,6 @@ mod tests {
         for bad in ["", ".", "41", "41.2000.", "x.y.00", &made[..made.len() - 1], &format!("{made}0")] {
             assert_eq!(named(&ours, bad, now), None, "{bad}");
         }
-        let trace = trace_of(&ours, Seq(41));
-        assert_eq!((traced(&ours, trace), traced(&theirs, trace)), (Some(Seq(41)), None));
     }
 
     #[test]

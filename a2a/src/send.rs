@@ -3,14 +3,14 @@
 use axum::http::HeaderMap;
 use lastword_broker::Live;
 use lastword_broker::identity::hex;
-use lastword_facts::MessageType;
 use lastword_facts::ids::{ApprovalId, EscalationId};
+use lastword_facts::{MessageType, TraceContext};
 use lastword_server::calls::{Caller, approvals, escalations, messages};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{DecideApproval, Envelope, EscalationAnswer, Scope, StoredMessage, trace_id};
+use lastword_wire::{DecideApproval, Envelope, EscalationAnswer, Scope, StoredMessage, TRACEPARENT};
 use serde_json::{Value, json};
 
-use crate::causality::{self, Causality, TRACEPARENT, URI};
+use crate::causality::{self, Causality, URI};
 use crate::fault::{Fault, Kind};
 use crate::model::{Message, Metadata, Part, Role, SendMessage, TaskState};
 use crate::tasks::{self, KEPT, Known, PREFIX};
@@ -106,12 +106,13 @@ async fn begin(
         }
     };
     let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    let traceparent = traceparent.filter(|text| trace_id(text).is_some());
+    let context = traceparent.and_then(TraceContext::parse);
+    let traceparent = traceparent.filter(|_| context.is_some());
     let (mut envelope, causality) = envelope(agent, more, message, content, traceparent)?;
     envelope.request_id = Some(id.clone());
     envelope.reference = reference;
     // What a message of this workspace caused is no new grant (D10).
-    envelope.caused_by = causality::cause(ctx, &causality, traceparent).map(|seq| seq.to_string());
+    envelope.caused_by = causality::cause(ctx, &causality, context).await?.map(|seq| seq.to_string());
     let draft = envelope.draft().map_err(ApiError::from)?;
     messages::send::<StoredMessage>(ctx, caller, Box::new(draft), None).await?;
     Ok(id)

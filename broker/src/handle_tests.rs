@@ -3,7 +3,7 @@
 use lastword_core::input::OpenTurn;
 use lastword_core::{Core, Out};
 use lastword_facts::Limits;
-use lastword_facts::ids::TaskId;
+use lastword_facts::ids::{GrantId, TaskId};
 use lastword_store::{Log as _, MemoryLog};
 
 use super::*;
@@ -42,7 +42,14 @@ fn a_kept_delivery_that_the_agent_got_otherwise_is_forgotten_and_no_other() {
     let (handle, thread) = crate::boot(log_of(9), signer, Limits::default()).unwrap();
     let agent = AgentId(1);
     let delivery = |message: u64, turn: u64, attempt| {
-        let open = OpenTurn { turn: TurnId(turn), task: TaskId(1), attempt, lease_until: Time(60) };
+        let open = OpenTurn {
+            turn: TurnId(turn),
+            task: TaskId(1),
+            attempt,
+            lease_until: Time(60),
+            grant: GrantId(1),
+            trace: None,
+        };
         Delivery { turn: Some(open), message: Seq(message), notices: Vec::new(), steps: Vec::new() }
     };
     for kept in [delivery(5, 3, 1), delivery(7, 3, 1), delivery(7, 4, 2)] {
@@ -113,7 +120,14 @@ fn several_that_were_not_handed_over_are_given_in_their_order_and_an_agents_are_
     let (handle, thread) = crate::boot(log_of(9), signer, limits).unwrap();
     let (agent, human) = (AgentId(1), AgentId(2));
     for seq in [8, 5, 7, 9] {
-        let turn = Some(OpenTurn { turn: TurnId(seq), task: TaskId(1), attempt: 1, lease_until: Time(60) });
+        let turn = Some(OpenTurn {
+            turn: TurnId(seq),
+            task: TaskId(1),
+            attempt: 1,
+            lease_until: Time(60),
+            grant: GrantId(1),
+            trace: None,
+        });
         drop(handle.parcel(agent, Delivery { turn, message: Seq(seq), notices: Vec::new(), steps: Vec::new() }));
         drop(handle.parcel(human, Delivery { turn: None, message: Seq(seq), notices: Vec::new(), steps: Vec::new() }));
     }

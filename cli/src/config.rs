@@ -26,6 +26,7 @@ use crate::oidc;
 use crate::policy;
 use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
+use crate::telemetry::TelemetryTable;
 use crate::text_file;
 use crate::token_source::TokenSource;
 
@@ -170,6 +171,8 @@ struct File {
     checkpoint_every_facts: Option<u64>,
     /// The agents that other systems may ask.
     a2a: A2a,
+    /// Where spans go.
+    telemetry: Option<TelemetryTable>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
 }
@@ -294,6 +297,8 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_every_facts: u64,
     /// The agents that other systems may ask.
     pub(crate) a2a: lastword_a2a::Settings,
+    /// Where spans go, if anywhere.
+    pub(crate) telemetry: Option<TelemetryTable>,
     /// The bridge to Discord, unparsed.
     pub(crate) discord: Option<toml::Table>,
 }
@@ -366,6 +371,7 @@ impl Settings {
             auth_failures_max,
             archive,
             a2a: file.a2a.settings()?,
+            telemetry: file.telemetry.map(|table| table.checked(&base)).transpose()?,
             url: global.url.clone().or(file.url),
             trust,
             tls,

@@ -22,6 +22,7 @@ mod service;
 mod session;
 mod story;
 mod team;
+mod telemetry;
 mod text_file;
 mod token_source;
 mod top;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lastword_broker::files::{Copies, Files, write_private};
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY};
-use lastword_server::backup::{FILE_A2A_PUSH, FILE_NOTIFY, FILES};
+use lastword_server::backup::{FILE_A2A_PUSH, FILE_NOTIFY, FILE_TELEMETRY, FILES};
 use lastword_store::{Record, Registry, RegistryError};
 use tokio::runtime::Handle;
 
@@ -51,7 +51,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// The names of the files. The key comes last: a directory that has it has the others.
 fn names() -> impl Iterator<Item = &'static str> {
-    [FILE_NOTIFY, FILE_A2A_PUSH].into_iter().chain(FILES.into_iter().rev())
+    [FILE_NOTIFY, FILE_A2A_PUSH, FILE_TELEMETRY].into_iter().chain(FILES.into_iter().rev())
 }
 
 impl RegistryFiles {

@@ -17,6 +17,7 @@ use lastword_facts::policy::{Policy, Subjects};
 use lastword_facts::refusal::RefusedAbout;
 use lastword_facts::refusal::{Code, Refusal};
 use lastword_facts::stall::Reading;
+use lastword_facts::trace::TraceContext;
 
 use crate::state::Principal;
 
@@ -403,6 +404,10 @@ pub struct OpenTurn {
     pub attempt: u32,
     /// The end of the lease, unless it is renewed.
     pub lease_until: Time,
+    /// The grant of the task.
+    pub grant: GrantId,
+    /// The place in a trace from elsewhere that the grant belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// The output of the core: facts to make durable, then effects to release.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Seq, TurnId};
 use crate::names::{AgentName, Label, Ref, RequestId};
 use crate::stall::Reading;
+use crate::trace::TraceContext;
 
 /// Declares an enumeration that JSON represents by words, with `ALL`, `word` and `from_word`.
 #[macro_export]
@@ -241,6 +242,9 @@ pub struct Draft {
     /// What body and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to the
     /// fold.
     pub reading: Option<Box<Reading>>,
+    /// The place in a trace at which the sender's work is, if it is in one. A grant that the message opens belongs to
+    /// that trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl Draft {
@@ -271,6 +275,7 @@ impl Draft {
             key_only: false,
             note: None,
             reading: None,
+            trace: None,
         }
     }
 

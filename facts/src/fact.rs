@@ -18,6 +18,7 @@ use crate::names::{AgentName, DisplayName, Label, Ref, RequestId, Resource};
 use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
 use crate::stall::{Curve, StallCause};
+use crate::trace::TraceContext;
 
 mod about;
 mod agents;
@@ -833,5 +834,12 @@ pub enum Fact {
         key: RequestId,
         /// The result, as JSON.
         result: JsonText,
+    },
+    /// The grant before this fact belongs to a trace that began elsewhere.
+    GrantTraced {
+        /// The grant that was just opened.
+        grant: GrantId,
+        /// Where in the trace its work begins.
+        context: TraceContext,
     },
 }

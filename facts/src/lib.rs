@@ -33,6 +33,7 @@ pub mod policy;
 pub mod refusal;
 pub mod stall;
 pub mod status;
+pub mod trace;
 pub mod visible;
 
 pub use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Priority};
@@ -40,3 +41,4 @@ pub use crate::fact::{Entry, Fact, Message};
 pub use crate::ids::{Seq, Time};
 pub use crate::limits::Limits;
 pub use crate::refusal::{Code, Refusal};
+pub use crate::trace::TraceContext;

@@ -22,6 +22,8 @@ mod policy;
 mod quantity;
 #[path = "../../cli/src/team.rs"]
 mod team;
+#[path = "../../cli/src/telemetry.rs"]
+mod telemetry;
 #[path = "../../cli/src/text_file.rs"]
 mod text_file;
 #[path = "../../cli/src/token_source.rs"]

@@ -1,15 +1,11 @@
 //! The W3C trace context in `_meta`. It is copied into the messages that are sent, so that a trace can be followed from
 //! agent to agent.
 
-use lastword_wire::{Metadata, trace_id};
+use lastword_facts::TraceContext;
+use lastword_wire::{Metadata, TRACEPARENT, TRACESTATE, TRACESTATE_BYTES_MAX};
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
 use tracing::Span;
-
-/// The longest `tracestate` that is kept, in bytes; W3C requires at least this.
-const STATE_BYTES_MAX: usize = 512;
-const PARENT: &str = "traceparent";
-const STATE: &str = "tracestate";
 
 /// The place of a call in a trace.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +17,9 @@ pub(super) struct Trace {
 impl Trace {
     /// Reads a request's trace context. An invalid one is ignored, as W3C requires.
     pub(super) fn of(meta: &RequestMetaObject) -> Self {
-        let parent = meta.get_traceparent().filter(|text| trace_id(text).is_some()).map(str::to_owned);
-        let readable = |text: &&str| text.len() <= STATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+        let parent = meta.get_traceparent().filter(|text| TraceContext::parse(text).is_some()).map(str::to_owned);
+        let readable =
+            |text: &&str| text.len() <= TRACESTATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
         // W3C: without a valid `traceparent`, `tracestate` is ignored.
         let state = meta.get_tracestate().filter(readable).map(str::to_owned).filter(|_| parent.is_some());
         Self { parent, state }
@@ -30,7 +27,7 @@ impl Trace {
 
     /// Returns the members for a message's metadata and for `_meta`.
     pub(super) fn members(&self) -> Map<String, Value> {
-        let members = [(PARENT, &self.parent), (STATE, &self.state)];
+        let members = [(TRACEPARENT, &self.parent), (TRACESTATE, &self.state)];
         members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
     }
 

@@ -185,6 +185,7 @@ pub(crate) fn variables(delivery: &Delivery) -> Vec<(&'static str, String)> {
         variables.push(("LASTWORD_TURN", turn.token.clone()));
         variables.push(("LASTWORD_TURN_ID", turn.id.clone()));
         variables.push(("LASTWORD_ATTEMPT", turn.attempt.to_string()));
+        variables.extend(turn.traceparent.clone().map(|context| ("TRACEPARENT", context)));
     }
     variables
 }

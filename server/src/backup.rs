@@ -27,6 +27,8 @@ pub const FILES: [&str; 7] = [
 pub const FILE_NOTIFY: &str = "notify.json";
 /// The file that says where the changes of tasks are posted, and which were.
 pub const FILE_A2A_PUSH: &str = "a2a-push.json";
+/// How far the spans of the log are exported.
+pub const FILE_TELEMETRY: &str = "telemetry.state";
 /// The folder in the data directory in which a restore prepares the new log.
 const FOLDER_STAGING: &str = "restoring";
 
@@ -147,6 +149,7 @@ fn set_aside(dir: &Path, now: Time) -> Result<Option<PathBuf>, RestoreError> {
         format::FILE_SNAPSHOT,
         FILE_NOTIFY,
         FILE_A2A_PUSH,
+        FILE_TELEMETRY,
     ];
     let found = list(dir)?.into_iter().filter(|name| {
         let base = name.strip_suffix("-wal").or_else(|| name.strip_suffix("-shm")).unwrap_or(name);

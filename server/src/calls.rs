@@ -65,6 +65,7 @@ use crate::base_path::BasePath;
 use crate::error::ApiError;
 use crate::origins::Origins;
 use crate::tls::Transport;
+use crate::trace::Traces;
 use crate::views::{Nodes, NotifyChannel};
 
 /// The longest wait of any call; longer waits are shortened to it.
@@ -92,6 +93,8 @@ pub struct Resources {
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.
     pub set_at: Arc<BTreeMap<String, String>>,
+    /// How grants are traced.
+    pub traces: Traces,
     /// What changes the policy of held calls.
     pub policies: policy::Policies,
     /// The channels through which humans are notified.

@@ -105,15 +105,34 @@ impl Transport {
 /// # Errors
 /// The system has none.
 pub(crate) fn client_config() -> Result<ClientConfig, String> {
+    config_of(roots()?)
+}
+
+fn roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
     }
+    Ok(roots)
+}
+
+fn config_of(roots: RootCertStore) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Returns an HTTP client for an address of the configuration. It follows no redirect, which could lead a secret
+/// elsewhere, and uses no proxy. Unless `secure`, it is for `http://` alone and trusts no certificate.
+///
+/// # Errors
+/// The system's root certificates can't be read, or the client can't be built.
+pub fn http_client(secure: bool, call_max: Duration) -> Result<reqwest::Client, String> {
+    let tls = config_of(if secure { roots()? } else { RootCertStore::empty() })?;
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(call_max).no_proxy();
+    builder.tls_backend_preconfigured(tls).build().map_err(|error| error.to_string())
 }
 
 /// The certificate in use.

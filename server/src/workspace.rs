@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lastword_broker::archive::{self, ArchivePolicy};
 use lastword_broker::checkpoint::{self, CheckpointError, LogSigner};
 use lastword_broker::clock::Source;
@@ -40,6 +41,7 @@ use crate::notify::{Channel, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
 use crate::origins::Origins;
 use crate::tls::{TlsError, Transport};
+use crate::trace::Traces;
 use crate::views::Nodes;
 
 /// The facts between two kept checkpoints, by default.
@@ -124,6 +126,22 @@ impl From<UnsetSchedule> for StartError {
     }
 }
 
+/// A task of another crate that runs beside the broker. It ends once the workspace is about to close ([`crate::ended`]).
+#[derive(Clone)]
+pub struct Companion {
+    /// Begins it in a workspace.
+    pub run: Arc<Begin>,
+}
+
+/// Begins a task in a workspace.
+type Begin = dyn Fn(&Context) -> BoxFuture<'static, io::Result<()>> + Send + Sync;
+
+impl std::fmt::Debug for Companion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Companion").finish_non_exhaustive()
+    }
+}
+
 /// The configuration of a workspace.
 #[derive(Clone, Debug)]
 pub struct WorkspaceSettings {
@@ -151,6 +169,10 @@ pub struct WorkspaceSettings {
     pub rules: Option<Arc<dyn RuleBook>>,
     /// The channels through which humans are notified of pending decisions.
     pub notify: Vec<Channel>,
+    /// How grants are traced.
+    pub traces: Traces,
+    /// What follows the log beside the broker, from other crates.
+    pub companions: Vec<Companion>,
     /// The schedules of the configuration.
     pub schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
@@ -175,6 +197,8 @@ impl Default for WorkspaceSettings {
             set_at: BTreeMap::new(),
             rules: None,
             notify: Vec::new(),
+            traces: Traces::default(),
+            companions: Vec::new(),
             schedules: Vec::new(),
             oidc: None,
             checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
@@ -262,6 +286,7 @@ impl Workspace {
             path: settings.path,
             seats: Arc::new(settings.seats),
             set_at: Arc::new(settings.set_at),
+            traces: settings.traces,
             policies: Policies::new(settings.rules),
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             scheduled: Arc::default(),
@@ -283,7 +308,7 @@ impl Workspace {
         let follower = IndexFollower { index, reader, first, committed: handle.committed(), position, hurry, disk };
         let follower = follow(follower).map_err(StartError::Thread)?;
         threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
-        let tasks = tasks(&ctx, settings.notify, files, &console);
+        let tasks = tasks(&ctx, settings.notify, settings.companions, files, &console);
         Ok(Self { ctx, stop, tasks, threads, operator_token_file })
     }
 
@@ -346,8 +371,17 @@ async fn set_up(handle: &Handle, files: &Files, settings: &mut WorkspaceSettings
 }
 
 /// Starts what runs on the runtime: the schedules' ticks, and notifications where there is a channel.
-fn tasks(ctx: &Context, notify: Vec<Channel>, files: Files, console: &str) -> JoinSet<io::Result<()>> {
+fn tasks(
+    ctx: &Context,
+    notify: Vec<Channel>,
+    companions: Vec<Companion>,
+    files: Files,
+    console: &str,
+) -> JoinSet<io::Result<()>> {
     let mut tasks = JoinSet::new();
+    for companion in companions {
+        tasks.spawn((companion.run)(ctx));
+    }
     tasks.spawn(schedules::tick(ctx.clone()));
     if !notify.is_empty() {
         tasks.spawn(Follower::new(ctx.clone(), notify, files, format!("{console}/")).run());

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
+use lastword_facts::TraceContext;
 use lastword_facts::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Priority};
 use lastword_facts::ids::Seq;
 use lastword_facts::names::{AgentName, Label, NameError, Ref, RequestId, corrected};
@@ -35,6 +36,12 @@ const MEMBERS: [&str; 18] = [
 ];
 /// The members of its metadata that do.
 const OPTIONS: [&str; 3] = ["priority", "timeout_ms", "deadline_ms"];
+/// The member of its metadata with the W3C trace context of the sender's work.
+pub const TRACEPARENT: &str = "traceparent";
+/// The member of its metadata with what the systems of its trace add to that.
+pub const TRACESTATE: &str = "tracestate";
+/// The longest `tracestate` that is kept, in bytes; W3C requires at least this.
+pub const TRACESTATE_BYTES_MAX: usize = 512;
 /// The most members that a warning names.
 const NAMED_MAX: usize = 5;
 
@@ -222,6 +229,8 @@ impl Envelope {
         draft.status = self.status;
         draft.acknowledged = self.acknowledged;
         draft.eta_ms = self.eta_ms;
+        let traceparent = self.metadata.unknown.get(TRACEPARENT).and_then(Value::as_str);
+        draft.trace = traceparent.and_then(TraceContext::parse);
         draft.metadata = passed_on(self.metadata.unknown, self.unknown);
         Ok(draft)
     }
@@ -302,7 +311,8 @@ fn passed_on(mut kept: Map<String, Value>, mut unknown: Map<String, Value>) -> O
 }
 
 /// Formats a value with its members in one order, so that a retry has the same text however it orders them.
-fn canonical(mut value: Value) -> JsonText {
+#[must_use]
+pub fn canonical(mut value: Value) -> JsonText {
     value.sort_all_objects();
     value.to_string().into()
 }

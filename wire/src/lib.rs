@@ -35,7 +35,6 @@ pub mod session;
 pub mod text;
 mod time;
 mod tokens;
-mod trace;
 mod turns;
 mod usage;
 
@@ -47,7 +46,9 @@ pub use claims::{ClaimView, NewClaim};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, ScrubFault};
 pub use conversation_status::ConversationStatus;
 pub use conversations::{ConversationSummary, ConversationView, Counters, Distance, TreeNode};
-pub use envelope::{Envelope, FieldError, Metadata, To, misnamed};
+pub use envelope::{
+    Envelope, FieldError, Metadata, TRACEPARENT, TRACESTATE, TRACESTATE_BYTES_MAX, To, canonical, misnamed,
+};
 pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation};
 pub use events::Event;
 pub use exact::{Arguments, Inexact};
@@ -69,6 +70,5 @@ pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
-pub use trace::trace_id;
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StepResult, TurnView};
 pub use usage::{CACHE_READ, CACHE_WRITE, MODELS_MAX, ModelUsage, Usage, microusd, weighted};

@@ -38,6 +38,10 @@ pub struct TurnView {
     /// The results that earlier turns of the task kept, oldest first (F7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepResult>,
+    /// The W3C trace context in which the turn's work is, if it is in a trace: pass it on as `traceparent`, or to a
+    /// program as the variable `TRACEPARENT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The result of a step of an agent's work, which the broker keeps until the task ends (F7).

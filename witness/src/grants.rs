@@ -363,6 +363,7 @@ impl Witness {
             Fact::GrantOpened { grant, .. }
             | Fact::GrantExtended { grant, .. }
             | Fact::GrantClosed { grant, .. }
+            | Fact::GrantTraced { grant, .. }
             | Fact::BudgetWarned { grant, .. }
             | Fact::GrantAged { grant, .. }
             | Fact::RoundsGranted { grant, .. }

@@ -275,6 +275,7 @@ impl Witness {
             | Fact::Stalled { .. }
             | Fact::SessionBegan { .. }
             | Fact::StepKept { .. }
+            | Fact::GrantTraced { .. }
             | Fact::Upgraded { .. } => {}
         }
     }

@@ -29,6 +29,7 @@ use crate::rule_book::ConfigFile;
 use crate::service;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
+use crate::telemetry::TelemetryTable;
 use crate::token_source::TokenSource;
 
 /// The file that keeps the address of the last server, in the data directory.
@@ -150,6 +151,8 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
         path,
         checkpoint_every_facts: settings.checkpoint_every_facts,
+        traces: settings.telemetry.as_ref().map(TelemetryTable::traces).unwrap_or_default(),
+        companions: settings.telemetry.iter().map(TelemetryTable::companion).collect::<Result<_, _>>()?,
         ..WorkspaceSettings::default()
     };
     let mounts = vec![lastword_mcp::mount(), lastword_a2a::mount(settings.a2a.clone())];

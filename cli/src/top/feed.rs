@@ -83,6 +83,7 @@ fn changed(kind: &str) -> &'static [List] {
     EventKind::from_word(kind).map_or(&ALL, changed_by)
 }
 
+#[expect(clippy::too_many_lines, reason = "a line for each kind")]
 fn changed_by(kind: EventKind) -> &'static [List] {
     use EventKind as K;
     match kind {
@@ -130,6 +131,7 @@ fn changed_by(kind: EventKind) -> &'static [List] {
         // Spending shows when its turn closes, or with the next change.
         K::Spent
         | K::StepKept
+        | K::GrantTraced
         | K::SpentOn
         | K::Renewed
         | K::Late

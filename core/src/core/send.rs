@@ -9,6 +9,7 @@ use lastword_facts::guards::{GUARDS, Guard};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use lastword_facts::names::{Label, Ref, RequestId};
 use lastword_facts::refusal::{Code, Refusal};
+use lastword_facts::trace::TraceContext;
 
 use super::message::{Content, Destination};
 use super::prompts::Reached;
@@ -406,11 +407,11 @@ impl Step<'_> {
             let wakes = draft.kind == MessageType::Request;
             // The first message of a list starts a task as its root; the others share it and its grant.
             if let Some(giver) = context.starts_for(sender).filter(|_| task.is_none()) {
-                task = Some(self.start_root(sender, giver, conv));
+                task = Some(self.start_root(sender, giver, conv, draft.trace));
             }
             let grant = match (task, context) {
                 (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
-                (None, SendContext::Human) if wakes => Some(self.open_grant(sender, conv)),
+                (None, SendContext::Human) if wakes => Some(self.open_grant(sender, conv, draft.trace)),
                 (None, _) => None,
             };
             if let (Some((name, next_at)), Some(grant)) = (&tick, grant) {
@@ -492,19 +493,22 @@ impl Step<'_> {
         conv
     }
 
-    pub(super) fn open_grant(&mut self, giver: AgentId, conv: ConvId) -> GrantId {
+    pub(super) fn open_grant(&mut self, giver: AgentId, conv: ConvId, trace: Option<TraceContext>) -> GrantId {
         let grant = GrantId(self.state().last_grant() + 1);
         let expires_at = self.now.plus(self.state().limits.grant_age_ms);
         #[cfg(feature = "rules-off")]
         let expires_at = self.naive_expiry(Rule::GrantAge, expires_at);
         self.record(Fact::GrantOpened { grant, giver, conv, expires_at });
+        if let Some(context) = trace {
+            self.record(Fact::GrantTraced { grant, context });
+        }
         grant
     }
 
-    fn start_root(&mut self, agent: AgentId, giver: AgentId, conv: ConvId) -> TaskId {
+    fn start_root(&mut self, agent: AgentId, giver: AgentId, conv: ConvId, trace: Option<TraceContext>) -> TaskId {
         let before = self.state().conversations[&conv].root.filter(|r| r.agent == agent && giver == agent);
         let received = before.and_then(|r| r.received);
-        let grant = self.open_grant(giver, conv);
+        let grant = self.open_grant(giver, conv, trace);
         let task = TaskId(self.state().last_task() + 1);
         self.record(Fact::RootStarted { task, agent, conv, grant, received });
         task

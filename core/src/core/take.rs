@@ -11,7 +11,7 @@ use lastword_facts::status::Running;
 use super::{Outcome, Step};
 use crate::input::{Consumer, Delivery, OpenTurn, Reply};
 use crate::rules::Rule;
-use crate::state::{Asker, Phase, Principal};
+use crate::state::{Asker, Phase, Principal, Turn};
 
 /// Who takes a delivery.
 enum Taker {
@@ -173,7 +173,10 @@ impl Step<'_> {
     fn delivery(&self, id: TurnId, message: Seq) -> Delivery {
         let turn = &self.state().turns[&id];
         let steps = self.state().tasks[&turn.task].kept_steps();
-        let turn = OpenTurn { turn: id, task: turn.task, attempt: turn.attempt, lease_until: turn.lease_until };
+        let grant = self.state().tasks[&turn.task].grant;
+        let trace = self.state().grants.get(&grant).and_then(|grant| grant.trace.as_deref().copied());
+        let Turn { task, attempt, lease_until, .. } = *turn;
+        let turn = OpenTurn { turn: id, task, attempt, lease_until, grant, trace };
         Delivery { turn: Some(turn), message, notices: Vec::new(), steps }
     }
 

@@ -1,6 +1,8 @@
 //! The fold: the one entry point through which facts change the state. Time and limits come from the facts, so replay
 //! needs neither clock nor configuration.
 
+use alloc::boxed::Box;
+
 use lastword_facts::fact::{EndReason, Fact, Key, Made, Place};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use lastword_facts::limits::Limits;
@@ -57,6 +59,11 @@ impl State {
             Fact::WriteRefused { agent, turn, refusal, .. } => self.refused(at, *agent, *turn, None, refusal),
             Fact::GrantOpened { grant, giver, conv, expires_at } => {
                 self.grant_opened(at, *grant, *giver, *conv, *expires_at);
+            }
+            Fact::GrantTraced { grant, context } => {
+                if let Some(grant) = self.grants.get_mut(grant) {
+                    grant.trace = Some(Box::new(*context));
+                }
             }
             Fact::GrantExtended { grant, extension, .. } => self.grant_extended(at, *grant, extension),
             Fact::GrantAged { grant, .. } => self.grant_aged(at, *grant),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use lastword_facts::fact::{Extension, GrantEnd, SYSTEM, Spend};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 use lastword_facts::limits::Limits;
+use lastword_facts::trace::TraceContext;
 
 use super::{Asker, Closed, Conversation, Few, Opt, State, Timer};
 
@@ -68,6 +69,8 @@ pub struct Grant {
     pub latched: Opt<IncidentId>,
     /// How it ended; `None` while it is open.
     pub end: Option<GrantEnd>,
+    /// The place in a trace from elsewhere that its work belongs to.
+    pub trace: Option<Box<TraceContext>>,
     /// The structural part of Φ: what its open tasks can still cause (docs/reliability.md).
     pub(crate) structure: u64,
 }
@@ -109,6 +112,7 @@ impl Grant {
             human_waits: 0,
             latched: Opt::none(),
             end: None,
+            trace: None,
             structure,
         }
     }

@@ -465,6 +465,7 @@ impl World {
             Fact::DisplayNameSet { agent, display_name } => format!("{} reads as {display_name:?}", self.name(*agent)),
             Fact::WaitsForUser { turn, waits: true } => format!("{turn} waits for its program's user"),
             Fact::WaitsForUser { turn, .. } => format!("{turn} waits no more"),
+            Fact::GrantTraced { grant, context } => format!("{grant} continues {context}"),
             Fact::StepKept { task, key, result, .. } => format!("{task} keeps {key}: {result}"),
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),

@@ -76,6 +76,7 @@ kinds! {
     Requeued = "requeued",
     SessionBegan = "session_began",
     StepKept = "step_kept",
+    GrantTraced = "grant_traced",
     EscalationOpened = "escalation_opened",
     EscalationKeyed = "escalation_keyed",
     EscalationLifts = "escalation_lifts",
@@ -279,6 +280,7 @@ impl Fact {
                 About::history(K::GrantOpened, Work).grant(*grant).agent(*giver).conv(*conv)
             }
             Self::GrantExtended { grant, .. } => About::history(K::GrantExtended, Work).grant(*grant),
+            Self::GrantTraced { grant, .. } => About::new(K::GrantTraced, Work).grant(*grant),
             Self::GrantClosed { grant, .. } => About::history(K::GrantClosed, Work).grant(*grant),
             Self::GrantAged { grant, .. } => About::history(K::GrantAged, Desk).grant(*grant),
             Self::BudgetWarned { grant, agent, .. } => {

@@ -2606,6 +2606,11 @@ export interface components {
             steps?: components["schemas"]["StepResult"][];
             /** @description The token that names the turn in the header `Lastword-Turn`; valid only for this agent and turn. */
             token: string;
+            /**
+             * @description The W3C trace context in which the turn's work is, if it is in a trace: pass it on as `traceparent`, or to a
+             *     program as the variable `TRACEPARENT`.
+             */
+            traceparent?: string | null;
         };
         /** @description Tells why an agent's program can't work; `POST /v1/agents/{name}/unavailable`. */
         Unavailable: {

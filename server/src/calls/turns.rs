@@ -260,6 +260,7 @@ async fn worded(
         deadline: rfc3339(turn.lease_until),
         attempt: turn.attempt,
         steps,
+        traceparent: ctx.traces.of_turn(ctx.handle.signer(), &turn).map(|context| context.to_string()),
     });
     Ok(Delivery { delivery: format!("dlv-{}.{attempt}", message.seq), turn, message, notices })
 }
@@ -437,9 +438,16 @@ pub(crate) async fn again_all(
         let own: Vec<TurnId> = turns.copied().filter(|turn| live.hold(agent, *turn, client)).collect();
         let lost = own.iter().filter(|turn| !working.contains(turn)).filter_map(|&turn| {
             let open = live.state.turns.get(&turn)?;
-            let (task, attempt, lease_until) = (open.task, open.attempt, open.lease_until);
-            let view = input::OpenTurn { turn, task, attempt, lease_until };
-            let steps = live.state.tasks.get(&task)?.kept_steps();
+            let task = live.state.tasks.get(&open.task)?;
+            let view = input::OpenTurn {
+                turn,
+                task: open.task,
+                attempt: open.attempt,
+                lease_until: open.lease_until,
+                grant: task.grant,
+                trace: live.state.grants.get(&task.grant).and_then(|grant| grant.trace.as_deref().copied()),
+            };
+            let steps = task.kept_steps();
             let one =
                 |message| input::Delivery { turn: Some(view), message, notices: Vec::new(), steps: steps.clone() };
             Some(open.delivered.iter().map(|ready| ready.message).map(one).collect::<Vec<_>>())

@@ -7,7 +7,6 @@ use jsonwebtoken::jwk::Jwk;
 use lastword_facts::Time;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +16,7 @@ use tokio::sync::Mutex;
 use super::claims::{self, Claims, Expected};
 use super::keys::ProviderKey;
 use super::{NoSignIn, Oidc, safe_url};
-use crate::tls::client_config;
+use crate::tls::http_client;
 
 /// The time limit of one call.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -167,12 +166,8 @@ impl ProviderState {
         if let Some(http) = &self.http {
             return Ok(http.clone());
         }
-        let tls = tokio::task::spawn_blocking(client_config).await;
-        let tls = tls.map_err(|error| NoSignIn::Provider(error.to_string()))?.map_err(NoSignIn::Provider)?;
-        // A redirect could lead a secret elsewhere.
-        let builder = Client::builder().redirect(Policy::none()).timeout(CALL_MAX).no_proxy();
-        let http = builder.tls_backend_preconfigured(tls).build();
-        let http = http.map_err(|error| NoSignIn::Provider(error.to_string()))?;
+        let http = tokio::task::spawn_blocking(|| http_client(true, CALL_MAX)).await;
+        let http = http.map_err(|error| NoSignIn::Provider(error.to_string()))?.map_err(NoSignIn::Provider)?;
         self.http = Some(http.clone());
         Ok(http)
     }

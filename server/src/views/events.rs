@@ -232,6 +232,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         }
 
         Fact::GrantOpened { grant, .. } => data.grant(*grant),
+        Fact::GrantTraced { grant, context } => data.grant(*grant).with("traceparent", context.to_string()),
         Fact::GrantExtended { grant, by, .. } => data.grant(*grant).by(state, *by),
         Fact::GrantClosed { grant, end } => data.grant(*grant).with("end", end.word()),
         Fact::GrantAged { grant, percent } | Fact::BudgetWarned { grant, percent, .. } => {

@@ -19,6 +19,7 @@ use lastword_facts::limits::Approvers;
 use lastword_facts::names::{AgentName, DisplayName, Label, ModelName, Ref, RequestId, Resource};
 use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_facts::stall::{Curve, StallCause};
+use lastword_facts::trace::TraceContext;
 use lastword_facts::{
     Address, AnswerStatus, Code, Entry, Fact, FinishStatus, Limits, MessageType, Priority, Refusal, Seq, Time,
 };
@@ -396,7 +397,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 6] {
+fn prompts() -> [(&'static str, Fact); 7] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -419,6 +420,13 @@ fn prompts() -> [(&'static str, Fact); 6] {
                 agent,
                 key: RequestId::new("3.fetch").unwrap(),
                 result: r#"{"rows":7}"#.into(),
+            },
+        ),
+        (
+            "GrantTraced",
+            Fact::GrantTraced {
+                grant: GrantId(2),
+                context: TraceContext { trace: [7; 16], parent: [9; 8], sampled: true },
             },
         ),
     ]

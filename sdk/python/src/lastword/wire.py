@@ -596,6 +596,7 @@ class TurnView(TypedDict):
     id: str
     steps: NotRequired[list[StepResult]]
     token: str
+    traceparent: NotRequired[str | None]
 
 
 class Unavailable(TypedDict, closed=True):

@@ -8,10 +8,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use lastword_facts::names::RequestId;
-use lastword_facts::{Code, Draft, MessageType, header};
-use lastword_wire::{Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage, text};
+use lastword_facts::{Code, Draft, MessageType, TraceContext, header};
+use lastword_wire::{
+    Envelope, EscalationView, FieldError, Finished, Page, Problem, Receipt, StoredMessage, TRACEPARENT, TRACESTATE,
+    TRACESTATE_BYTES_MAX, canonical, text,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::extract::{
     Params, Representation, SendParams, content_type, idempotency_key, parse, parse_answer, parse_within, read,
@@ -117,7 +121,7 @@ async fn send_list<M: SentView + Serialize>(
     }
     // All are read before one is sent: a list with a malformed message sends nothing.
     let drafts = list.into_iter().enumerate().map(|(at, envelope)| {
-        envelope_draft(envelope.get().as_bytes()).map_err(|fault| {
+        envelope_draft(envelope.get().as_bytes()).map(|draft| traced(draft, headers)).map_err(|fault| {
             ctx.handle.metrics().refuse(fault.0.code);
             ApiError::new(Code::Malformed, format!("message {at}, counted from 0: {}", fault.0.detail))
         })
@@ -151,7 +155,25 @@ fn draft(bytes: &[u8], headers: &HeaderMap) -> Result<Draft, ApiError> {
             return Err(ApiError::new(Code::Malformed, text));
         }
     };
-    Ok(keyed(draft, idempotency_key(headers)?))
+    Ok(traced(keyed(draft, idempotency_key(headers)?), headers))
+}
+
+/// Takes the trace context of the headers for a message that has none of its own. An invalid one is ignored, as W3C
+/// requires.
+fn traced(mut draft: Draft, headers: &HeaderMap) -> Draft {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(context) = text(TRACEPARENT).and_then(TraceContext::parse).filter(|_| draft.trace.is_none()) else {
+        return draft;
+    };
+    let kept = draft.metadata.take();
+    let mut kept: Map<String, Value> = kept.and_then(|kept| serde_json::from_str(&kept).ok()).unwrap_or_default();
+    let state = text(TRACESTATE).filter(|text| text.len() <= TRACESTATE_BYTES_MAX);
+    for (name, value) in [(TRACEPARENT, Some(context.to_string())), (TRACESTATE, state.map(str::to_owned))] {
+        kept.extend(value.map(|value| (name.to_owned(), Value::String(value))));
+    }
+    draft.metadata = Some(canonical(Value::Object(kept)));
+    draft.trace = Some(context);
+    draft
 }
 
 /// Parses the JSON form of a message. An answer isn't refused for text that isn't well-formed (F6).

@@ -453,7 +453,7 @@ async fn events(desk: &Arc<Desk>, asked: &WatchEvents, position: Seq) -> Result<
 mod tests {
     use lastword_broker::identity::TurnSigner;
     use lastword_core::input::OpenTurn;
-    use lastword_facts::ids::{AgentId, TaskId};
+    use lastword_facts::ids::{AgentId, GrantId, TaskId};
     use lastword_facts::{Limits, Time};
     use lastword_store::MemoryLog;
 
@@ -464,7 +464,14 @@ mod tests {
         let signer = TurnSigner::ephemeral().unwrap();
         let (handle, thread) = lastword_broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
         let parcel = || {
-            let turn = OpenTurn { turn: TurnId(3), task: TaskId(1), attempt: 1, lease_until: Time(60) };
+            let turn = OpenTurn {
+                turn: TurnId(3),
+                task: TaskId(1),
+                attempt: 1,
+                lease_until: Time(60),
+                grant: GrantId(1),
+                trace: None,
+            };
             handle.parcel(
                 AgentId(1),
                 input::Delivery { turn: Some(turn), message: Seq(7), notices: Vec::new(), steps: Vec::new() },
