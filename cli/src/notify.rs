@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lastword_broker::identity::Secret;
 use lastword_facts::names::Label;
-use lastword_server::notify::{Channel, Command, Means, Severity, Webhook};
+use lastword_server::notify::{Channel, Command, Format, Means, Severity, Webhook};
 use serde::Deserialize;
 
 use crate::config::variable;
@@ -34,6 +34,7 @@ pub(crate) struct NotifyTable {
     secret_env: Option<String>,
     secret_file: Option<PathBuf>,
     allow_private: Option<bool>,
+    format: Option<Format>,
     minimum: Option<Severity>,
     window: Option<String>,
     hourly_max: Option<usize>,
@@ -92,8 +93,10 @@ impl NotifyTable {
                 if words.first().is_none_or(String::is_empty) {
                     return Err("command has no program, such as [\"notify-send\", \"{title}\", \"{text}\"]".into());
                 }
-                if self.secret_env.is_some() || self.secret_file.is_some() || self.allow_private.is_some() {
-                    return Err("secret_env, secret_file and allow_private are for a webhook".into());
+                let of_webhook =
+                    self.secret_env.is_some() || self.secret_file.is_some() || self.allow_private.is_some();
+                if of_webhook || self.format.is_some() {
+                    return Err("secret_env, secret_file, allow_private and format are for a webhook".into());
                 }
             }
             (None, Some(_)) => {
@@ -130,7 +133,8 @@ impl NotifyTable {
         let means = match (&self.command, &self.webhook) {
             (Some(words), _) => Means::Command(self.command(words)?),
             (None, Some(Address(url))) => {
-                Means::Webhook(Webhook::new(url, self.secret()?, self.allow_private.unwrap_or_default())?)
+                let webhook = Webhook::new(url, self.secret()?, self.allow_private.unwrap_or_default())?;
+                Means::Webhook(webhook.with_format(self.format.unwrap_or_default()))
             }
             (None, None) => return Err("set either command or webhook".into()),
         };

@@ -7,6 +7,7 @@
 
 mod book;
 mod channel;
+mod cloud_event;
 mod command;
 mod follow;
 mod plan;
@@ -19,7 +20,7 @@ use lastword_broker::clock;
 use lastword_broker::identity::{hex, random};
 use lastword_facts::Time;
 
-pub use self::channel::{Channel, Command, Means, Severity, Target, Webhook};
+pub use self::channel::{Channel, Command, Format, Means, Severity, Target, Webhook};
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
 use crate::views::NotifyChannel;
@@ -55,10 +56,12 @@ impl NotifyChannel for Channel {
 
 /// Sends one notification, without retries.
 async fn send(channel: &Channel, told: &Notification) -> Result<(), String> {
-    let body = told.json()?;
     match &channel.means {
-        Means::Command(command) => command::run(command, told, &body).await,
-        Means::Webhook(hook) => webhook::post(hook, &told.id, body, wall_time(), &target::System).await,
+        Means::Command(command) => command::run(command, told, &told.json()?).await,
+        Means::Webhook(hook) => {
+            let (headers, body) = cloud_event::formed(hook.format, told)?;
+            webhook::post(hook, &told.id, headers, body, wall_time(), &target::System).await
+        }
     }
 }
 

@@ -84,7 +84,13 @@ pub(crate) async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
     let mut stopping = ctx.stopping.clone();
     let secure = settings.endpoint.starts_with("https:");
     let http = tokio::task::spawn_blocking(move || http_client(secure, POST_MAX)).await.map_err(io::Error::other)?;
-    let http = http.map_err(io::Error::other)?;
+    let http = match http {
+        Ok(http) => http,
+        Err(error) => {
+            tracing::error!(error, "no spans are exported");
+            return Ok(());
+        }
+    };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     for (name, value) in &settings.headers {

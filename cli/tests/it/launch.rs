@@ -59,7 +59,7 @@ fn woken(waiter: Child) -> Ended {
 }
 
 fn answer(server: &Server) -> String {
-    let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
+    let delivery = server.operator(&["inbox", "--json", "--wait", "60s"]).json();
     delivery["message"]["body"].as_str().unwrap_or_else(|| panic!("{delivery}")).to_owned()
 }
 
@@ -239,7 +239,7 @@ fn an_answer_that_was_given_while_the_broker_was_away_is_handed_in_once_it_is_ba
 #[test]
 fn a_turn_keeps_its_lease_while_its_session_works_and_ends_once_its_user_broke_it_off() {
     let data = tempfile::tempdir().unwrap();
-    fs::write(data.path().join("lastword.toml"), "[limits]\nlease_ms = 900\nprogress_interval_ms = 1\n").unwrap();
+    fs::write(data.path().join("lastword.toml"), "[limits]\nlease_ms = 3000\nprogress_interval_ms = 1\n").unwrap();
     let server = Server::start_in(data);
     let dir = server.path();
     let bin = fake_program(dir, "claude");

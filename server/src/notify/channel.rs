@@ -9,6 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::target;
+use super::webhook;
 
 /// The shortest secret that may sign a webhook, in bytes.
 const SECRET_BYTES_MIN: usize = 16;
@@ -91,6 +92,20 @@ pub struct Target {
 pub struct Webhook {
     pub(super) target: Target,
     pub(super) secret: Secret,
+    pub(super) format: Format,
+}
+
+/// The form in which a webhook gets a notification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// The notification.
+    #[default]
+    Lastword,
+    /// A CloudEvent in structured mode: the notification is its `data`.
+    Cloudevents,
+    /// A CloudEvent in binary mode: the notification is the body, and the attributes are headers.
+    CloudeventsBinary,
 }
 
 impl Target {
@@ -132,7 +147,14 @@ impl Webhook {
         if secret.reveal().len() < SECRET_BYTES_MIN {
             return Err(format!("the webhook's secret is shorter than {SECRET_BYTES_MIN} bytes"));
         }
-        Ok(Self { target, secret })
+        webhook::key(&secret)?;
+        Ok(Self { target, secret, format: Format::default() })
+    }
+
+    /// Returns the same webhook, which gets notifications in this form.
+    #[must_use]
+    pub fn with_format(self, format: Format) -> Self {
+        Self { format, ..self }
     }
 }
 
@@ -184,6 +206,10 @@ mod tests {
         assert!(hook("http://127.0.0.1:9/x", true).is_ok());
         let short = Webhook::new("https://hooks.example/", Secret::new("short".into()), false).unwrap_err();
         assert!(short.contains("16 bytes"), "{short}");
+        let encoded = |secret: &str| Webhook::new("https://hooks.example/", Secret::new(secret.into()), false);
+        assert!(encoded("whsec_bGFzdHdvcmQtY2FuYXJ5").is_ok());
+        let wrong = encoded("whsec_this is no base64").unwrap_err();
+        assert!(wrong.contains("no Base64") && !wrong.contains("this"), "{wrong}");
     }
 
     #[test]

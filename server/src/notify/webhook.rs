@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use axum::http::header::{HOST, USER_AGENT};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -38,15 +40,18 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub(super) async fn post(
     hook: &Webhook,
     id: &str,
+    mut headers: HeaderMap,
     body: Vec<u8>,
     at: Time,
     resolver: &impl Resolve,
 ) -> Result<(), String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
     headers.insert("lastword-id", value(id)?);
     headers.insert("lastword-signature", value(&signature(&hook.secret, at, &body)?)?);
+    let seconds = (at.0 / 1000).to_string();
+    headers.insert("webhook-signature", value(&standard_signature(&hook.secret, id, &seconds, &body)?)?);
+    headers.insert("webhook-timestamp", value(&seconds)?);
+    headers.insert("webhook-id", value(id)?);
     hook.target.post_by(headers, body, resolver).await
 }
 
@@ -129,10 +134,31 @@ fn authority(url: &Url) -> String {
 /// replayed call.
 fn signature(secret: &Secret, at: Time, body: &[u8]) -> Result<String, String> {
     let seconds = at.0 / 1000;
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).map_err(|error| error.to_string())?;
-    mac.update(format!("{seconds}.").as_bytes());
+    let mac = mac(secret.reveal().as_bytes(), &format!("{seconds}."), body)?;
+    Ok(format!("t={seconds},v1={}", hex(&mac)))
+}
+
+/// Signs the body as Standard Webhooks do: `v1,HMAC` over `ID.SECONDS.BODY`, in Base64.
+fn standard_signature(secret: &Secret, id: &str, seconds: &str, body: &[u8]) -> Result<String, String> {
+    let mac = mac(&key(secret)?, &format!("{id}.{seconds}."), body)?;
+    Ok(format!("v1,{}", STANDARD.encode(mac)))
+}
+
+/// Returns the key that a secret is to Standard Webhooks: the bytes of `whsec_BASE64`, or those of any other text.
+pub(super) fn key(secret: &Secret) -> Result<Vec<u8>, String> {
+    match secret.reveal().strip_prefix("whsec_") {
+        Some(encoded) => STANDARD
+            .decode(encoded)
+            .map_err(|_| "the webhook's secret begins with whsec_, and what follows is no Base64".to_owned()),
+        None => Ok(secret.reveal().as_bytes().to_vec()),
+    }
+}
+
+fn mac(key: &[u8], head: &str, body: &[u8]) -> Result<[u8; 32], String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|error| error.to_string())?;
+    mac.update(head.as_bytes());
     mac.update(body);
-    Ok(format!("t={seconds},v1={}", hex(&mac.finalize().into_bytes())))
+    Ok(mac.finalize().into_bytes().into())
 }
 
 async fn exchange(
@@ -212,7 +238,7 @@ mod tests {
     }
 
     async fn posted(hook: &Webhook, resolver: &impl Resolve) -> Result<(), String> {
-        post(hook, "ntf-1", b"{\"a\":1}".to_vec(), Time(1_700_000_000_999), resolver).await
+        post(hook, "ntf-1", HeaderMap::new(), b"{\"a\":1}".to_vec(), Time(1_700_000_000_999), resolver).await
     }
 
     #[tokio::test]
@@ -236,6 +262,12 @@ mod tests {
         // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac canary-secret-of-a-webhook
         assert_eq!(mac, "54c12067f608c07681d565f835143037335b0c6b3f8ec9ab19d967b082427b09");
         assert!(!received.contains(SECRET));
+        // Computed by the library `standardwebhooks` of Python.
+        assert_eq!((header("webhook-id"), header("webhook-timestamp")), ("ntf-1", "1700000000"));
+        assert_eq!(header("webhook-signature"), "v1,wvX5SqqeldwqZQiHuaTRYW3wuHexNIYDc23MoFOteeI=");
+        let encoded = Secret::new("whsec_bGFzdHdvcmQtY2FuYXJ5LXNlY3JldC1vZi1ob29r".into());
+        let signed = standard_signature(&encoded, "ntf-1", "1700000000", body.as_bytes()).unwrap();
+        assert_eq!(signed, "v1,KSvWQblwafRcyp4ZIYAsfk44reRjD7ewQDtfvb2u6sA=");
     }
 
     #[tokio::test]

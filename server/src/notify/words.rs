@@ -29,6 +29,16 @@ pub(super) enum Kind {
     Test,
 }
 
+impl Kind {
+    /// Returns the type of the CloudEvent.
+    pub(super) const fn event_type(self) -> &'static str {
+        match self {
+            Self::Waiting => "lastword.notification.waiting",
+            Self::Test => "lastword.notification.test",
+        }
+    }
+}
+
 /// The kind of a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -16,6 +16,7 @@ mod histories;
 mod laboratory;
 mod model;
 mod no_progress;
+mod queries;
 mod remedies;
 mod sixty_days;
 mod surfaces;
