@@ -22,7 +22,7 @@ const HOURLY_MAX: usize = 12;
 /// Default time after which an open matter is notified again.
 const STALE: Duration = Duration::from_hours(4);
 /// Prefix of the variables that may hold a secret: agents that the server runs don't get them.
-const OWN_VARIABLES: &str = "LASTWORD_";
+pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
 
 /// The members of one `[[notify]]` table.
 #[derive(Clone, Debug, Deserialize)]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::config::variable;
 use crate::failure::Failure;
-use crate::notify::private;
+use crate::notify::{OWN_VARIABLES, private};
 
 /// The members of `[telemetry]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +41,9 @@ impl TelemetryTable {
         }
         if self.headers_env.is_some() && self.headers_file.is_some() {
             return wrong("has headers_env and headers_file: set one of them");
+        }
+        if self.headers_env.as_ref().is_some_and(|name| !name.starts_with(OWN_VARIABLES)) {
+            return wrong("headers_env must begin with LASTWORD_, so that agents run by the server don't see it");
         }
         Ok(Self { base: base.to_owned(), ..self })
     }
@@ -82,7 +85,9 @@ mod tests {
             ("", "endpoint"),
             ("endpoint = \"127.0.0.1:4318\"", "http://127.0.0.1:4318"),
             ("endpoint = \"http://x?y=1\"", "http://127.0.0.1:4318"),
+            ("endpoint = \"http://me:secret@x\"", "http://127.0.0.1:4318"),
             ("endpoint = \"http://x\"\nsample = 2", "from 0 to 1"),
+            ("endpoint = \"http://x\"\nheaders_env = \"KEY\"", "LASTWORD_"),
             ("endpoint = \"http://x\"\nheaders_env = \"A\"\nheaders_file = \"b\"", "one of them"),
             ("endpoint = \"http://x\"\nnonsense = 1", "nonsense"),
         ] {

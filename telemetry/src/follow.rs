@@ -102,7 +102,7 @@ pub(crate) async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
     let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
     let committed = *ctx.handle.committed().borrow();
     let position = load(&ctx.files).unwrap_or_else(|| {
-        // What happened before is nobody's news.
+        // Without a position the export starts at the end of the log.
         Position { version: VERSION, folded: committed.0, ..Position::default() }
     });
     let mut exporter = Exporter {
@@ -246,7 +246,7 @@ impl Exporter {
                 }
                 Err(Failed::Later(reason, asked)) => {
                     tracing::warn!(reason, "spans are not exported; it is tried again");
-                    tokio::time::sleep(asked.unwrap_or(pause).min(ASKED_PAUSE_MAX)).await;
+                    tokio::time::sleep(asked.unwrap_or(pause).clamp(PAUSE_MIN, ASKED_PAUSE_MAX)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }

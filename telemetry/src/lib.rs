@@ -19,7 +19,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
 /// Where spans go, and what they tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Settings {
     /// The base address of the receiver; traces go to `/v1/traces` below it.
     pub endpoint: String,
@@ -38,10 +38,11 @@ pub fn companion(settings: Settings) -> Companion {
     Companion { run: Arc::new(run) }
 }
 
-/// Returns whether a text is the base address of a receiver.
+/// Returns whether a text is the base address of a receiver: a secret belongs into a header, and not into the address.
 #[must_use]
 pub fn is_endpoint(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
+    let plain = |url: Url| url.query().is_none() && url.username().is_empty() && url.password().is_none();
+    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && plain(url))
 }
 
 /// Reads headers in the form of the variable `OTEL_EXPORTER_OTLP_HEADERS`; a value may be secret, so that no error has one.

@@ -112,7 +112,7 @@ pub(crate) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Value", tags = "1, 3")]
     pub(crate) value: Option<Value>,
 }
 
@@ -121,12 +121,8 @@ pub(crate) struct AnyValue {
 pub(crate) enum Value {
     #[prost(string, tag = "1")]
     Text(String),
-    #[prost(bool, tag = "2")]
-    Flag(bool),
     #[prost(int64, tag = "3")]
     Count(i64),
-    #[prost(double, tag = "4")]
-    Number(f64),
 }
 
 impl From<String> for Value {
@@ -138,12 +134,6 @@ impl From<String> for Value {
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
     }
 }
 
