@@ -1,6 +1,6 @@
-//! The server's counters, in the text format of Prometheus.
+//! The server's counters.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use lastword_facts::stall::StallCause;
 use lastword_facts::{Code, Fact};
 use lastword_wire::DiskSpace;
 
+mod family;
 mod holds;
 
+pub use self::family::{Bucket, Exemplar, Family, Histogram, Measured, Sample, TextFormat};
 use self::holds::Holds;
 
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
@@ -41,6 +43,17 @@ pub struct Metrics {
     appends: [AtomicU64; BUCKETS_US.len() + 1],
     append_us: AtomicU64,
     channels: OnceLock<Vec<Notified>>,
+    others: Others,
+}
+
+/// Metrics that are counted outside of the broker.
+#[derive(Default)]
+struct Others(OnceLock<Box<dyn Fn() -> Vec<Family> + Send + Sync>>);
+
+impl fmt::Debug for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Others").finish_non_exhaustive()
+    }
 }
 
 /// The counts of one notification channel.
@@ -76,6 +89,7 @@ impl Default for Metrics {
             appends: std::array::from_fn(|_| AtomicU64::new(0)),
             append_us: AtomicU64::new(0),
             channels: OnceLock::new(),
+            others: Others::default(),
         }
     }
 }
@@ -157,98 +171,90 @@ impl Metrics {
         }
     }
 
-    /// Formats all counters and gauges.
+    /// Adds the metrics of a part outside of the broker. Only the first call has an effect.
+    pub fn extend(&self, others: impl Fn() -> Vec<Family> + Send + Sync + 'static) {
+        let _first = self.others.0.set(Box::new(others));
+    }
+
+    /// Returns all metrics, as of now.
     #[must_use]
-    pub fn text(&self, gauges: Gauges) -> String {
+    pub fn families(&self, gauges: Gauges) -> Vec<Family> {
         let Gauges { queue_depth, agents, disk_space, disk_free, clock_ms } = gauges;
-        let mut out = String::new();
-        let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
-            // Writing to a string can't fail.
-            let _ok = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
-        };
-        simple("lastword_messages_accepted_total", "counter", "Messages admitted.", load(&self.accepted));
-        simple("lastword_wakes_total", "counter", "Wakes of agents.", load(&self.wakes));
-        simple("lastword_turns_total", "counter", "Turns opened.", load(&self.turns));
-        simple("lastword_facts_total", "counter", "Facts made durable.", load(&self.facts));
-        simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
-        simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
+        let (counter, gauge) = (Family::counter, Family::gauge);
         let shortage = "Room on the disk: 0 enough, 1 low (no new work is taken), 2 full (only controls are taken).";
-        simple("lastword_disk_shortage", "gauge", shortage, disk_space as u64);
-        if let Some(free) = disk_free {
-            simple("lastword_disk_free_bytes", "gauge", "Free room on the disk of the data directory.", free);
-        }
-        clock(clock_ms, &mut out);
-        self.refusals(&mut out);
-        self.stalls(&mut out);
-        self.notifications(&mut out);
-        self.histogram(&mut out);
-        out
-    }
-
-    fn stalls(&self, out: &mut String) {
-        out.push_str(
-            "# HELP lastword_no_progress_total Exchanges that make no progress, by what follows, reason and mode.\n",
-        );
-        out.push_str("# TYPE lastword_no_progress_total counter\n");
-        for ((level, stall, enforced), count) in STALLED.iter().zip(&self.stalled) {
-            let mode = if *enforced { "enforce" } else { "observe" };
-            let labels = format!("level=\"{level}\",reason=\"{stall}\",mode=\"{mode}\"");
-            let _ok = writeln!(out, "lastword_no_progress_total{{{labels}}} {}", load(count));
-        }
-        self.holds.text(out);
-    }
-
-    fn refusals(&self, out: &mut String) {
-        out.push_str("# HELP lastword_refused_total Refusals by code.\n# TYPE lastword_refused_total counter\n");
-        for (code, count) in Code::ALL.iter().zip(&self.refused) {
-            let _ok = writeln!(out, "lastword_refused_total{{code=\"{code}\"}} {}", load(count));
-        }
-    }
-
-    fn notifications(&self, out: &mut String) {
-        let Some(channels) = self.channels.get() else { return };
-        let counters = [
-            ("sent", "Notifications that arrived."),
-            ("failed", "Attempts to notify that failed."),
-            ("folded", "Items delayed because the hour's notifications were used up."),
+        let free = disk_free
+            .map(|free| gauge("lastword_disk_free_bytes", "Free room on the disk of the data directory.", float(free)));
+        let sign = if clock_ms < 0 { -1.0 } else { 1.0 };
+        let clock = sign * seconds(clock_ms.unsigned_abs().saturating_mul(1_000));
+        let mut all = vec![
+            counter("lastword_messages_accepted_total", "Messages admitted.", load(&self.accepted)),
+            counter("lastword_wakes_total", "Wakes of agents.", load(&self.wakes)),
+            counter("lastword_turns_total", "Turns opened.", load(&self.turns)),
+            counter("lastword_facts_total", "Facts made durable.", load(&self.facts)),
+            gauge("lastword_queue_depth", "Commands that wait for the broker.", float(queue_depth as u64)),
+            gauge("lastword_agents", "Agents and humans that can prove who they are.", float(agents as u64)),
+            gauge("lastword_disk_shortage", shortage, float(disk_space as u64)),
         ];
-        for (at, (word, help)) in counters.into_iter().enumerate() {
-            let name = format!("lastword_notifications_{word}_total");
-            let _ok = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
-            for notified in channels {
-                let count = load([&notified.sent, &notified.failed, &notified.folded][at]);
-                let _ok = writeln!(out, "{name}{{channel=\"{}\"}} {count}", notified.channel);
-            }
-        }
+        all.extend(free);
+        all.push(gauge("lastword_clock_difference_seconds", "The wall clock's time less the broker's.", clock));
+        let refused =
+            Code::ALL.iter().zip(&self.refused).map(|(code, count)| (vec![("code", code.to_string())], of(count)));
+        all.push(Family::of("lastword_refused_total", "Refusals by code.", refused));
+        all.push(self.stalls());
+        all.extend(self.holds.families());
+        all.extend(self.notifications());
+        all.push(self.appends());
+        all.extend(self.others.0.get().into_iter().flat_map(|others| others()));
+        all
     }
 
-    fn histogram(&self, out: &mut String) {
-        const NAME: &str = "lastword_append_seconds";
-        let _ok = write!(out, "# HELP {NAME} Time to make a batch durable.\n# TYPE {NAME} histogram\n");
-        let mut total = 0;
-        for (bucket, count) in BUCKETS_US.iter().zip(&self.appends) {
-            total += load(count);
-            let _ok = writeln!(out, "{NAME}_bucket{{le=\"{}\"}} {total}", seconds(*bucket));
-        }
-        total += load(&self.appends[BUCKETS_US.len()]);
-        let sum = seconds(load(&self.append_us));
-        let _ok = write!(out, "{NAME}_bucket{{le=\"+Inf\"}} {total}\n{NAME}_sum {sum}\n{NAME}_count {total}\n");
+    fn stalls(&self) -> Family {
+        let stalled = STALLED.iter().zip(&self.stalled).map(|((level, stall, enforced), count)| {
+            (vec![("level", level.to_string()), ("reason", stall.to_string()), ("mode", mode(*enforced))], of(count))
+        });
+        let help = "Exchanges that make no progress, by what follows, reason and mode.";
+        Family::of("lastword_no_progress_total", help, stalled)
+    }
+
+    fn notifications(&self) -> Vec<Family> {
+        let channels = self.channels.get().map_or(&[][..], |channels| channels);
+        let counted = |name, help, count: fn(&Notified) -> &AtomicU64| {
+            let samples = channels.iter().map(|known| (vec![("channel", known.channel.clone())], of(count(known))));
+            Family::of(name, help, samples)
+        };
+        let folded = "Items delayed because the hour's notifications were used up.";
+        vec![
+            counted("lastword_notifications_sent_total", "Notifications that arrived.", |known| &known.sent),
+            counted("lastword_notifications_failed_total", "Attempts to notify that failed.", |known| &known.failed),
+            counted("lastword_notifications_folded_total", folded, |known| &known.folded),
+        ]
+    }
+
+    fn appends(&self) -> Family {
+        let bounds = BUCKETS_US.iter().map(|us| seconds(*us)).chain([f64::INFINITY]);
+        let buckets =
+            bounds.zip(&self.appends).map(|(bound, count)| Bucket { bound, count: load(count), exemplar: None });
+        let histogram = Histogram { buckets: buckets.collect(), sum: seconds(load(&self.append_us)) };
+        let samples = [(Vec::new(), Measured::Histogram(histogram))];
+        Family::of("lastword_append_seconds", "Time to make a batch durable.", samples)
     }
 }
 
-fn clock(ms: i64, out: &mut String) {
-    const NAME: &str = "lastword_clock_difference_seconds";
-    let sign = if ms < 0 { "-" } else { "" };
-    let seconds = seconds(ms.unsigned_abs().saturating_mul(1_000));
-    let _ok = write!(
-        out,
-        "# HELP {NAME} The wall clock's time less the broker's.\n# TYPE {NAME} gauge\n{NAME} {sign}{seconds}\n"
-    );
+fn mode(enforced: bool) -> String {
+    if enforced { "enforce" } else { "observe" }.to_owned()
+}
+
+fn of(count: &AtomicU64) -> Measured {
+    Measured::Counter(load(count))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a metric may be off by a part in 2^53")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}
+
 fn seconds(us: u64) -> f64 {
-    us as f64 / 1_000_000.0
+    float(us) / 1_000_000.0
 }
 
 fn add(counter: &AtomicU64, n: u64) {
@@ -261,7 +267,14 @@ fn load(counter: &AtomicU64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use lastword_facts::Time;
+
     use super::*;
+
+    const GAUGES: Gauges =
+        Gauges { queue_depth: 0, agents: 0, disk_space: DiskSpace::Low, disk_free: Some(9), clock_ms: 0 };
 
     #[test]
     fn a_histogram_counts_up_to_its_total() {
@@ -269,19 +282,37 @@ mod tests {
         metrics.append(Duration::from_micros(300));
         metrics.append(Duration::from_secs(3));
         metrics.refuse(Code::HopCap);
-        let text = metrics.text(Gauges {
-            queue_depth: 0,
-            agents: 0,
-            disk_space: DiskSpace::Low,
-            disk_free: Some(9),
-            clock_ms: -61_000,
-        });
+        let text = TextFormat::Prometheus.text(&metrics.families(Gauges { clock_ms: -61_000, ..GAUGES }));
         assert!(text.contains("lastword_disk_shortage 1\n"), "{text}");
         assert!(text.contains("lastword_disk_free_bytes 9\n"), "{text}");
         assert!(text.contains("lastword_clock_difference_seconds -61\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_bucket{le=\"0.0005\"} 1\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");
         assert!(text.contains("lastword_refused_total{code=\"hop_cap\"} 1\n"), "{text}");
+    }
+
+    #[test]
+    fn openmetrics_has_exemplars_and_prometheus_has_none() {
+        let seen = Exemplar { value: 0.25, at: Time(1_500), trace: [1; 16], span: [2; 8] };
+        let bucket = |bound, count, exemplar| Bucket { bound, count, exemplar };
+        let buckets = vec![bucket(1.0, 2, Some(seen)), bucket(f64::INFINITY, 1, None)];
+        let histogram = Measured::Histogram(Histogram { buckets, sum: 9.5 });
+        let families = [
+            Family::counter("a_total", "Counted.", 3),
+            Family::of("none", "Has no samples.", []),
+            Family::of("b_seconds", "Taken.", [(vec![("kind", "x".to_owned())], histogram)]),
+        ];
+        let prometheus = "# HELP a_total Counted.\n# TYPE a_total counter\na_total 3\n\
+            # HELP b_seconds Taken.\n# TYPE b_seconds histogram\n\
+            b_seconds_bucket{kind=\"x\",le=\"1\"} 2\nb_seconds_bucket{kind=\"x\",le=\"+Inf\"} 3\n\
+            b_seconds_sum{kind=\"x\"} 9.5\nb_seconds_count{kind=\"x\"} 3\n";
+        assert_eq!(TextFormat::Prometheus.text(&families), prometheus);
+        let exemplar = "# {trace_id=\"01010101010101010101010101010101\",span_id=\"0202020202020202\"} 0.25 1.500";
+        let openmetrics = prometheus
+            .replace(" a_total Counted", " a Counted")
+            .replace(" a_total counter", " a counter")
+            .replace("le=\"1\"} 2", &format!("le=\"1.0\"}} 2 {exemplar}"));
+        assert_eq!(TextFormat::OpenMetrics.text(&families), format!("{openmetrics}# EOF\n"));
     }
 
     /// Lists a text of metrics: name, labels, type and help of each.
@@ -309,13 +340,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
         let metrics = Metrics::default();
         metrics.tell_of(vec!["ops".to_owned()]);
-        let text = metrics.text(Gauges {
-            queue_depth: 0,
-            agents: 0,
-            disk_space: DiskSpace::Low,
-            disk_free: Some(9),
-            clock_ms: 0,
-        });
+        let text = TextFormat::Prometheus.text(&metrics.families(GAUGES));
         let document = std::fs::read_to_string(path).unwrap();
         let (before, rest) = document.split_once("|---|---|---|---|\n").unwrap();
         let (_, after) = rest.split_once("\n\n").unwrap();

@@ -199,6 +199,7 @@ impl Agent {
         let session = request["params"]["sessionId"].clone();
         let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
         std::fs::write("prompt.txt", &text).ok();
+        std::fs::write("meta.json", request["params"]["_meta"].to_string()).ok();
         if let Some(words) = told(&text) {
             if !self.sullen {
                 self.say(&session, &format!("I was told: {words}"));

@@ -59,8 +59,8 @@ fn counts(view: &ConversationView) -> StyledLine {
     line
 }
 
-/// Formats a grant on one line, and its usage below.
-pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
+/// Formats a grant on one line, and below its usage and the trace of its work.
+pub(crate) fn grant(view: &GrantView) -> Vec<StyledLine> {
     let state = if view.open { "open" } else { "closed" };
     let typed = if view.kind == GrantKind::Typed { ", typed" } else { "" };
     let mut first = vec![plain(format!("  {} of {}{typed}, {state}", view.id, escape_line(&view.giver)))];
@@ -81,7 +81,10 @@ pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
             usage.push((Tone::Faint, estimated(true).to_owned()));
         }
     }
-    [first, usage]
+    let traced = view.trace.as_ref().map(|trace| {
+        vec![(Tone::Faint, format!("    trace {}", escape_line(view.trace_url.as_ref().unwrap_or(trace))))]
+    });
+    [first, usage].into_iter().chain(traced).collect()
 }
 
 /// Formats a limit's usage, in a tone by how near the limit is.

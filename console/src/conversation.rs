@@ -278,6 +278,16 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                 @if let Some(incident) = &grant.latched {
                     span { "held by " a href={ (url("/incidents#")) (incident) } { code { (incident) } } }
                 }
+                @if let Some(trace) = &grant.trace {
+                    span {
+                        "trace "
+                        @if let Some(address) = &grant.trace_url {
+                            a href=(address) rel="noreferrer" { code { (trace) } }
+                        } @else {
+                            code { (trace) }
+                        }
+                    }
+                }
             }
             (bars(&grant.limits))
         }

@@ -48,6 +48,7 @@ use lastword_broker::archive::Archives;
 use lastword_broker::checkpoint::LogSigner;
 use lastword_broker::files::Files;
 use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
+use lastword_broker::metrics::{Family, Gauges};
 use lastword_broker::scrub::LastScrub;
 use lastword_broker::{ClientId, Handle, Unserved};
 use lastword_core::{Principal, Reply};
@@ -139,6 +140,19 @@ impl Context {
     /// Returns the same for calls that have these places in the broker's queue.
     pub(crate) fn with(self, places: Arc<places::Places>) -> Self {
         Self { places: Some(places), ..self }
+    }
+
+    /// Returns the server's metrics, as of now.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Family> {
+        let disk = self.handle.disk();
+        self.handle.metrics().families(Gauges {
+            queue_depth: self.handle.queue_depth(),
+            agents: self.handle.known(),
+            disk_space: disk.space(),
+            disk_free: disk.free(),
+            clock_ms: self.handle.clock().difference_ms,
+        })
     }
 }
 

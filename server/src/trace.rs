@@ -3,7 +3,7 @@
 //! A grant belongs to the trace that its first message names, or has one of its own. An id is computed, not stored: from
 //! the number of what it names, under a MAC of the workspace.
 
-use lastword_broker::identity::TurnSigner;
+use lastword_broker::identity::{TurnSigner, hex};
 use lastword_core::input::OpenTurn;
 use lastword_facts::TraceContext;
 use lastword_facts::ids::GrantId;
@@ -20,11 +20,16 @@ pub enum SpanKind {
 }
 
 /// How grants are traced.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traces {
     /// The share of grants without a trace from elsewhere that are recorded, from 0 to 1; `None` if spans aren't exported.
     pub share: Option<f64>,
+    /// The address of a trace, with [`TRACE_PLACE`] for its id.
+    pub address: Option<String>,
 }
+
+/// What stands for the id of a trace in an address.
+pub const TRACE_PLACE: &str = "{trace}";
 
 const TRACE: &str = "trace of a grant";
 const SPAN: &str = "span";
@@ -58,7 +63,7 @@ pub fn span_of(signer: &TurnSigner, kind: SpanKind, number: u64) -> [u8; 8] {
 
 impl Traces {
     /// Returns whether the own trace of a grant is recorded.
-    fn takes(self, trace: [u8; 16]) -> bool {
+    fn takes(&self, trace: [u8; 16]) -> bool {
         let tail = trace.last_chunk::<8>().map_or(0, |tail| u64::from_be_bytes(*tail));
         #[expect(clippy::cast_precision_loss, reason = "53 bits are as many as the share has")]
         let place = (tail >> 11) as f64 / (1_u64 << 53) as f64;
@@ -67,7 +72,7 @@ impl Traces {
 
     /// Returns the trace of a grant, and whether it is recorded.
     #[must_use]
-    pub fn of_grant(self, signer: &TurnSigner, grant: GrantId, foreign: Option<TraceContext>) -> ([u8; 16], bool) {
+    pub fn of_grant(&self, signer: &TurnSigner, grant: GrantId, foreign: Option<TraceContext>) -> ([u8; 16], bool) {
         let own = || {
             let trace = trace_of(signer, grant);
             (trace, self.takes(trace))
@@ -75,8 +80,21 @@ impl Traces {
         foreign.map_or_else(own, |context| (context.trace, context.sampled))
     }
 
+    /// Returns the id of the trace that a grant is recorded in, if it is, and its address.
+    pub(crate) fn shown(
+        &self,
+        signer: &TurnSigner,
+        grant: GrantId,
+        foreign: Option<TraceContext>,
+    ) -> Option<(String, Option<String>)> {
+        let (trace, sampled) = self.of_grant(signer, grant, foreign);
+        let id = hex(&trace);
+        let address = self.address.as_ref().map(|address| address.replace(TRACE_PLACE, &id));
+        sampled.then_some((id, address))
+    }
+
     /// Returns the context of the work in a turn: its span, or without an export the trace from elsewhere, unchanged.
-    pub(crate) fn of_turn(self, signer: &TurnSigner, turn: &OpenTurn) -> Option<TraceContext> {
+    pub(crate) fn of_turn(&self, signer: &TurnSigner, turn: &OpenTurn) -> Option<TraceContext> {
         if self.share.is_none() {
             return turn.trace;
         }
@@ -102,7 +120,9 @@ mod tests {
     fn a_share_of_the_grants_is_recorded() {
         let signer = TurnSigner::ephemeral().unwrap();
         let taken = |share| {
-            (0..10_000).filter(|grant| Traces { share: Some(share) }.takes(trace_of(&signer, GrantId(*grant)))).count()
+            (0..10_000)
+                .filter(|grant| Traces { share: Some(share), address: None }.takes(trace_of(&signer, GrantId(*grant))))
+                .count()
         };
         assert_eq!((taken(0.0), taken(1.0)), (0, 10_000));
         assert!((2_000..3_000).contains(&taken(0.25)), "{}", taken(0.25));
@@ -112,8 +132,12 @@ mod tests {
     fn a_trace_from_elsewhere_goes_on_and_keeps_its_flag() {
         let signer = TurnSigner::ephemeral().unwrap();
         let foreign = TraceContext { trace: [1; 16], parent: [2; 8], sampled: false };
-        let traces = Traces { share: Some(1.0) };
+        let traces = Traces { share: Some(1.0), address: Some("https://x/{trace}?a".to_owned()) };
         assert_eq!(traces.of_grant(&signer, GrantId(1), Some(foreign)), ([1; 16], false));
+        assert_eq!(traces.shown(&signer, GrantId(1), Some(foreign)), None);
         assert!(traces.of_grant(&signer, GrantId(1), None).1);
+        let foreign = TraceContext { sampled: true, ..foreign };
+        let (id, address) = Traces { share: None, ..traces }.shown(&signer, GrantId(1), Some(foreign)).unzip();
+        assert_eq!((id, address.flatten()), (Some("01".repeat(16)), Some(format!("https://x/{}?a", "01".repeat(16)))));
     }
 }

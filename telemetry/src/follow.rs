@@ -12,15 +12,14 @@ use lastword_broker::files::Files;
 use lastword_facts::fact::Recipient;
 use lastword_facts::ids::{AgentId, ConvId};
 use lastword_facts::{Entry, Fact, Seq};
+use lastword_server::Context;
 use lastword_server::backup::FILE_TELEMETRY;
-use lastword_server::{Context, ended, http_client};
 use prost::Message as _;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, StatusCode};
 use tokio::sync::watch;
 
-use crate::Settings;
-use crate::otlp::{Resource, ResourceSpans, Scope, ScopeSpans, Span, TracesData, attribute};
+use crate::Signal;
+use crate::otlp::{Resource, ResourceSpans, SCHEMA_URL, Scope, ScopeSpans, Span, TracesData};
+use crate::post::Poster;
 use crate::projection::{Lookup, Names, Projection};
 
 /// The most facts that are read, and whose spans are posted, at once.
@@ -29,16 +28,9 @@ const BATCH_MAX: usize = 1_024;
 const PACE: Duration = Duration::from_millis(200);
 /// The time between two savings of the position while there is more to export.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// How long one post may take.
-const POST_MAX: Duration = Duration::from_secs(10);
-/// The pauses between two attempts of a post.
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// The longest pause that a receiver may ask for.
-const ASKED_PAUSE_MAX: Duration = Duration::from_mins(10);
+/// The pause after the log couldn't be read.
+const UNREAD_PAUSE: Duration = Duration::from_millis(500);
 const VERSION: u32 = 1;
-/// The version of the conventions that the attributes are of.
-const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
 
 /// How far the log is exported.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -56,20 +48,11 @@ struct Position {
     unsent: Vec<Span>,
 }
 
-/// Why a post was not taken.
-enum Failed {
-    /// It may be taken later; at the earliest after this pause, if the receiver names one.
-    Later(String, Option<Duration>),
-    /// It never will be.
-    Never(String),
-}
-
-struct Exporter {
+/// The exporter of spans.
+pub(crate) struct Exporter {
     ctx: Context,
-    settings: Settings,
-    http: Client,
-    headers: HeaderMap,
-    url: String,
+    poster: Arc<Poster>,
+    include_text: bool,
     names: Names,
     position: Position,
     /// Whether the file has another position.
@@ -79,60 +62,33 @@ struct Exporter {
     save_every: Duration,
 }
 
-/// Exports until the server shuts down.
-pub(crate) async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
-    let mut stopping = ctx.stopping.clone();
-    let secure = settings.endpoint.starts_with("https:");
-    let http = tokio::task::spawn_blocking(move || http_client(secure, POST_MAX)).await.map_err(io::Error::other)?;
-    let http = match http {
-        Ok(http) => http,
-        Err(error) => {
-            tracing::error!(error, "no spans are exported");
-            return Ok(());
-        }
-    };
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-    for (name, value) in &settings.headers {
-        let name = HeaderName::try_from(name).map_err(io::Error::other)?;
-        let mut value = HeaderValue::try_from(value).map_err(io::Error::other)?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
-    let committed = *ctx.handle.committed().borrow();
-    let position = load(&ctx.files).unwrap_or_else(|| {
-        // Without a position the export starts at the end of the log.
-        Position { version: VERSION, folded: committed.0, ..Position::default() }
-    });
-    let mut exporter = Exporter {
-        ctx,
-        settings,
-        http,
-        headers,
-        url,
-        names: Names::default(),
-        position,
-        unsaved: true,
-        saved: Stopwatch::start(),
-        save_every: SAVE_EVERY,
-    };
-    tokio::select! {
-        () = ended(&mut stopping) => {}
-        () = exporter.follow() => {}
-    }
-    // A post that was cut off is made again after the next start, with the same ids.
-    exporter.save().await;
-    Ok(())
-}
-
 /// Waits for facts after a position; `false` once the broker has ended.
 async fn grown(committed: &mut watch::Receiver<Seq>, after: Seq) -> bool {
     committed.wait_for(|seq| *seq > after).await.is_ok()
 }
 
 impl Exporter {
-    async fn follow(&mut self) {
+    pub(crate) fn new(ctx: Context, poster: Arc<Poster>, include_text: bool) -> Self {
+        let committed = *ctx.handle.committed().borrow();
+        let position = load(&ctx.files).unwrap_or_else(|| {
+            // Without a position the export starts at the end of the log.
+            Position { version: VERSION, folded: committed.0, ..Position::default() }
+        });
+        poster.counts.folded(Seq(position.folded), &[]);
+        Self {
+            ctx,
+            poster,
+            include_text,
+            names: Names::default(),
+            position,
+            unsaved: true,
+            saved: Stopwatch::start(),
+            save_every: SAVE_EVERY,
+        }
+    }
+
+    /// Exports until the broker has ended.
+    pub(crate) async fn follow(&mut self) {
         let mut committed = self.ctx.handle.committed();
         loop {
             self.post().await;
@@ -155,7 +111,7 @@ impl Exporter {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the log can't be read for telemetry");
-                    tokio::time::sleep(PAUSE_MIN).await;
+                    tokio::time::sleep(UNREAD_PAUSE).await;
                 }
             }
         }
@@ -170,8 +126,8 @@ impl Exporter {
         self.learn(entries).await;
         let lookup = Lookup {
             signer: self.ctx.handle.signer(),
-            traces: self.ctx.traces,
-            include_text: self.settings.include_text,
+            traces: &self.ctx.traces,
+            include_text: self.include_text,
             names: &self.names,
         };
         let Position { open, unsent, folded, .. } = &mut self.position;
@@ -179,6 +135,7 @@ impl Exporter {
             open.fold(&lookup, *seq, entry, unsent);
         }
         *folded = last.0;
+        self.poster.counts.folded(*last, unsent);
         self.unsaved = true;
     }
 
@@ -236,48 +193,13 @@ impl Exporter {
             return;
         }
         let body = traces(self.position.unsent.clone()).encode_to_vec();
-        let mut pause = PAUSE_MIN;
-        loop {
-            match self.try_post(body.clone()).await {
-                Ok(()) => break,
-                Err(Failed::Never(reason)) => {
-                    tracing::error!(count, reason, "spans are lost: the receiver refuses them");
-                    break;
-                }
-                Err(Failed::Later(reason, asked)) => {
-                    tracing::warn!(reason, "spans are not exported; it is tried again");
-                    tokio::time::sleep(asked.unwrap_or(pause).clamp(PAUSE_MIN, ASKED_PAUSE_MAX)).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-            }
-        }
+        self.poster.post(Signal::Traces, count, body).await;
         self.position.unsent.clear();
         self.unsaved = true;
     }
 
-    async fn try_post(&self, body: Vec<u8>) -> Result<(), Failed> {
-        let request = self.http.post(&self.url).headers(self.headers.clone()).body(body);
-        // The address may have a secret in it.
-        let sent = request.send().await.map_err(|error| Failed::Later(error.without_url().to_string(), None))?;
-        let status = sent.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let asked = sent.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let retried = [
-            StatusCode::TOO_MANY_REQUESTS,
-            StatusCode::BAD_GATEWAY,
-            StatusCode::SERVICE_UNAVAILABLE,
-            StatusCode::GATEWAY_TIMEOUT,
-        ];
-        if retried.contains(&status) {
-            return Err(Failed::Later(status.to_string(), asked.map(Duration::from_secs)));
-        }
-        Err(Failed::Never(status.to_string()))
-    }
-
     /// Saves the position. A large one is saved less often.
-    async fn save(&mut self) {
+    pub(crate) async fn save(&mut self) {
         if !std::mem::take(&mut self.unsaved) {
             return;
         }
@@ -307,11 +229,8 @@ fn load(files: &Files) -> Option<Position> {
 }
 
 fn traces(spans: Vec<Span>) -> TracesData {
-    let version = env!("CARGO_PKG_VERSION");
-    let resource =
-        Resource { attributes: vec![attribute("service.name", "lastword"), attribute("service.version", version)] };
-    let scope = Scope { name: "lastword".to_owned(), version: version.to_owned() };
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
-    let resource_spans = ResourceSpans { resource: Some(resource), scope_spans, schema_url: SCHEMA_URL.to_owned() };
-    TracesData { resource_spans: vec![resource_spans] }
+    let scope_spans = vec![ScopeSpans { scope: Some(Scope::own()), spans }];
+    let resource = Some(Resource::own());
+    let of = ResourceSpans { resource, scope_spans, schema_url: SCHEMA_URL.to_owned() };
+    TracesData { resource_spans: vec![of] }
 }

@@ -4,38 +4,124 @@
 //! the log's own times; `follow` reads the log, posts what has ended by OTLP over HTTP, and records in `telemetry.state`
 //! how far it is. While the receiver is down the log keeps everything.
 
+mod counts;
 mod follow;
+mod logs;
+mod metrics;
 mod otlp;
+mod post;
 mod projection;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_server::{Companion, Context};
+use lastword_server::{Companion, Context, ended};
+use prost::Message as _;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
-/// Where spans go, and what they tell.
+pub use self::logs::LogLayer;
+
+use self::counts::Counts;
+use self::follow::Exporter;
+use self::otlp::TracesData;
+use self::post::{Failed, Poster};
+
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans of the workspace's work.
+    Traces,
+    /// The server's metrics.
+    Metrics,
+    /// The server's log, of the whole process.
+    Logs,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Traces => "traces",
+            Self::Metrics => "metrics",
+            Self::Logs => "logs",
+        })
+    }
+}
+
+/// Where telemetry goes, and what it tells.
 #[derive(Clone)]
 pub struct Settings {
-    /// The base address of the receiver; traces go to `/v1/traces` below it.
+    /// The base address of the receiver; traces go to `/v1/traces` below it, and so on.
     pub endpoint: String,
     /// Headers of each request, such as an access key.
     pub headers: Vec<(String, String)>,
+    /// What is exported. Logs need the [`LogLayer`].
+    pub signals: Vec<Signal>,
+    /// The time between two exports of metrics.
+    pub metrics_every: Duration,
     /// Whether spans have the texts of messages, questions and arguments.
     pub include_text: bool,
 }
 
-/// Returns the exporter of spans, to run beside the broker.
+/// Returns the exporter, to run beside the broker.
 #[must_use]
 pub fn companion(settings: Settings) -> Companion {
-    let run = move |ctx: &Context| -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(follow::run(ctx.clone(), settings.clone()))
-    };
+    let run =
+        move |ctx: &Context| -> BoxFuture<'static, io::Result<()>> { Box::pin(run(ctx.clone(), settings.clone())) };
     Companion { run: Arc::new(run) }
+}
+
+/// Exports until the server shuts down.
+async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
+    let exports = |signal| settings.signals.contains(&signal);
+    let counts = Arc::new(Counts::new(exports(Signal::Traces).then(|| ctx.handle.committed())));
+    let (told, counted) = (settings.clone(), Arc::clone(&counts));
+    let poster = tokio::task::spawn_blocking(move || Poster::new(&told, counted)).await.map_err(io::Error::other)?;
+    let poster = match poster {
+        Ok(poster) => Arc::new(poster),
+        Err(error) => {
+            tracing::error!(%error, "no telemetry is exported");
+            return Ok(());
+        }
+    };
+    ctx.handle.metrics().extend(move || counts.families());
+    let mut stopping = ctx.stopping.clone();
+    let mut exporter = Exporter::new(ctx.clone(), Arc::clone(&poster), settings.include_text);
+    tokio::select! {
+        () = ended(&mut stopping) => {}
+        () = exporter.follow(), if exports(Signal::Traces) => {}
+        () = metrics::run(&ctx, &poster, settings.metrics_every), if exports(Signal::Metrics) => {}
+        () = logs::run(&poster), if exports(Signal::Logs) => {}
+    }
+    // A post that was cut off is made again after the next start, with the same ids.
+    if exports(Signal::Traces) {
+        exporter.save().await;
+    }
+    Ok(())
+}
+
+/// Asks the receiver to take no spans.
+///
+/// # Errors
+/// Why it doesn't.
+pub async fn check(settings: Settings) -> Result<(), String> {
+    let counts = Arc::new(Counts::new(None));
+    let poster = tokio::task::spawn_blocking(move || Poster::new(&settings, counts)).await;
+    let poster = poster.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    match poster.try_post(Signal::Traces, 0, TracesData::default().encode_to_vec()).await {
+        Ok(()) => Ok(()),
+        Err(Failed::Later(reason, _) | Failed::Never(reason)) => Err(reason),
+    }
 }
 
 /// Returns whether a text is the base address of a receiver: a secret belongs into a header, and not into the address.

@@ -3,6 +3,8 @@
 use lastword_facts::Time;
 use prost::Message;
 
+/// The version of the conventions that the attributes are of.
+pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
 /// The kinds of a span.
 pub(crate) const INTERNAL: i32 = 1;
 pub(crate) const PRODUCER: i32 = 4;
@@ -151,6 +153,20 @@ pub(crate) fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
 /// Returns a time as OTLP counts it.
 pub(crate) const fn nanoseconds(time: Time) -> u64 {
     time.0.saturating_mul(1_000_000)
+}
+
+impl Resource {
+    /// Returns what everything is exported of.
+    pub(crate) fn own() -> Self {
+        let version = attribute("service.version", env!("CARGO_PKG_VERSION"));
+        Self { attributes: vec![attribute("service.name", "lastword"), version] }
+    }
+}
+
+impl Scope {
+    pub(crate) fn own() -> Self {
+        Self { name: "lastword".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
 }
 
 impl Span {

@@ -19,7 +19,7 @@ use crate::otlp::{CONSUMER, INTERNAL, Link, PRODUCER, Span, attribute, nanosecon
 /// What the projection needs beside the facts.
 pub(crate) struct Lookup<'a> {
     pub(crate) signer: &'a TurnSigner,
-    pub(crate) traces: Traces,
+    pub(crate) traces: &'a Traces,
     pub(crate) include_text: bool,
     pub(crate) names: &'a Names,
 }

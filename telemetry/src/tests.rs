@@ -9,25 +9,31 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use lastword_facts::TraceContext;
+use lastword_facts::{Seq, TraceContext};
 use lastword_server::trace::Traces;
 use lastword_server::{Config, Server, http_client};
 use prost::Message as _;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing_subscriber::layer::SubscriberExt as _;
 
+use crate::counts::Counts;
+use crate::logs::{LogRecord, LogsData};
+use crate::metrics::{Data, Metric, MetricsData};
 use crate::otlp::{self, Span, TracesData};
-use crate::{Settings, companion, headers};
+use crate::{LogLayer, Settings, Signal, check, companion, headers};
 
 const SOON: Duration = Duration::from_secs(30);
 const FOREIGN: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
-/// A receiver of OTLP, which answers with a status.
+/// A receiver of OTLP, which answers posts of spans with a status.
 struct Receiver {
     endpoint: String,
     status: Arc<AtomicU16>,
     spans: Arc<Mutex<Vec<Span>>>,
+    metrics: watch::Sender<MetricsData>,
+    logs: Arc<Mutex<Vec<LogRecord>>>,
     posts: watch::Sender<usize>,
 }
 
@@ -50,10 +56,24 @@ impl Receiver {
             counted.send_modify(|count| *count += 1);
             std::future::ready(StatusCode::from_u16(status).unwrap())
         };
-        let routes = Router::new().route("/base/v1/traces", post(take));
+        let (metrics, logs) = (watch::Sender::new(MetricsData::default()), Arc::new(Mutex::new(Vec::new())));
+        let (newest, logged) = (metrics.clone(), Arc::clone(&logs));
+        let take_metrics = move |body: Bytes| {
+            newest.send_replace(MetricsData::decode(body).unwrap());
+            std::future::ready(StatusCode::OK)
+        };
+        let take_logs = move |body: Bytes| {
+            let scopes = LogsData::decode(body).unwrap().resource_logs.into_iter().flat_map(|of| of.scope_logs);
+            logged.lock().unwrap().extend(scopes.flat_map(|scope| scope.records));
+            std::future::ready(StatusCode::OK)
+        };
+        let routes = Router::new()
+            .route("/base/v1/traces", post(take))
+            .route("/base/v1/metrics", post(take_metrics))
+            .route("/base/v1/logs", post(take_logs));
         #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
         drop(tokio::spawn(async move { axum::serve(listener, routes).await }));
-        Self { endpoint, status, spans, posts }
+        Self { endpoint, status, spans, metrics, logs, posts }
     }
 
     fn answers(&self, status: u16) {
@@ -97,12 +117,23 @@ struct Team {
 
 impl Team {
     async fn start(receiver: &Receiver, include_text: bool) -> Self {
+        // The log is that of the process, with all tests: one of them exports it.
+        Self::exporting(receiver, include_text, &[Signal::Traces, Signal::Metrics]).await
+    }
+
+    async fn exporting(receiver: &Receiver, include_text: bool, signals: &[Signal]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::local(dir.path());
         let headers = vec![("api-key".to_owned(), "s3cret".to_owned())];
-        config.settings.traces = Traces { share: Some(1.0) };
-        config.settings.companions =
-            vec![companion(Settings { endpoint: receiver.endpoint.clone(), headers, include_text })];
+        config.settings.traces =
+            Traces { share: Some(1.0), address: Some("https://traces.example/{trace}".to_owned()) };
+        config.settings.companions = vec![companion(Settings {
+            endpoint: receiver.endpoint.clone(),
+            headers,
+            signals: signals.to_vec(),
+            metrics_every: Duration::from_millis(100),
+            include_text,
+        })];
         let server = Server::start(config.clone()).await.unwrap();
         let operator = std::fs::read_to_string(server.operator_token_file()).unwrap().trim().to_owned();
         let tokens = BTreeMap::from([("operator".to_owned(), operator)]);
@@ -262,6 +293,10 @@ async fn text_leaves_where_it_is_configured() {
     let spans = receiver.spans(3).await;
     let texts: Vec<String> = spans.iter().filter_map(|span| text(span, "lastword.body")).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
+    let view = team.call("operator", Method::GET, "/v1/conversations/T-1", None, None).await;
+    let trace = u128::from_be_bytes(*spans[0].trace_id.first_chunk().unwrap());
+    assert_eq!(view["grants"][0]["trace"], format!("{trace:032x}"), "{view}");
+    assert_eq!(view["grants"][0]["trace_url"], format!("https://traces.example/{trace:032x}"));
     assert!(texts.contains(&"secret words".to_owned()) && texts.contains(&"an answer".to_owned()), "{texts:?}");
     team.server.shutdown().await;
 }
@@ -317,6 +352,101 @@ async fn nothing_is_lost_and_nothing_comes_twice_over_refusals_and_restarts() {
     let refused = |span: &Span| text(span, "gen_ai.conversation.id").as_deref() == Some("T-3");
     assert!(!later.iter().any(refused), "what was refused for good isn't sent again");
     team.server.shutdown().await;
+}
+
+/// Waits for metrics that have what is wanted.
+async fn metric(receiver: &Receiver, name: &str, wanted: impl Fn(&Metric) -> bool) -> Metric {
+    let find = |data: &MetricsData| {
+        let mut all = data.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics);
+        all.find(|metric| metric.name == name && wanted(metric)).cloned()
+    };
+    let mut metrics = receiver.metrics.subscribe();
+    let found = tokio::time::timeout(SOON, metrics.wait_for(|data| find(data).is_some())).await;
+    find(&found.unwrap_or_else(|_| panic!("{name} never came")).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn metrics_and_the_log_are_exported_and_exemplars_lead_to_traces() {
+    let receiver = Receiver::start().await;
+    let log = tracing_subscriber::registry().with(LogLayer);
+    // Nothing else in this process wants the log.
+    tracing::subscriber::set_global_default(log).unwrap();
+    let team = Team::exporting(&receiver, false, &Signal::ALL).await;
+    team.asks("operator", None, "coder", json!({ "ref": "T-1" })).await;
+    let turn = team.takes("coder").await;
+    tracing::warn!(target: "elsewhere", turn = 7, "something is odd");
+    team.finishes("coder", &turn, json!({ "answer": "secret answer" })).await;
+    let spans = receiver.spans(3).await;
+    let request = spans.iter().find(|span| span.name == "send coder").unwrap();
+
+    let span_of = |metric: &Metric| match &metric.data {
+        Some(Data::Histogram(took)) => {
+            let sent =
+                took.points.iter().find(|point| point.attributes[0].value == otlp::attribute("", "send").value)?;
+            let seen = sent.exemplars.first()?;
+            Some((sent.count, seen.span_id.clone(), seen.trace_id.clone()))
+        }
+        _ => None,
+    };
+    let took = metric(&receiver, "lastword.span", |metric| span_of(metric).is_some()).await;
+    assert_eq!(took.unit, "s");
+    assert_eq!(span_of(&took).unwrap(), (1, request.span_id.clone(), request.trace_id.clone()));
+    let accepted = metric(&receiver, "lastword.messages_accepted", |_| true).await;
+    assert!(matches!(accepted.data, Some(Data::Sum(sum)) if sum.is_monotonic), "a counter");
+
+    let shown = async |accept: &str| {
+        let request = team.http.get(format!("http://{}/metrics", team.server.addr())).header("accept", accept);
+        let shown = request.send().await.unwrap();
+        (shown.headers()["content-type"].to_str().unwrap().to_owned(), shown.text().await.unwrap())
+    };
+    let (kind, text) = shown("application/openmetrics-text;version=1.0.0,text/plain;q=0.5").await;
+    assert!(kind.starts_with("application/openmetrics-text") && text.ends_with("# EOF\n"), "{kind}");
+    let trace = u128::from_be_bytes(*request.trace_id.first_chunk().unwrap());
+    assert!(text.contains(&format!("# {{trace_id=\"{trace:032x}\"")), "{text}");
+    let (kind, text) = shown("*/*").await;
+    assert!(kind.starts_with("text/plain") && !text.contains("trace_id"), "{kind}: {text}");
+    assert!(text.contains("lastword_telemetry_exported_total{signal=\"traces\"} 3\n"), "{text}");
+    assert!(text.contains("lastword_telemetry_behind_facts 0\n"), "{text}");
+
+    let odd = async || loop {
+        let logs = receiver.logs.lock().unwrap().clone();
+        let odd = logs.into_iter().find(|record| format!("{:?}", record.body).contains("something is odd"));
+        match odd {
+            Some(odd) => return odd,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    let odd = tokio::time::timeout(SOON, odd()).await.unwrap();
+    assert_eq!((odd.severity_number, &*odd.severity_text), (13, "WARN"));
+    assert!(odd.attributes.contains(&otlp::attribute("turn", "7")), "{odd:?}");
+    let logged = format!("{:?}", receiver.logs.lock().unwrap());
+    assert!(!logged.contains("secret"), "no text leaves: {logged}");
+    team.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_receiver_is_tried_before_it_is_trusted() {
+    let receiver = Receiver::start().await;
+    let settings = Settings {
+        endpoint: receiver.endpoint.clone(),
+        headers: vec![("api-key".to_owned(), "s3cret".to_owned())],
+        signals: vec![Signal::Traces],
+        metrics_every: SOON,
+        include_text: false,
+    };
+    assert_eq!(check(settings.clone()).await, Ok(()));
+    receiver.answers(401);
+    assert_eq!(check(settings).await, Err("401 Unauthorized".to_owned()));
+}
+
+#[test]
+fn the_document_lists_every_metric_of_the_exporter() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/telemetry.md")).unwrap();
+    let listed = document.lines().filter_map(|line| line.strip_prefix("| `lastword_"));
+    let listed: Vec<&str> = listed.filter_map(|line| line.split('`').next()).collect();
+    let families = Counts::new(Some(watch::channel(Seq(0)).1)).families();
+    let counted: Vec<&str> = families.iter().map(|family| &family.name["lastword_".len()..]).collect();
+    assert_eq!(listed, counted);
 }
 
 #[test]

@@ -44,6 +44,12 @@ pub struct GrantView {
     pub can_still_cause: u64,
     /// The distance to each of its totals.
     pub limits: Vec<Distance>,
+    /// The id of the trace that its work is recorded in, 32 hexadecimal digits; in a conversation's view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// The address of that trace, by the template of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_url: Option<String>,
 }
 
 /// Extends grants; `POST /v1/conversations/{ref}/grant` (D9).

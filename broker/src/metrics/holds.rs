@@ -4,7 +4,6 @@
 //! The counts come from the facts alone. Only while an exchange is held are facts examined closely.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +14,7 @@ use lastword_facts::stall::{SAME_MAX, StallCause};
 use lastword_facts::status::EscalationState;
 use lastword_facts::{Fact, Message};
 
-use super::{add, load};
+use super::{Family, add, mode, of};
 
 /// The characters of a token.
 const TOKEN_CHARS: usize = 4;
@@ -122,34 +121,32 @@ impl Holds {
         if from == side { to } else { from }
     }
 
-    /// Formats the counters.
-    pub(super) fn text(&self, out: &mut String) {
-        const LIFTED: &str = "lastword_no_progress_lifted_total";
-        // Writing to a string can't fail.
-        let _ok = writeln!(
-            out,
-            "# HELP {LIFTED} Exchanges that were held, or would have been, and reset by a human's words or lift.\n\
-             # TYPE {LIFTED} counter"
-        );
-        for ((stall, enforced), count) in LABELS.iter().zip(&self.lifted) {
-            let mode = if *enforced { "enforce" } else { "observe" };
-            let _ok = writeln!(out, "{LIFTED}{{reason=\"{stall}\",mode=\"{mode}\"}} {}", load(count));
-        }
-        let after = [
-            ("said", "Tokens of the messages said after their exchange would have been held.", &self.said),
-            (
-                "read",
+    /// Returns the counters.
+    pub(super) fn families(&self) -> [Family; 3] {
+        let lifted = LABELS.iter().zip(&self.lifted).map(|((stall, enforced), count)| {
+            (vec![("reason", stall.to_string()), ("mode", mode(*enforced))], of(count))
+        });
+        let after = |name, help, counts: &[AtomicU64; 2]| {
+            let labelled = |stall: &StallCause| (vec![("reason", stall.to_string())], of(&counts[*stall as usize]));
+            Family::of(name, help, StallCause::ALL.iter().map(labelled))
+        };
+        [
+            Family::of(
+                "lastword_no_progress_lifted_total",
+                "Exchanges that were held, or would have been, and reset by a human's words or lift.",
+                lifted,
+            ),
+            after(
+                "lastword_no_progress_said_after_tokens_total",
+                "Tokens of the messages said after their exchange would have been held.",
+                &self.said,
+            ),
+            after(
+                "lastword_no_progress_read_after_tokens_total",
                 "Tokens of context read with the messages said after their exchange would have been held.",
                 &self.read,
             ),
-        ];
-        for (word, help, counts) in after {
-            let name = format!("lastword_no_progress_{word}_after_tokens_total");
-            let _ok = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
-            for stall in StallCause::ALL {
-                let _ok = writeln!(out, "{name}{{reason=\"{stall}\"}} {}", load(&counts[*stall as usize]));
-            }
-        }
+        ]
     }
 }
 

@@ -181,7 +181,7 @@ async fn serve(
     use lastword_discord::bridge::event::{Event, EventSink};
     use tokio::signal::unix::{SignalKind, signal};
 
-    super::serve::log_to_stderr(&cx.out);
+    super::serve::log_to_stderr(&cx.out, false);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let out = cx.out;

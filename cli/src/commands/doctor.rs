@@ -79,6 +79,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         checks.extend(key.exists().then(|| mode("TLS key", &key, 0o600)));
     }
     checks.extend(notify(cx));
+    checks.extend(telemetry(cx).await);
     checks.extend(server(cx).await);
     checks.extend(discord(cx).await);
     checks.extend(agents(cx).await);
@@ -148,6 +149,15 @@ fn notify(cx: &Context) -> Option<Check> {
     (!names.is_empty()).then(|| match notify::channels(&cx.settings.notify) {
         Ok(_) => check("notifications", Grade::Ok, format!("{}; `lastword notify test` tests them", names.join(", "))),
         Err(failure) => check("notifications", Grade::Failed, failure.message),
+    })
+}
+
+/// Asks the receiver of OTLP to take nothing. Without it the broker works on, and its log keeps the spans.
+async fn telemetry(cx: &Context) -> Option<Check> {
+    let table = cx.settings.telemetry.as_ref()?;
+    Some(match table.check().await {
+        Ok(endpoint) => check("telemetry", Grade::Ok, format!("{endpoint} takes spans")),
+        Err(reason) => check("telemetry", Grade::Warning, format!("spans aren't exported: {reason}")),
     })
 }
 

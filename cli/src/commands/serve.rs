@@ -12,6 +12,7 @@ use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
 use lastword_facts::ids::AgentId;
 use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls, WorkspaceSettings};
+use lastword_telemetry::LogLayer;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -91,7 +92,7 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let idle = args.idle;
     let (mut config, node) = config(args, cx)?;
-    log_to_stderr(&cx.out);
+    log_to_stderr(&cx.out, cx.settings.telemetry.as_ref().is_some_and(TelemetryTable::exports_logs));
     warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     if node.servers.is_empty() {
@@ -160,8 +161,9 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
     Ok(Config { mounts, pages, settings: workspace, ..Config::local(&settings.data) })
 }
 
-/// Sends logs to standard error, so that the first line on standard output is the server's address.
-pub(super) fn log_to_stderr(out: &Out) {
+/// Sends logs to standard error, so that the first line on standard output is the server's address, and keeps them for
+/// an exporter if one is to have them.
+pub(super) fn log_to_stderr(out: &Out, exports: bool) {
     let wanted = crate::config::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
     let mut filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     // `rmcp` logs whole messages with their turn tokens. The Discord libraries log paths that hold the token of an
@@ -169,7 +171,7 @@ pub(super) fn log_to_stderr(out: &Out) {
     for library in ["rmcp", "twilight_http", "twilight_http_ratelimiting"] {
         filter = filter.with_target(library, LevelFilter::OFF);
     }
-    let log = tracing_subscriber::registry().with(filter);
+    let log = tracing_subscriber::registry().with(filter).with(exports.then_some(LogLayer));
     let lines = fmt::layer().with_writer(io::stderr);
     if out.is_json() { log.with(lines.json()).init() } else { log.with(lines).init() }
 }

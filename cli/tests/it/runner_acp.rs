@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::online::post;
 use crate::program::{Server, lastword};
 use crate::running::{Running, answer, ask, fake_acp, process_in, runs, send, wait_for};
 
@@ -39,6 +40,21 @@ fn what_an_agent_says_is_the_answer_and_its_session_stays() {
     assert_eq!(agent.until("session")["how"], "new");
     answer(&server);
     assert_eq!(agent.terminate(), 0);
+}
+
+#[test]
+fn a_prompt_names_its_place_in_the_trace() {
+    const FOREIGN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let server = Server::start();
+    let _agent = Running::acp(&server, "fake", &[], &[]);
+    let token = fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap();
+    let metadata = json!({ "traceparent": FOREIGN });
+    let body = json!({ "type": "request", "to": "fake", "ref": "E-1", "body": "say hi", "metadata": metadata });
+    let url = server.first_line["listening"].as_str().unwrap();
+    post(url, token.trim(), "/v1/messages", &body.to_string());
+    answer(&server);
+    let meta: Value = serde_json::from_str(&fs::read_to_string(server.path().join("meta.json")).unwrap()).unwrap();
+    assert_eq!(meta, metadata);
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl History {
 pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: PageAsked) -> Result<History, ApiError> {
     caller.human()?;
     let conv = conversations::find(ctx, caller, reference).await?;
+    let here = ctx.clone();
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
         let convs = live.state.lineage_below(conv);
@@ -125,7 +126,13 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         let humans = live.state.live_by_name().into_iter();
         let humans = humans.filter(|id| live.state.agent(*id).is_some_and(Agent::is_human));
         let starters: Vec<AgentId> = humans.chain([known.opener]).collect();
-        Some((views::conversation(live.state, conv, known), convs, counts, names, starters))
+        Some((
+            views::conversation(&here.traces, here.handle.signer(), live.state, conv, known),
+            convs,
+            counts,
+            names,
+            starters,
+        ))
     };
     let found = ctx.handle.query(look).await?;
     let (view, convs, (messages, open_tasks), names, starters) = found.ok_or_else(|| ApiError::unknown(reference))?;

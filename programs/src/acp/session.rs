@@ -4,12 +4,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    ContentBlock, ErrorCode, LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
+    ContentBlock, ErrorCode, LoadSessionRequest, Meta, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
     SessionModeId, StopReason, TextContent,
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lastword_client::wire::{ModelUsage, Progress, Usage};
+use lastword_client::wire::{ModelUsage, Progress, TRACEPARENT, Usage};
 use lastword_facts::FinishStatus;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
@@ -182,6 +182,11 @@ pub(super) async fn spare(shared: &RunnerContext, process: &Process) -> Result<S
     Ok(Slot { spare: true, ..slot })
 }
 
+/// Returns the members of a prompt that name its place in a trace, as ACP reserves them.
+fn traced(context: Option<&str>) -> Option<Meta> {
+    context.map(|context| Meta::from_iter([(TRACEPARENT.to_owned(), context.into())]))
+}
+
 fn gone_at_start(reason: &str) -> String {
     format!("the agent's process ended before it opened a session: {reason}")
 }
@@ -191,7 +196,8 @@ impl Prompting<'_> {
     async fn send(&mut self, session: &SessionId, text: String) -> PromptEnd {
         // Drops what a loaded session replays: it isn't part of the answer.
         self.route.take();
-        let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))]);
+        let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))])
+            .meta(traced(self.run.turn.traceparent.as_deref()));
         let mut answer = pin!(self.link.connection.call(&request));
         let mut run_status = self.run.run_status.clone();
         let mut wishes = FuturesUnordered::new();

@@ -33,9 +33,13 @@ pub async fn conversation(
     bytes_max: usize,
 ) -> Result<ConversationView, ApiError> {
     let conv = find(ctx, caller, reference).await?;
+    let here = ctx.clone();
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
+        Some((
+            views::conversation(&here.traces, here.handle.signer(), live.state, conv, known),
+            live.state.lineage_below(conv),
+        ))
     };
     let found = ctx.handle.query(look).await?;
     let (mut view, convs) = found.ok_or_else(|| ApiError::unknown(reference))?;

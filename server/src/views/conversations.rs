@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use lastword_broker::identity::TurnSigner;
 use lastword_core::State;
 use lastword_core::state::{Conversation, Grant};
 use lastword_facts::ids::{ConvId, GrantId};
@@ -12,6 +13,7 @@ use lastword_wire::{
 };
 
 use super::held::held_in_conversation;
+use crate::trace::Traces;
 
 /// Returns a conversation's summary for a list.
 pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary {
@@ -85,11 +87,22 @@ pub fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
 }
 
-/// Returns a conversation with its grants, without its messages.
-pub fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
+/// Returns a conversation with its grants and their traces, without its messages.
+pub fn conversation(
+    traces: &Traces,
+    signer: &TurnSigner,
+    state: &State,
+    id: ConvId,
+    conv: &Conversation,
+) -> ConversationView {
     let open = state.open_grants_of(id);
     let last = conv.grant.get().filter(|_| open.is_empty());
-    let grants = open.into_iter().rev().chain(last).filter_map(|id| grant(state, id)).collect();
+    let traced = |id: GrantId| {
+        let foreign = state.grants.get(&id)?.trace.as_deref().copied();
+        let (trace, url) = traces.shown(signer, id, foreign).unzip();
+        Some(GrantView { trace, trace_url: url.flatten(), ..grant(state, id)? })
+    };
+    let grants = open.into_iter().rev().chain(last).filter_map(traced).collect();
     ConversationView { grants, held_by: held_in_conversation(state, id), ..listed(state, conv) }
 }
 
@@ -121,6 +134,8 @@ pub fn grant(state: &State, id: GrantId) -> Option<GrantView> {
         latched: grant.latched.get().map(|incident| incident.to_string()),
         can_still_cause: grant.phi(&state.limits),
         limits: totals(state, grant),
+        trace: None,
+        trace_url: None,
     })
 }
 

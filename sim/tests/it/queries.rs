@@ -1,5 +1,5 @@
-//! The queries of `examples/telemetry` name metrics and labels that the server has: those of `docs/metrics.md`, which a test
-//! of the server compares with what it prints.
+//! The queries of `examples/telemetry` name metrics and labels that the server has: those of `docs/metrics.md` and
+//! `docs/telemetry.md`, which tests compare with what is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,10 +11,11 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the metrics of the page, each with its labels. A histogram has three names.
+/// Returns the metrics of the pages, each with its labels. A histogram has three names.
 fn metrics() -> BTreeMap<String, BTreeSet<String>> {
     let mut metrics = BTreeMap::new();
-    for row in read("docs/metrics.md").lines().filter(|line| line.starts_with("| `lastword_")) {
+    let pages = read("docs/metrics.md") + &read("docs/telemetry.md");
+    for row in pages.lines().filter(|line| line.starts_with("| `lastword_")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let [_, name, labels, kind, ..] = cells[..] else { panic!("{row}") };
         let name = name.trim_matches('`');

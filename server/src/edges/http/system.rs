@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use axum::Json as Out;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lastword_broker::Unserved;
-use lastword_broker::metrics::Gauges;
+use lastword_broker::metrics::TextFormat;
 use lastword_wire::ReadyView;
 
 use crate::base_path::url;
@@ -37,16 +37,12 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     }
 }
 
-pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
-    let disk = ctx.handle.disk();
-    let text = ctx.handle.metrics().text(Gauges {
-        queue_depth: ctx.handle.queue_depth(),
-        agents: ctx.handle.known(),
-        disk_space: disk.space(),
-        disk_free: disk.free(),
-        clock_ms: ctx.handle.clock().difference_ms,
-    });
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+/// Shows the metrics, as OpenMetrics to whoever accepts it.
+pub(super) async fn metrics(State(ctx): State<Context>, headers: HeaderMap) -> Response {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let openmetrics = accepts.into_iter().any(|value| value.contains("application/openmetrics-text"));
+    let format = if openmetrics { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
+    ([(CONTENT_TYPE, format.media_type()), (VARY, "accept")], format.text(&ctx.metrics())).into_response()
 }
 
 /// What the description of sessions says of the server.
