@@ -124,10 +124,9 @@ pub(crate) async fn leaving(ctx: &Context, caller: Caller, turn: TurnId) -> Resu
     let signer = ctx.handle.signer();
     tokens.push(token(signer, latest, ctx.handle.now().plus(LIFE_MS)));
     // Another's trace goes on, so that it recognizes it; ours is recognized here.
-    let trace = foreign.map_or_else(|| trace::trace_of(signer, grant), |context| context.trace);
+    let (trace, sampled) = ctx.traces.of_grant(signer, grant, foreign);
     let parent = trace::span_of(signer, SpanKind::Process, turn.0);
-    let traceparent =
-        TraceContext { trace, parent, sampled: foreign.is_none_or(|context| context.sampled) }.to_string();
+    let traceparent = TraceContext { trace, parent, sampled }.to_string();
     Ok(json!({ "uri": URI, "value": Causality { tokens }, "traceparent": traceparent }))
 }
 

@@ -19,6 +19,7 @@ mod sessions;
 mod soak;
 mod standing;
 mod systems;
+mod telemetry;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -125,6 +126,8 @@ enum What {
     /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
     /// `--cluster`, and is not part of `all`
     Cluster,
+    /// What the export of spans costs: exchanges without and with it, and while the receiver is down; not part of `all`
+    Telemetry,
     /// Memory of a server at a steady rate of messages for half an hour, which is not part of `all`
     Soak,
     /// All measurements
@@ -163,6 +166,7 @@ const EXAMPLES: &str = "Examples:
   lastword-bench memory --conversations 100000 --json
   lastword-bench sessions --agents 10000 --seconds 30
   lastword-bench soak --minutes 30 --rate 1000
+  lastword-bench telemetry --seconds 10
   lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222";
 
 /// Returns limits that suit a load whose messages are never taken, and an agent at full speed for the whole of it.
@@ -253,19 +257,31 @@ async fn measure(args: &Args) -> Result<Measurements, Failure> {
     if args.what == What::Sessions {
         report.figures = sessions(args, &program, dir.path(), &bar).await?;
     }
+    if args.what == What::Telemetry {
+        report.figures = telemetry::cost(&program, dir.path(), args.load(128), |step| bar.set_message(step)).await?;
+    }
     if args.what == What::Cluster {
         report.cluster = cluster::loads(args, dir.path()).await?;
     }
     if args.what == What::Soak {
-        bar.set_length(args.minutes.as_secs());
-        let progress = |gone: Duration, sample: &Sample| {
-            bar.set_position(gone.as_secs());
-            bar.set_message(format!("{:.1} MiB resident", sample.resident_mib));
-        };
-        (report.soak, report.figures) = args.soak().run(&program, dir.path(), progress).await?;
+        (report.soak, report.figures) = soak(args, &program, dir.path(), &bar).await?;
     }
     bar.finish_and_clear();
     Ok(report)
+}
+
+async fn soak(
+    args: &Args,
+    program: &Program,
+    dir: &Path,
+    bar: &ProgressBar,
+) -> Result<(Vec<Sample>, Vec<Figure>), Failure> {
+    bar.set_length(args.minutes.as_secs());
+    let progress = |gone: Duration, sample: &Sample| {
+        bar.set_position(gone.as_secs());
+        bar.set_message(format!("{:.1} MiB resident", sample.resident_mib));
+    };
+    args.soak().run(program, dir, progress).await
 }
 
 async fn sessions(args: &Args, program: &Program, dir: &Path, bar: &ProgressBar) -> Result<Vec<Figure>, Failure> {

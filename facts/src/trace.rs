@@ -19,8 +19,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Parses a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, with no id of zeros only.
-    /// `None` if the text is none.
+    /// Parses a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, with no id of zeros only. A later
+    /// version than the first may have more parts. `None` if the text is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
@@ -28,7 +28,7 @@ impl TraceContext {
         let [version] = bytes(part()?)?;
         let (trace, parent) = (bytes(part()?)?, bytes(part()?)?);
         let [flags] = bytes(part()?)?;
-        let known = version != u8::MAX && parts.next().is_none();
+        let known = version != u8::MAX && (version > 0 || parts.next().is_none());
         (known && trace != [0; 16] && parent != [0; 8]).then_some(Self { trace, parent, sampled: flags & SAMPLED != 0 })
     }
 }
@@ -74,6 +74,8 @@ mod tests {
         assert_eq!((context.trace[0], context.parent[7], context.sampled), (0x0a, 0xb7, true));
         assert_eq!(context.to_string(), GOOD);
         assert!(TraceContext::parse(&GOOD.replace("-01", "-02")).is_some_and(|context| !context.sampled));
+        let later = GOOD.replacen("00-", "01-", 1) + "-more";
+        assert_eq!(TraceContext::parse(&later), Some(context));
         for bad in [
             "",
             "00",

@@ -207,7 +207,10 @@ impl Exporter {
         self.saved = Stopwatch::start();
         match tokio::task::spawn_blocking(move || files.write(FILE_TELEMETRY, &bytes)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "{FILE_TELEMETRY} can't be written: a restart may export again"),
+            Ok(Err(error)) => {
+                self.unsaved = true;
+                tracing::warn!(%error, "{FILE_TELEMETRY} can't be written: a restart may export again");
+            }
             Err(error) => tracing::error!(%error, "{FILE_TELEMETRY} was not written"),
         }
         self.save_every = SAVE_EVERY.max(self.saved.elapsed() * 20);
