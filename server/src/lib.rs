@@ -32,7 +32,7 @@ pub use crate::edges::http::{Mount, Pages};
 pub use crate::error::{ApiError, record_of};
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
 pub use crate::server::{Config, DRAIN_MAX, Server, bind, local_url};
-pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport, http_client};
+pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport, cause, http_client};
 pub use crate::views::{NodeView, Nodes, NodesView};
 pub use crate::workspace::{
     CHECKPOINT_EVERY_FACTS, Companion, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings, open_index,

@@ -135,6 +135,16 @@ pub fn http_client(secure: bool, call_max: Duration) -> Result<reqwest::Client, 
     builder.tls_backend_preconfigured(tls).build().map_err(|error| error.to_string())
 }
 
+/// Returns the innermost cause, which says more than the sentence around it.
+#[must_use]
+pub fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
 /// The certificate in use.
 pub struct Certificate {
     cert: PathBuf,

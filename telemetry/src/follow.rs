@@ -231,7 +231,7 @@ fn load(files: &Files) -> Option<Position> {
     None
 }
 
-fn traces(spans: Vec<Span>) -> TracesData {
+pub(crate) fn traces(spans: Vec<Span>) -> TracesData {
     let scope_spans = vec![ScopeSpans { scope: Some(Scope::own()), spans }];
     let resource = Some(Resource::own());
     let of = ResourceSpans { resource, scope_spans, schema_url: SCHEMA_URL.to_owned() };

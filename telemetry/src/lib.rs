@@ -29,7 +29,6 @@ pub use self::logs::LogLayer;
 
 use self::counts::Counts;
 use self::follow::Exporter;
-use self::otlp::TracesData;
 use self::post::{Failed, Poster};
 
 /// What is exported.
@@ -118,7 +117,7 @@ pub async fn check(settings: Settings) -> Result<(), String> {
     let counts = Arc::new(Counts::new(None));
     let poster = tokio::task::spawn_blocking(move || Poster::new(&settings, counts)).await;
     let poster = poster.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-    match poster.try_post(Signal::Traces, 0, TracesData::default().encode_to_vec()).await {
+    match poster.try_post(Signal::Traces, 0, follow::traces(Vec::new()).encode_to_vec()).await {
         Ok(()) => Ok(()),
         Err(Failed::Later(reason, _) | Failed::Never(reason)) => Err(reason),
     }

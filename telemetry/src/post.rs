@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_server::http_client;
+use lastword_server::{cause, http_client};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode};
 
@@ -83,8 +83,7 @@ impl Poster {
     async fn send(&self, signal: Signal, body: Vec<u8>) -> Result<(), Failed> {
         let url = format!("{}/v1/{signal}", self.base);
         let request = self.http.post(url).headers(self.headers.clone()).body(body);
-        // The address may have a secret in it.
-        let sent = request.send().await.map_err(|error| Failed::Later(error.without_url().to_string(), None))?;
+        let sent = request.send().await.map_err(|error| Failed::Later(cause(&error), None))?;
         let status = sent.status();
         if status.is_success() {
             return Ok(());

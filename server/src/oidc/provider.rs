@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::claims::{self, Claims, Expected};
 use super::keys::ProviderKey;
 use super::{NoSignIn, Oidc, safe_url};
-use crate::tls::http_client;
+use crate::tls::{cause, http_client};
 
 /// The time limit of one call.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -242,13 +242,4 @@ fn parsed<T: DeserializeOwned>(status: StatusCode, bytes: &[u8], url: &str) -> R
     }
     let wrong = |error| NoSignIn::Provider(format!("The answer of {url} is not what OpenID Connect defines: {error}"));
     serde_json::from_slice(bytes).map_err(wrong)
-}
-
-/// Returns the innermost cause, which says more than the sentence around it.
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
