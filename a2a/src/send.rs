@@ -3,8 +3,12 @@
 use axum::http::HeaderMap;
 use lastword_broker::Live;
 use lastword_broker::identity::hex;
+use lastword_core::Principal;
+use lastword_facts::envelope::fnv_of;
+use lastword_facts::fact::Key;
 use lastword_facts::ids::{ApprovalId, EscalationId};
-use lastword_facts::{MessageType, TraceContext};
+use lastword_facts::names::RequestId;
+use lastword_facts::{Code, MessageType, Refusal, TraceContext};
 use lastword_server::calls::{Caller, approvals, escalations, messages};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{DecideApproval, Envelope, EscalationAnswer, Scope, StoredMessage, TRACEPARENT};
@@ -75,7 +79,8 @@ pub(crate) async fn send(
     if !message.context_id.is_empty() && message.context_id != known.context {
         return Err(Fault::field("message.contextId", "isn't that of the task"));
     }
-    go_on(ctx, caller, &known, content).await?;
+    let key = key(ctx, caller, agent, &known, &message.message_id, &content)?;
+    go_on(ctx, caller, &known, key, content).await?;
     tasks::find(ctx, caller, agent, &message.task_id).await
 }
 
@@ -156,18 +161,52 @@ async fn known_context(ctx: &Context, caller: Caller, context: &str) -> Result<(
     Err(Fault::field("message.contextId", "is none of this agent for this caller: leave it out, and a new one is made"))
 }
 
+/// Returns the key of a message to a task: its id, which is the caller's. What the task waits for is no part of it, because
+/// that may be another question when the message is sent again.
+fn key(
+    ctx: &Context,
+    caller: Caller,
+    agent: &str,
+    known: &Known,
+    message: &str,
+    content: &Content,
+) -> Result<Key, Fault> {
+    let text = format!("{}\n{agent}\n{message}", caller.principal.agent());
+    let mac = ctx.handle.signer().mac_of("a2a message", text.as_bytes());
+    let id = RequestId::new(&format!("{PREFIX}{}", hex(&mac[..ID_BYTES])));
+    let id = id.map_err(|error| Fault::new(Kind::InvalidParams, error.to_string()))?;
+    Ok(Key { id, fingerprint: fnv_of(format_args!("{}\n{}", known.id, said(content))) })
+}
+
+/// Returns whether a message was taken before, by `human` in the caller's seat or the caller itself. Refuses another
+/// message under its id.
+async fn was_taken(ctx: &Context, caller: Caller, human: Option<Principal>, key: &Key) -> Result<bool, Fault> {
+    let (by, wanted) = ([human, Some(caller.principal)], key.clone());
+    let look = move |live: &Live<'_>| {
+        let mut made = by.iter().flatten().filter_map(|by| live.state.made.get(&(by.agent(), wanted.id.clone())));
+        made.next().map(|made| made.fingerprint == wanted.fingerprint)
+    };
+    match ctx.handle.query(look).await.map_err(ApiError::from)? {
+        Some(false) => Err(ApiError::from(Refusal::new(Code::IdempotencyConflict).about(&key.id)).into()),
+        found => Ok(found.is_some()),
+    }
+}
+
 /// Gives a task what it waits for: the answer to its question from a caller with a seat, or a decision about its held
-/// call, which the core allows to whom the policy names (H3).
-async fn go_on(ctx: &Context, caller: Caller, known: &Known, content: Content) -> Result<(), Fault> {
+/// call, which the core allows to whom the policy names (H3). A message is taken once (Q1).
+async fn go_on(ctx: &Context, caller: Caller, known: &Known, key: Key, content: Content) -> Result<(), Fault> {
+    let human = escalations::seated(ctx, caller).await?;
+    if was_taken(ctx, caller, human, &key).await? {
+        return Ok(());
+    }
     let state = known.state(ctx).await?;
     match state {
         TaskState::InputRequired => {
-            let human = escalations::seated(ctx, caller).await?;
             let asked: Option<EscalationId> = known.fold.asked.keys().next().copied();
             if let (Some(human), Some(id)) = (human, asked) {
                 caller.may(Some(Scope::Decide))?;
                 let answer = EscalationAnswer { answer: said(&content), lift: None };
-                escalations::answer_as(ctx, human, id, &answer).await?;
+                escalations::answer_as(ctx, human, id, &answer, Some(key)).await?;
                 return Ok(());
             }
         }
@@ -180,7 +219,7 @@ async fn go_on(ctx: &Context, caller: Caller, known: &Known, content: Content) -
                     |error: serde_json::Error| Fault::field("message.parts", format!("is no decision: {error}"));
                 let payload = content.payload.unwrap_or_default();
                 let decision: DecideApproval = serde_json::from_value(payload).map_err(wrong)?;
-                approvals::decide(ctx, caller, id, decision).await?;
+                approvals::decide(ctx, caller, id, decision, Some(key)).await?;
                 return Ok(());
             }
             let text = "The held call is decided by a person, at Lastword. Who is named for it may send `data` with \

@@ -118,7 +118,7 @@ pub(super) async fn reject_many(
     let (mut rejected, mut others) = (0, 0);
     for id in ids {
         let asked = DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
-        match approvals::decide(&ctx, viewer.caller, id, asked).await {
+        match approvals::decide(&ctx, viewer.caller, id, asked, None).await {
             Ok(_) => rejected += 1,
             Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
             Err(fault) => return Err(fault.into()),
@@ -236,7 +236,7 @@ pub(super) async fn decide(
         Some(_) | None => None,
     };
     let asked = DecideApproval { decision, digest: fields.digest, comment: filled(&fields.comment), input };
-    match approvals::decide(&ctx, viewer.caller, wanted, asked).await {
+    match approvals::decide(&ctx, viewer.caller, wanted, asked, None).await {
         Ok(view) => {
             let state = approval_word(view.state);
             let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };

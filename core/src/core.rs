@@ -201,7 +201,7 @@ impl Step<'_> {
             Input::RunSchedule(by, name, reference) => self.run_schedule(by, &name, reference),
             Input::TickSchedule(tick) => self.tick_schedule(*tick),
             Input::Escalate(by, turn, question) => self.escalate(by, turn, question),
-            Input::Answer(by, escalation, body) => self.answer(by, escalation, body),
+            Input::Answer(by, escalation, body, key) => self.answer(by, escalation, body, key),
             Input::AskApproval(by, turn, call) => self.ask_approval(by, turn, *call),
             Input::Decide(by, approval, verdict) => self.decide(by, approval, *verdict),
             Input::Use(by, approval, digest) => self.use_approval(by, approval, digest),

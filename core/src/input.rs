@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Draft, FinishStatus, JsonText};
 use lastword_facts::fact::{
-    AgentLimits, ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, ModelSpend,
+    AgentLimits, ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Key, Kind, Latched, ModelSpend,
     Profile, Role, Schedule, Scope, Spend,
 };
 use lastword_facts::ids::{
@@ -62,8 +62,8 @@ pub enum Input {
     Extend(Principal, ConvId, Option<GrantId>, Extension),
     /// Asks a human a question.
     Escalate(Principal, Option<TurnId>, Question),
-    /// Answers an escalation.
-    Answer(Principal, EscalationId, Box<str>),
+    /// Answers an escalation. A retry under the key is taken as the first one, whatever question it names.
+    Answer(Principal, EscalationId, Box<str>, Option<Key>),
     /// Holds a tool call for a decision.
     AskApproval(Principal, Option<TurnId>, Box<HeldCall>),
     /// Decides an approval.
@@ -299,6 +299,8 @@ pub struct Verdict {
     pub digest: Option<Digest>,
     /// For `edit`: the arguments to use instead, and their digest.
     pub edited: Option<(JsonText, Digest)>,
+    /// The idempotency key (Q1). A retry under it is taken as the first one, whatever call it names.
+    pub key: Option<Key>,
 }
 
 /// What the shell has to do, once the facts before it are durable.

@@ -59,7 +59,7 @@ pub(super) async fn escalate(
     let forged = || FieldError::new("requestState", "is not what this call was answered with");
     let id = signer.verify_escalation(&state, agent).ok_or_else(forged)?;
     let escalation = match human.zip(answer(request.input_responses.as_ref())) {
-        Some((human, answer)) => match escalations::answer_as(ctx, human, id, &answer).await {
+        Some((human, answer)) => match escalations::answer_as(ctx, human, id, &answer, None).await {
             // Another human answered first, somewhere else.
             Err(fault) if fault.0.code == Code::AlreadySettled => escalations::show(ctx, id).await,
             answered => answered,

@@ -194,7 +194,7 @@ async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<V
         input: args.input.map(Into::into),
         digest: args.digest,
     };
-    call_value(&approvals::decide(ctx, caller, id, decision).await?)
+    call_value(&approvals::decide(ctx, caller, id, decision, None).await?)
 }
 
 async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Output, ApiError> {

@@ -91,7 +91,7 @@ pub(crate) fn falls_silent(world: &mut World) -> Result<(), String> {
     }
     // Half of the questions are answered; the others stay open until they expire.
     for escalation in world.core().state().escalations.keys().copied().step_by(2).collect::<Vec<EscalationId>>() {
-        world.give(Input::Answer(human, escalation, "do as you like".into()));
+        world.give(Input::Answer(human, escalation, "do as you like".into(), None));
     }
     world.comes_to_rest()
 }

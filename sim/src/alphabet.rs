@@ -211,7 +211,7 @@ impl Random {
         let open = |(_, known): &(&EscalationId, &Escalation)| known.state == EscalationState::Open;
         let asked = world.core().state().escalations.iter().find(open).map(|(id, _)| *id);
         if let Some(asked) = asked.filter(|_| self.chance(30)) {
-            return world.give(Input::Answer(human, asked, "yes".into()));
+            return world.give(Input::Answer(human, asked, "yes".into(), None));
         }
         world.pass(1_000);
         let agent = self.one_of(world);
@@ -313,7 +313,7 @@ impl Random {
             let call = HeldCall { digest: [n; 32], ..self.call() };
             last = world.give(Input::AskApproval(by, None, Box::new(call)));
             let Some(Reply::Held(id)) = last else { continue };
-            let verdict = Verdict { decision: Decision::Reject, comment: None, digest: None, edited: None };
+            let verdict = Verdict { decision: Decision::Reject, comment: None, digest: None, edited: None, key: None };
             world.give(Input::Decide(human, id, Box::new(verdict)));
             world.pass(3_000);
         }
@@ -346,7 +346,7 @@ impl Random {
         let agent = self.one_of(world);
         let input = match self.below(39) {
             0..7 => Input::Send(by, Box::new(Draft { reference: self.reference(world, 30), ..request(agent, world) })),
-            7..10 => Input::Answer(by, self.escalation(world), "yes".into()),
+            7..10 => Input::Answer(by, self.escalation(world), "yes".into(), None),
             10..13 => self.decide(world, by),
             13 => Input::Control(by, Scope::Conversation(conv), Control::ALL[self.below(3)]),
             14 if self.chance(40) => Input::Control(by, Scope::Agent(agent), Control::ALL[self.below(3)]),

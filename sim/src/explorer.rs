@@ -123,7 +123,7 @@ fn common(world: &mut World, pace: Pace, letter: usize) {
         }
         3 => {
             let asked = world.core().state().escalations.keys().next_back().copied();
-            world.give(Input::Answer(human, asked.unwrap_or(EscalationId(0)), "yes".into()));
+            world.give(Input::Answer(human, asked.unwrap_or(EscalationId(0)), "yes".into(), None));
         }
         _ => {
             let mut draft = Draft::new(MessageType::Info, Address::All, "carry on");

@@ -108,6 +108,10 @@ impl Step<'_> {
         if by.is_human() {
             self.human(by, Role::Approver)?;
         }
+        // Before the call is looked at: it may be the next one, which nobody has decided.
+        if let Some(again) = self.made_before(by.agent(), verdict.key.as_ref())? {
+            return Ok(again);
+        }
         if !may_decide && self.rule(Rule::Authority) {
             let refusal = Refusal::new(Code::ApproverNotAllowed).about(id);
             return Err(self.refuse_write(by, WriteKind::Approval, None, refusal));
@@ -120,8 +124,9 @@ impl Step<'_> {
             let recorded = refusal.code == Code::DigestMismatch;
             return Err(if recorded { self.refuse_write(by, WriteKind::Approval, None, refusal) } else { refusal });
         }
-        let Verdict { decision, comment, edited, .. } = verdict;
+        let Verdict { decision, comment, edited, key, .. } = verdict;
         self.decided(id, Some(by.agent()), decision, comment, edited);
+        self.keep_key(by.agent(), key, &Reply::Held(id));
         Ok(Reply::Done)
     }
 

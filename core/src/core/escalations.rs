@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Address, AnswerStatus, Draft, MessageType};
 use lastword_facts::fact::{
-    Answer, EndReason, EscalationCause, Fact, Message, Part, Place, Recipient, Role, SYSTEM, WriteKind,
+    Answer, EndReason, EscalationCause, Fact, Key, Message, Part, Place, Recipient, Role, SYSTEM, WriteKind,
 };
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, TurnId};
 use lastword_facts::names::Ref;
@@ -109,8 +109,18 @@ impl Step<'_> {
     }
 
     /// Routes a human's answer to exactly the task that asked (D9, H1). Text extends no limit (H6).
-    pub(super) fn answer(&mut self, by: Principal, id: EscalationId, body: Box<str>) -> Outcome {
+    pub(super) fn answer(&mut self, by: Principal, id: EscalationId, body: Box<str>, key: Option<Key>) -> Outcome {
         self.human(by, Role::Approver)?;
+        // Before the question is looked at: it may be the next one, which this text doesn't answer.
+        if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
+            return Ok(again);
+        }
+        let answered = self.answer_open(by, id, body)?;
+        self.keep_key(by.agent(), key, &Reply::Escalated(id));
+        Ok(answered)
+    }
+
+    fn answer_open(&mut self, by: Principal, id: EscalationId, body: Box<str>) -> Outcome {
         let (agent, conv, asked) = self.open_escalation(id)?;
         let waiting = self.waiting_for(id);
         // First: it is admitted with all that a human's message lifts and resets, or refused without any of it.
@@ -224,7 +234,7 @@ impl Step<'_> {
     pub(super) fn human_response(&mut self, by: Principal, draft: Draft) -> Outcome {
         let id = draft.request_id.as_ref().and_then(|id| EscalationId::parse(id.as_str()));
         let id = id.ok_or_else(|| Refusal::new(Code::ReplyNotExpected))?;
-        self.answer(by, id, draft.body)
+        self.answer(by, id, draft.body, None)
     }
 
     /// Resets the counters of a conversation that a human spoke about, of those above it, and of those below it (R4).

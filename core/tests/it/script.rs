@@ -26,7 +26,7 @@ use lastword_facts::stall::{self, Curve};
 
 mod words;
 
-use words::{call, draft, finish, key, models, option, options, reported, rule, spend, text, verdict};
+use words::{call, draft, finish, key, models, once, option, options, reported, rule, spend, text, verdict};
 
 /// The world in which a transcript plays.
 pub(crate) struct World {
@@ -300,7 +300,11 @@ impl World {
             ("run", [name, reference]) => {
                 Input::RunSchedule(by, Label::new(name).unwrap(), Ref::new(reference).unwrap())
             }
-            ("answer", [id, ..]) => Input::Answer(by, EscalationId::parse(id).unwrap(), text(&rest[1..]).into()),
+            ("answer", [id, ..]) => {
+                let body = text(&rest[1..]);
+                let key = once(rest, &body);
+                Input::Answer(by, EscalationId::parse(id).unwrap(), body.into(), key)
+            }
             ("hold", [tool, ..]) => Input::AskApproval(by, turn, Box::new(call(tool, rest))),
             ("use", [id, tool, ..]) => Input::Use(by, ApprovalId::parse(id).unwrap(), call(tool, rest).digest),
             ("decide", [id, decision, ..]) => {

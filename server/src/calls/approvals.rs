@@ -8,7 +8,7 @@ use lastword_broker::{Live, off_thread};
 use lastword_core::state::Approval;
 use lastword_core::{Input, Principal, Reply, input};
 use lastword_facts::Code;
-use lastword_facts::fact::{Decision, Digest, Role};
+use lastword_facts::fact::{Decision, Digest, Key, Role};
 use lastword_facts::ids::{ApprovalId, TaskId};
 use lastword_facts::status::ApprovalState;
 use lastword_wire::{ApprovalView, Arguments, DecideApproval, FieldError, HeldCall, Page, UseApproval};
@@ -148,19 +148,20 @@ pub async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView
     Ok(ctx.handle.query(all).await?)
 }
 
-/// Decides an approval. A caller that was shown the call in full may omit its digest (H2).
+/// Decides an approval, once under its key (Q1). A caller that was shown the call in full may omit its digest (H2).
 pub async fn decide(
     ctx: &Context,
     caller: Caller,
     id: ApprovalId,
     mut decision: DecideApproval,
+    key: Option<Key>,
 ) -> Result<ApprovalView, ApiError> {
     let unnamed = decision.decision == Decision::Approve && decision.digest.is_none();
     if unnamed {
         decision.digest = ctx.shown.digest(caller.principal.agent(), id);
     }
     let unseen = unnamed && decision.digest.is_none();
-    decide_named(ctx, caller, id, decision).await.map_err(|mut fault| {
+    decide_named(ctx, caller, id, decision, key).await.map_err(|mut fault| {
         // The core only says that the digest is missing; the caller needs the step that supplies one.
         if unseen && fault.0.code == Code::Malformed {
             fault
@@ -177,6 +178,7 @@ async fn decide_named(
     caller: Caller,
     id: ApprovalId,
     decision: DecideApproval,
+    key: Option<Key>,
 ) -> Result<ApprovalView, ApiError> {
     let edited = decision.input.as_ref().map_or(0, |input| input.as_str().len());
     check_sizes(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
@@ -191,6 +193,7 @@ async fn decide_named(
         comment: decision.comment.map(Into::into),
         digest: named,
         edited,
+        key,
     };
     admitted(ctx.handle.submit(Input::Decide(caller.principal, id, Box::new(verdict))).await)?;
     show(ctx, caller, id, Duration::ZERO).await

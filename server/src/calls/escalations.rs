@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lastword_broker::Live;
 use lastword_core::{Input, Principal, Reply, input};
-use lastword_facts::fact::EscalationCause;
+use lastword_facts::fact::{EscalationCause, Key};
 use lastword_facts::ids::EscalationId;
 use lastword_facts::names::Ref;
 use lastword_facts::status::EscalationState;
@@ -52,20 +52,21 @@ pub async fn answer(
     if answer.lift.is_none() && answer.answer.trim().is_empty() {
         return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
     }
-    answer_as(ctx, caller.principal, id, answer).await
+    answer_as(ctx, caller.principal, id, answer, None).await
 }
 
-/// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text.
+/// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text, which is taken once under its key (Q1).
 pub async fn answer_as(
     ctx: &Context,
     human: Principal,
     id: EscalationId,
     answer: &EscalationAnswer,
+    key: Option<Key>,
 ) -> Result<EscalationView, ApiError> {
     check_sizes(ctx, [("answer", answer.answer.len())])?;
     let words = answer.answer.as_str();
     let input = match &answer.lift {
-        None => Input::Answer(human, id, words.into()),
+        None => Input::Answer(human, id, words.into(), key),
         Some(lift) => {
             let number = lift.strip_prefix("lift-").and_then(|number| number.parse().ok());
             let number =
@@ -109,7 +110,7 @@ pub async fn ask_again(
         return Err(ApiError::new(Code::Malformed, "Name one agent to ask"));
     };
     let words = EscalationAnswer { answer: format!("asked {} again: {}", sent.to, sent.id), lift: None };
-    answer_as(ctx, caller.principal, id, &words).await?;
+    answer_as(ctx, caller.principal, id, &words, None).await?;
     Ok(*sent)
 }
 

@@ -311,7 +311,7 @@ fn desk() -> Vec<Served> {
             Ok(view)
         }),
         served(|it: CallOf<DecideOnCall>| async move {
-            approvals::decide(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?).await
+            approvals::decide(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?, None).await
         }),
         served(|it: CallOf<SpendApproval>| async move {
             approvals::spend(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?).await

@@ -158,7 +158,7 @@ impl Random {
         let digest = world.core().state().approvals.get(&id).map(|a| a.digest);
         let decision = if self.chance(60) { Decision::Approve } else { Decision::ALL[self.below(Decision::ALL.len())] };
         let edited = self.chance(50).then(|| ("{}".into(), [9; 32]));
-        Input::Decide(by, id, Box::new(Verdict { decision, comment: None, digest, edited }))
+        Input::Decide(by, id, Box::new(Verdict { decision, comment: None, digest, edited, key: None }))
     }
 
     pub(super) fn claim(&mut self, world: &World, by: Principal) -> Input {

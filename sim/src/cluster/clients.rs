@@ -298,10 +298,15 @@ impl HistoryRun<'_> {
                 Some(Input::Send(by, Box::new(self.request(actor, to))))
             }
             8..11 => Some(Input::Take(by, None)),
-            11..13 => asked.map(|id| Input::Answer(by, id, "yes".into())),
+            11..13 => asked.map(|id| Input::Answer(by, id, "yes".into(), None)),
             13..15 => pending.map(|(id, digest)| {
-                let verdict =
-                    Verdict { decision: Decision::Approve, comment: None, digest: Some(digest), edited: None };
+                let verdict = Verdict {
+                    decision: Decision::Approve,
+                    comment: None,
+                    digest: Some(digest),
+                    edited: None,
+                    key: None,
+                };
                 Input::Decide(by, id, Box::new(verdict))
             }),
             15 => Some(Input::Control(by, Scope::Workspace, Control::Resume)),

@@ -161,7 +161,7 @@ impl Town {
                 self.review(DEVELOPERS[3], REVIEWERS[3]);
                 self.finishes(DEVELOPERS[3], "merged at last");
             } else {
-                self.done(Input::Answer(human, asked, "the new one".into()));
+                self.done(Input::Answer(human, asked, "the new one".into(), None));
                 self.takes(TESTER);
                 self.finishes(TESTER, "the new one works");
             }

@@ -1,8 +1,8 @@
 //! What the words of a transcript's line mean: drafts, reports, calls and rules.
 
 use lastword_core::input::{Finish, HeldCall, Verdict};
-use lastword_facts::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
-use lastword_facts::fact::{Decision, ModelSpend, Spend};
+use lastword_facts::envelope::{Address, Draft, FinishStatus, MessageType, Priority, fnv_of};
+use lastword_facts::fact::{Decision, Key, ModelSpend, Spend};
 use lastword_facts::ids::{Seq, TurnId};
 use lastword_facts::limits::Approvers;
 use lastword_facts::names::{AgentName, Label, ModelName, Ref, RequestId};
@@ -17,6 +17,11 @@ pub(super) fn options(words: &[&str]) -> Vec<Box<str>> {
 
 pub(super) fn key(words: &[&str]) -> Option<RequestId> {
     option(words, "key=").map(|k| RequestId::new(k).unwrap())
+}
+
+/// The key of an answer or a decision, which its content belongs to.
+pub(super) fn once(words: &[&str], content: &str) -> Option<Key> {
+    key(words).map(|id| Key { id, fingerprint: fnv_of(format_args!("{content}")) })
 }
 
 pub(super) fn option<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
@@ -135,7 +140,8 @@ pub(super) fn rule(ruling: &str, words: &[&str]) -> ApprovalRule {
 pub(super) fn verdict(decision: &str, words: &[&str]) -> Box<Verdict> {
     let digest = option(words, "call=").map(credential);
     let edited = option(words, "edit=").map(|call| (call.into(), credential(call)));
+    let key = once(words, &words[1..].join(" "));
     let words = text(&words[2..]);
     let comment = (!words.is_empty()).then(|| words.into());
-    Box::new(Verdict { decision: Decision::from_word(decision).unwrap(), comment, digest, edited })
+    Box::new(Verdict { decision: Decision::from_word(decision).unwrap(), comment, digest, edited, key })
 }

@@ -1,0 +1,86 @@
+//! What a caller says to a task that waits for it: it is taken once, and changes the task.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{World, state};
+
+/// Starts a workspace whose `caller` answers in the seat of the operator, and decides if `asker`.
+async fn seated(asker: bool) -> World {
+    World::with(|config| {
+        config.settings.seats.insert("caller".into(), "operator".into());
+        config.settings.limits.approvers.asker = asker;
+    })
+    .await
+}
+
+/// Makes a call in the turn of a delivery.
+async fn in_turn(world: &World, delivery: &Value, path: &str, body: Value) -> Value {
+    let turn = delivery["turn"]["token"].as_str().unwrap();
+    let made = world.request("coder", Method::POST, path).header("lastword-turn", turn).json(&body);
+    made.send().await.unwrap().error_for_status().unwrap().json().await.unwrap()
+}
+
+/// Asks in the turn of a delivery, and waits for the answer in the next one.
+async fn ask(world: &World, delivery: &Value, question: &str) {
+    in_turn(world, delivery, "/v1/escalations", json!({ "message": question })).await;
+    world.finish("coder", delivery, json!({ "answer": "", "status": "waiting" })).await;
+}
+
+/// Returns a message to a task.
+fn to(task: &Value, id: &str, part: &Value) -> Value {
+    let message = json!({ "messageId": id, "role": "ROLE_USER", "taskId": task["id"], "parts": [part] });
+    json!({ "message": message, "configuration": { "returnImmediately": true } })
+}
+
+async fn say(world: &World, message: Value) -> Result<Value, Value> {
+    world.rpc("caller", "SendMessage", message).await.map(|mut sent| sent["task"].take())
+}
+
+/// Returns what the status of a task says.
+fn said(task: &Value) -> &str {
+    task["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_answer_that_is_sent_again_is_taken_once_and_answers_no_later_question() {
+    let world = seated(false).await;
+    let task = world.sent("caller", world.message("Deploy it.")).await;
+    ask(&world, &world.take("coder").await, "Which one?").await;
+    let first = to(&task, "answer-1", &json!({ "text": "The second." }));
+    for _ in 0..2 {
+        assert_eq!(state(&say(&world, first.clone()).await.unwrap()), "TASK_STATE_WORKING");
+    }
+    let delivery = world.take("coder").await;
+    assert_eq!(delivery["message"]["body"], "The second.");
+    ask(&world, &delivery, "And where?").await;
+    let world = world.restarted().await;
+    let again = say(&world, first.clone()).await.unwrap();
+    assert_eq!((state(&again), said(&again)), ("TASK_STATE_INPUT_REQUIRED", "And where?"));
+    let other = say(&world, to(&task, "answer-1", &json!({ "text": "Here." }))).await.unwrap_err();
+    assert_eq!(other["data"][0]["reason"], "IDEMPOTENCY_CONFLICT", "{other}");
+    // The same words under an id of their own answer it.
+    let second = to(&task, "answer-2", &json!({ "text": "The second." }));
+    assert_eq!(state(&say(&world, second).await.unwrap()), "TASK_STATE_WORKING");
+    let delivery = world.take("coder").await;
+    world.finish("coder", &delivery, json!({ "answer": "Deployed." })).await;
+    assert_eq!(state(&say(&world, first).await.unwrap()), "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn a_decision_that_is_sent_again_decides_no_later_call_not_even_the_same_one() {
+    let world = seated(true).await;
+    let task = world.sent("caller", world.message("Deploy it.")).await;
+    let delivery = world.take("coder").await;
+    let call = json!({ "tool": "deploy", "arguments": {} });
+    let held = in_turn(&world, &delivery, "/v1/approvals", call.clone()).await;
+    let decision = json!({ "data": { "decision": "approve", "digest": held["digest"] } });
+    let first = to(&task, "decision-1", &decision);
+    for _ in 0..2 {
+        assert_eq!(state(&say(&world, first.clone()).await.unwrap()), "TASK_STATE_WORKING");
+    }
+    let next = in_turn(&world, &delivery, "/v1/approvals", call).await;
+    assert_eq!((&next["state"], &next["digest"]), (&json!("pending"), &held["digest"]));
+    assert_eq!(state(&say(&world, first).await.unwrap()), "TASK_STATE_AUTH_REQUIRED");
+    assert_eq!(state(&say(&world, to(&task, "decision-2", &decision)).await.unwrap()), "TASK_STATE_WORKING");
+}
