@@ -25,11 +25,19 @@ pub(crate) struct Fold {
     pub(crate) settled: Option<Seq>,
 }
 
+/// What is said of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// What it is about, which makes the id of the message: the same in every stream and at every look.
+    pub(crate) about: String,
+    pub(crate) text: String,
+}
+
 /// What a fact changed for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The state, or what is said of it.
-    Status { at: Time, state: TaskState, said: Option<String> },
+    Status { at: Time, state: TaskState, said: Option<Said> },
     /// The answer is there.
     Settled,
 }
@@ -41,15 +49,19 @@ impl Fold {
     }
 
     /// Returns the state of a task without an answer, and what is said of it.
-    pub(crate) fn standing(&self) -> (TaskState, Option<String>) {
+    pub(crate) fn standing(&self) -> (TaskState, Option<Said>) {
         if let Some((approval, tool)) = self.held.first_key_value() {
-            let said = format!("A call of `{tool}` waits for the decision of a person: {approval}.");
-            return (TaskState::AuthRequired, Some(said));
+            let text = format!("A call of `{tool}` waits for the decision of a person: {approval}.");
+            return (TaskState::AuthRequired, Some(Said { about: approval.to_string(), text }));
         }
         match self.asked.first_key_value() {
-            Some((_, question)) if self.seated => (TaskState::InputRequired, Some(question.to_string())),
-            Some((escalation, _)) => {
-                (TaskState::Working, Some(format!("A question of the agent waits for a person: {escalation}.")))
+            Some((escalation, question)) => {
+                let (state, text) = if self.seated {
+                    (TaskState::InputRequired, question.to_string())
+                } else {
+                    (TaskState::Working, format!("A question of the agent waits for a person: {escalation}."))
+                };
+                (state, Some(Said { about: escalation.to_string(), text }))
             }
             None if self.taken => (TaskState::Working, None),
             None => (TaskState::Submitted, None),
@@ -69,7 +81,8 @@ impl Fold {
                     self.taken = true;
                     if !message.body.is_empty() {
                         let (state, _) = self.standing();
-                        return Some(Change::Status { at: entry.at, state, said: Some(message.body.to_string()) });
+                        let said = Said { about: seq.to_string(), text: message.body.to_string() };
+                        return Some(Change::Status { at: entry.at, state, said: Some(said) });
                     }
                 }
                 Part::Reply { task, escalation: Some(escalation) } if *task == self.task => {

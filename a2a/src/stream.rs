@@ -8,12 +8,11 @@ use lastword_server::Context;
 use lastword_server::calls::{Caller, messages};
 use lastword_server::edges::LogTail;
 use lastword_server::edges::http::StreamPermit;
-use lastword_wire::rfc3339;
 
 use crate::fault::Fault;
 use crate::fold::{Change, Fold, Next, after, holds};
-use crate::model::{StreamResponse, TaskState, TaskStatus};
-use crate::tasks::{Known, outcome, words};
+use crate::model::{StreamResponse, TaskStatus};
+use crate::tasks::{Known, outcome, status};
 
 /// The most entries that are read in one step.
 const BATCH_MAX: usize = 128;
@@ -116,14 +115,11 @@ impl TaskStream {
     }
 
     async fn say(&mut self, seq: Seq, entry: &Entry) -> Option<()> {
-        let (id, context) = (self.id.clone(), self.context.clone());
-        let status = |state: TaskState, said: Option<String>, at| {
-            let message = said.map(|said| words(format!("{id}-{seq}"), &id, &context, said));
-            TaskStatus { state, message, timestamp: rfc3339(at) }
-        };
         match self.fold.hear(seq, entry) {
             None => {}
-            Some(Change::Status { at, state, said }) => self.tell(seq, status(state, said, at)),
+            Some(Change::Status { at, state, said }) => {
+                self.tell(seq, status(&self.id, &self.context, state, said, at));
+            }
             Some(Change::Settled) => {
                 self.over = true;
                 let answer = messages::one(self.tail.ctx(), seq).await.ok()?;

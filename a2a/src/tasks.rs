@@ -16,7 +16,7 @@ use lastword_wire::{StoredMessage, parse_rfc3339, rfc3339};
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
-use crate::fold::Fold;
+use crate::fold::{Fold, Said};
 use crate::model::{Artifact, ListTasks, Message, Part, Role, Task, TaskState, TaskStatus};
 
 /// Begins the ids of tasks and contexts, which the edge mints.
@@ -145,8 +145,7 @@ impl Known {
             Some(answer) => outcome(&messages::one(ctx, answer).await?, &id, &context),
             None => {
                 let (state, said) = self.fold.standing();
-                let message = said.map(|said| words(format!("{id}-{}", self.at), &id, &context, said));
-                (None, TaskStatus { state, message, timestamp: rfc3339(self.updated) })
+                (None, status(&id, &context, state, said, self.updated))
             }
         };
         let history = match history {
@@ -158,8 +157,14 @@ impl Known {
     }
 }
 
+/// Returns the status of a task without an answer.
+pub(crate) fn status(id: &str, context: &str, state: TaskState, said: Option<Said>, at: Time) -> TaskStatus {
+    let message = said.map(|Said { about, text }| words(format!("{id}-{about}"), id, context, text));
+    TaskStatus { state, message, timestamp: rfc3339(at) }
+}
+
 /// Returns a message of the agent.
-pub(crate) fn words(message_id: String, task: &str, context: &str, text: String) -> Message {
+fn words(message_id: String, task: &str, context: &str, text: String) -> Message {
     Message {
         message_id,
         task_id: task.to_owned(),

@@ -84,3 +84,33 @@ async fn a_decision_that_is_sent_again_decides_no_later_call_not_even_the_same_o
     assert_eq!(state(&say(&world, first).await.unwrap()), "TASK_STATE_AUTH_REQUIRED");
     assert_eq!(state(&say(&world, to(&task, "decision-2", &decision)).await.unwrap()), "TASK_STATE_WORKING");
 }
+
+#[tokio::test]
+async fn a_task_shows_what_its_stream_told_of_it_under_the_same_id() {
+    let world = seated(false).await;
+    let params = json!({ "message": world.message("Deploy it.") });
+    let mut stream = world.stream("caller", "SendStreamingMessage", params).await;
+    let task = stream.next().await.unwrap()["task"].take();
+    let delivery = world.take("coder").await;
+    assert_eq!(state(&stream.next().await.unwrap()), "TASK_STATE_WORKING");
+    let held = in_turn(&world, &delivery, "/v1/approvals", json!({ "tool": "deploy", "arguments": {} })).await;
+    let waits = stream.next().await.unwrap();
+    assert_eq!(state(&waits), "TASK_STATE_AUTH_REQUIRED");
+    // Others work meanwhile, and what the task shows is the same.
+    for _ in 0..2 {
+        assert_eq!(world.task("caller", &task["id"]).await["status"], waits["statusUpdate"]["status"]);
+        world.sent("other", world.message("Wait.")).await;
+    }
+    let decision = json!({ "decision": "approve", "digest": held["digest"] });
+    let path = format!("/v1/approvals/{}/decision", held["id"].as_str().unwrap());
+    world.api("operator", Method::POST, &path, Some(decision)).await;
+    assert_eq!(state(&stream.next().await.unwrap()), "TASK_STATE_WORKING");
+    ask(&world, &delivery, "Which one?").await;
+    let asks = stream.next().await.unwrap();
+    assert_eq!(state(&asks), "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(world.task("caller", &task["id"]).await["status"], asks["statusUpdate"]["status"]);
+    assert_ne!(
+        asks["statusUpdate"]["status"]["message"]["messageId"],
+        waits["statusUpdate"]["status"]["message"]["messageId"]
+    );
+}
