@@ -70,6 +70,8 @@ pub(crate) struct Known {
     ended: Option<AnswerStatus>,
     /// The positions of the questions whose texts are still missing.
     unread: Vec<(EscalationId, Seq)>,
+    /// The position of the last answer or decision, whose time is still missing.
+    told: Option<Seq>,
 }
 
 /// Returns the context of a conversation: the REF without what this edge adds for each further task.
@@ -83,6 +85,10 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     let served = task.tried().next().is_some_and(|first| live.state.name_of(first) == agent);
     let reference = live.state.ref_of(task.conv).filter(|_| served)?;
     let turns = task.turns.iter().filter_map(|turn| live.state.turns.get(turn));
+    // The answers of its own requests are no change to its caller.
+    let answers =
+        turns.clone().flat_map(|turn| &turn.delivered).chain(&task.ready).filter(|ready| ready.child.is_none());
+    let told = answers.map(|ready| ready.message).chain(turns.clone().filter_map(|turn| turn.decided.get())).max();
     let mut fold = Fold::new(number, false);
     fold.taken = !task.turns.is_empty() || task.status_at.get().is_some();
     fold.settled = request.answer.get();
@@ -97,7 +103,8 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     let updated = updated.chain(asked.map(|(_, known)| known.at)).max().unwrap_or(task.created_at);
     let context = context_of(reference.as_str()).to_owned();
     let (request, at) = (request.message, live.state.seq);
-    Some((number, Known { id: RequestId::new(id).ok()?, context, request, at, fold, updated, ended: None, unread }))
+    let id = RequestId::new(id).ok()?;
+    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, told }))
 }
 
 /// Looks up a task of the caller; another's looks like none.
@@ -108,15 +115,19 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -
     let found = ctx.handle.query(look).await.map_err(ApiError::from)?;
     let (_, mut known) = found.ok_or_else(|| Fault::unknown_task(id))?;
     known.fold.seated = escalations::seated(ctx, caller).await?.is_some();
-    read_questions(ctx, &mut known).await?;
+    read_rest(ctx, &mut known).await?;
     Ok(known)
 }
 
-/// Reads the texts of open questions.
-async fn read_questions(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
+/// Reads what the state leaves to the log: the texts of open questions, and when something was last answered or decided.
+async fn read_rest(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
     let unread: BTreeMap<Seq, EscalationId> = known.unread.drain(..).map(|(id, at)| (at, id)).collect();
-    let entries = ctx.handle.entries(unread.keys().copied().collect()).await.map_err(ApiError::from)?;
-    for (seq, entry) in entries {
+    let told = known.told.take();
+    let wanted = unread.keys().copied().chain(told).collect();
+    for (seq, entry) in ctx.handle.entries(wanted).await.map_err(ApiError::from)? {
+        if told == Some(seq) {
+            known.updated = known.updated.max(entry.at);
+        }
         if let (Fact::EscalationOpened { body, .. }, Some(id)) = (&entry.fact, unread.get(&seq)) {
             known.fold.asked.insert(*id, body.clone());
         }
@@ -255,7 +266,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
     let (mut tasks, mut bytes, mut next) = (Vec::new(), 0, None);
     let mut found = found.into_iter().peekable();
     while let Some(mut known) = found.next() {
-        read_questions(ctx, &mut known).await?;
+        read_rest(ctx, &mut known).await?;
         let task = json!(known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?);
         bytes += task.to_string().len();
         tasks.push(task);
@@ -314,20 +325,26 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result
             .collect()
     };
     let mut known = ctx.handle.query(look).await.map_err(ApiError::from)?;
-    let answers: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled).collect();
-    let mut ends = BTreeMap::new();
+    let last: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled.or(known.told)).collect();
+    let mut changes = BTreeMap::new();
     let note = |seq: Seq, entry: &Arc<Entry>| {
-        if let Fact::Accepted { message } = &entry.fact
+        let ended = if let Fact::Accepted { message } = &entry.fact
             && let FactPart::Answer(answer) = &message.part
         {
-            ends.insert(seq, (entry.at, answer.status));
-        }
+            Some(answer.status)
+        } else {
+            None
+        };
+        changes.insert(seq, (entry.at, ended));
     };
-    ctx.handle.visit(answers, note).await.map_err(ApiError::from)?;
+    ctx.handle.visit(last, note).await.map_err(ApiError::from)?;
     for known in &mut known {
         known.fold.seated = seated;
-        if let Some((at, status)) = known.fold.settled.and_then(|answer| ends.get(&answer)) {
-            (known.updated, known.ended) = (*at, Some(*status));
+        let told = known.told.take();
+        if let Some((at, ended)) = known.fold.settled.or(told).and_then(|last| changes.get(&last)) {
+            // The answer is the last change, whatever was reported behind it.
+            known.updated = if ended.is_some() { *at } else { known.updated.max(*at) };
+            known.ended = *ended;
         }
     }
     Ok(known)

@@ -114,3 +114,39 @@ async fn a_task_shows_what_its_stream_told_of_it_under_the_same_id() {
         waits["statusUpdate"]["status"]["message"]["messageId"]
     );
 }
+
+#[tokio::test]
+async fn a_decision_and_an_answer_are_changes_that_a_list_finds() {
+    let world = seated(false).await;
+    let params = json!({ "message": world.message("Deploy it.") });
+    let mut stream = world.stream("caller", "SendStreamingMessage", params).await;
+    let task = stream.next().await.unwrap()["task"].take();
+    let newer = world.sent("caller", world.message("A newer one.")).await;
+    let delivery = world.take("coder").await;
+    let held = in_turn(&world, &delivery, "/v1/approvals", json!({ "tool": "deploy", "arguments": {} })).await;
+    let mut changed = Vec::new();
+    while changed.last() != Some(&"TASK_STATE_AUTH_REQUIRED".to_owned()) {
+        changed.push(state(&stream.next().await.unwrap()).to_owned());
+    }
+    let decision = json!({ "decision": "approve", "digest": held["digest"] });
+    let path = format!("/v1/approvals/{}/decision", held["id"].as_str().unwrap());
+    world.api("operator", Method::POST, &path, Some(decision)).await;
+    is_as_told(&world, &task, &stream.next().await.unwrap()).await;
+    ask(&world, &delivery, "Which one?").await;
+    assert_eq!(state(&stream.next().await.unwrap()), "TASK_STATE_INPUT_REQUIRED");
+    say(&world, to(&task, "answer-1", &json!({ "text": "The second." }))).await.unwrap();
+    is_as_told(&world, &task, &stream.next().await.unwrap()).await;
+    let listed = world.rpc("caller", "ListTasks", json!({})).await.unwrap();
+    let order: Vec<&Value> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["id"]).collect();
+    assert_eq!(order, [&task["id"], &newer["id"]]);
+}
+
+/// A task works since the moment that its stream told, also in a list.
+async fn is_as_told(world: &World, task: &Value, event: &Value) {
+    let status = &event["statusUpdate"]["status"];
+    assert_eq!(state(event), "TASK_STATE_WORKING");
+    assert_eq!(&world.task("caller", &task["id"]).await["status"], status);
+    let after = json!({ "statusTimestampAfter": status["timestamp"] });
+    let listed = world.rpc("caller", "ListTasks", after).await.unwrap();
+    assert_eq!((&listed["tasks"][0]["id"], &listed["tasks"][0]["status"]), (&task["id"], status), "{listed}");
+}
