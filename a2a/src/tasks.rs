@@ -82,7 +82,8 @@ pub(crate) fn context_of(reference: &str) -> &str {
 fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {
     let (number, task) = live.state.task_of(id).filter(|_| is_ours(signer, caller, id))?;
     let request = task.request.as_ref().filter(|_| task.asker.agent() == Some(caller))?;
-    let served = task.tried().next().is_some_and(|first| live.state.name_of(first) == agent);
+    // By its number: a successor of the same name is another agent.
+    let served = task.tried().next() == live.state.agent_of(agent);
     let reference = live.state.ref_of(task.conv).filter(|_| served)?;
     let turns = task.turns.iter().filter_map(|turn| live.state.turns.get(turn));
     // The answers of its own requests are no change to its caller.

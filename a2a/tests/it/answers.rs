@@ -150,3 +150,19 @@ async fn is_as_told(world: &World, task: &Value, event: &Value) {
     let listed = world.rpc("caller", "ListTasks", after).await.unwrap();
     assert_eq!((&listed["tasks"][0]["id"], &listed["tasks"][0]["status"]), (&task["id"], status), "{listed}");
 }
+
+#[tokio::test]
+async fn a_successor_of_the_same_name_has_none_of_the_tasks() {
+    let mut world = World::new().await;
+    let task = world.sent("caller", world.message("Do it.")).await;
+    let removed = world.request("operator", Method::DELETE, "/v1/agents/coder").send().await.unwrap();
+    assert!(removed.status().is_success(), "{}", removed.status());
+    let seen = async |world: &World| {
+        let listed = world.rpc("caller", "ListTasks", json!({})).await.unwrap();
+        let found = world.rpc("caller", "GetTask", json!({ "id": task["id"] })).await;
+        (listed["totalSize"].as_u64().unwrap(), found.map_err(|error| error["code"].clone()).map(|_| ()))
+    };
+    assert_eq!(seen(&world).await, (1, Ok(())), "a removed agent keeps its name until another one has it");
+    world.register(json!({ "name": "coder" })).await;
+    assert_eq!(seen(&world).await, (0, Err(json!(-32001))));
+}
