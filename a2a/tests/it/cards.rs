@@ -97,3 +97,19 @@ async fn the_key_signs_no_address_that_a_stranger_names() {
         (true, None)
     );
 }
+
+#[tokio::test]
+async fn a_proxy_says_that_it_speaks_tls_and_nothing_else_of_the_address() {
+    let world = World::new().await;
+    let at = world.url("/a2a/coder/.well-known/agent-card.json");
+    for (name, value, base) in [
+        ("x-forwarded-proto", "https", "https://localhost/a2a/coder/"),
+        ("x-forwarded-proto", "ftp", "http://localhost/a2a/coder/"),
+        ("x-forwarded-host", "evil.example", "http://localhost/a2a/coder/"),
+        ("forwarded", "host=evil.example;proto=https", "http://localhost/a2a/coder/"),
+    ] {
+        let response = world.http.get(&at).header("host", "localhost").header(name, value).send().await.unwrap();
+        let card: Value = response.json().await.unwrap();
+        assert_eq!(card["supportedInterfaces"][0]["url"], base, "{name}: {value}");
+    }
+}
