@@ -1,7 +1,7 @@
 //! An agent elsewhere that speaks A2A 1.0, by JSON-RPC.
 
 use futures_util::StreamExt as _;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,6 +22,12 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// How long a card, or the answer to a call that doesn't wait, may take.
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 
+/// The longest pause that an agent elsewhere gets for the asking: one that asks for more has refused.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+/// The domain of the refusals of a Lastword elsewhere.
+const OURS: &str = "lastword";
+
 /// Why an agent elsewhere did not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
@@ -31,6 +37,14 @@ pub enum RemoteError {
     /// No answer came, or none that is one; a retry may help.
     #[error("{0}")]
     Unreachable(String),
+    /// It refuses for now, and says when a retry may help.
+    #[error("it answered {message:?}")]
+    Busy {
+        /// The text of the error.
+        message: String,
+        /// The pause that it asks for, at most 5 minutes.
+        wait: Duration,
+    },
     /// It answered with an error.
     #[error("it answered {message:?} ({code})")]
     Refused {
@@ -100,9 +114,7 @@ impl RemoteAgent {
             return Err(unusable(format!("{at} redirects, which is not followed: name the address that it leads to")));
         }
         if !response.status().is_success() {
-            let text = format!("{at} answered {}", response.status());
-            let passing = response.status().is_server_error();
-            return Err(if passing { RemoteError::Unreachable(text) } else { unusable(text) });
+            return Err(Head::of(&response).error(format!("{at} answered {}", response.status())));
         }
         let card: Value = serde_json::from_slice(&whole(response).await?)
             .map_err(|error| unusable(format!("the card at {at} isn't JSON: {error}")))?;
@@ -128,9 +140,7 @@ impl RemoteAgent {
     /// The agent refuses, or doesn't answer.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value, RemoteError> {
         let response = self.post(method, params, Some(ANSWER_MAX)).await?;
-        let status = response.status();
-        let bytes = whole(response).await?;
-        result(serde_json::from_slice(&bytes).map_err(|_| without_answer(status))?)
+        answered(response).await
     }
 
     /// Makes a call whose result is a stream.
@@ -142,7 +152,7 @@ impl RemoteAgent {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
             let status = response.status();
-            result(serde_json::from_slice(&whole(response).await?).map_err(|_| without_answer(status))?)?;
+            answered(response).await?;
             return Err(RemoteError::Unreachable(format!("{status} with no stream in it")));
         }
         let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
@@ -172,7 +182,7 @@ impl RemoteEvents {
         loop {
             if let Some(data) = self.parser.event() {
                 let Ok(answer) = serde_json::from_str(&data) else { return Ok(None) };
-                return result(answer).map(Some);
+                return result(answer, None).map(Some);
             }
             match self.bytes.next().await {
                 Some(Ok(bytes)) if self.parser.push(&bytes) => {}
@@ -207,25 +217,70 @@ fn interface(base: &Url, card: &Value) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the error of a response that has no answer of JSON-RPC. What a retry can't change is final.
-fn without_answer(status: StatusCode) -> RemoteError {
-    let passing = status.is_success() || status.is_server_error() || matches!(status.as_u16(), 408 | 429);
-    let text = format!("it answered {status}, and no JSON");
-    if passing { RemoteError::Unreachable(text) } else { RemoteError::Unusable(text) }
+/// What a response says before its body.
+struct Head {
+    status: StatusCode,
+    /// The pause that it asks for.
+    wait: Option<Duration>,
 }
 
-fn result(mut answer: Value) -> Result<Value, RemoteError> {
+impl Head {
+    fn of(response: &Response) -> Self {
+        let status = response.status();
+        let later = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        // A date is not read: the clocks of two systems differ.
+        let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { status, wait: seconds.filter(|_| later).map(Duration::from_secs) }
+    }
+
+    /// Returns the error of a response that has no answer of JSON-RPC. What a retry can't change is final.
+    fn error(&self, message: String) -> RemoteError {
+        if let Some(wait) = self.wait {
+            return RemoteError::Busy { message, wait: wait.min(RETRY_AFTER_MAX) };
+        }
+        let passing = self.status.is_success()
+            || self.status.is_server_error()
+            || matches!(self.status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+        if passing { RemoteError::Unreachable(message) } else { RemoteError::Unusable(message) }
+    }
+}
+
+/// Returns the result in a response.
+async fn answered(response: Response) -> Result<Value, RemoteError> {
+    let head = Head::of(&response);
+    match serde_json::from_slice::<Value>(&whole(response).await?) {
+        Ok(answer) if answer.get("error").or(answer.get("result")).is_some() => result(answer, head.wait),
+        Ok(_) | Err(_) => Err(head.error(format!("it answered {}, and nothing of JSON-RPC", head.status))),
+    }
+}
+
+/// Returns the result of an answer of JSON-RPC, whose response may ask for a pause.
+fn result(mut answer: Value, wait: Option<Duration>) -> Result<Value, RemoteError> {
     if let Some(error) = answer.get("error") {
         let message = error["message"].as_str().unwrap_or_default();
         let details = error["data"].as_array().map(Vec::as_slice).unwrap_or_default();
         let hints = details.iter().filter_map(|detail| detail["metadata"]["hint"].as_str());
         let message = [message].into_iter().chain(hints).collect::<Vec<_>>().join(". ");
-        return Err(RemoteError::Refused { code: error["code"].as_i64().unwrap_or_default(), message });
+        let wait = details.iter().find_map(asked_pause).or(wait);
+        return Err(match wait.filter(|wait| *wait <= RETRY_AFTER_MAX) {
+            Some(wait) => RemoteError::Busy { message, wait },
+            None => RemoteError::Refused { code: error["code"].as_i64().unwrap_or_default(), message },
+        });
     }
     match answer.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => Err(RemoteError::Unreachable("an answer without a result".to_owned())),
     }
+}
+
+/// Returns the pause that a detail of an error asks for.
+fn asked_pause(detail: &Value) -> Option<Duration> {
+    if detail["@type"] == RETRY_INFO {
+        let seconds = detail["retryDelay"].as_str()?.strip_suffix('s')?.parse().ok()?;
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let ours = Some(detail).filter(|detail| detail["domain"] == OURS)?;
+    ours["metadata"]["retryAfterMs"].as_str()?.parse().ok().map(Duration::from_millis)
 }
 
 /// Reads a whole answer, up to a size.
@@ -274,5 +329,37 @@ mod tests {
             assert!(found(base, &card(url, binding, version)).is_err(), "{url} {binding} {version}");
         }
         assert!(found(base, &json!({})).is_err());
+    }
+
+    #[test]
+    fn a_pause_that_is_asked_for_is_kept_up_to_a_bound() {
+        let retry_info = |delay: &str| json!([{ "@type": RETRY_INFO, "retryDelay": delay }]);
+        let ours = |ms: &str| json!([{ "domain": OURS, "metadata": { "retryAfterMs": ms } }]);
+        let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
+        let asked = |error| if let RemoteError::Busy { wait, .. } = error { Some(wait) } else { None };
+        for (data, header, expected) in [
+            (ours("1500"), None, Some(Duration::from_millis(1_500))),
+            (ours("1500"), seconds(9), Some(Duration::from_millis(1_500))),
+            (retry_info("2.5s"), None, Some(Duration::from_millis(2_500))),
+            (json!([]), seconds(9), seconds(9)),
+            (ours("300000"), None, seconds(300)),
+            (ours("300001"), None, None),
+            (ours("x"), None, None),
+            (retry_info("-1s"), None, None),
+            (retry_info("1e300s"), None, None),
+            (json!([{ "domain": "example.com", "metadata": { "retryAfterMs": "1" } }]), None, None),
+            (json!(null), None, None),
+        ] {
+            let refused = result(json!({ "error": { "code": -32000, "message": "no", "data": data } }), header);
+            assert_eq!(asked(refused.unwrap_err()), expected, "{data}");
+        }
+        let wait = |status: u16, later: &str| {
+            let response = http::Response::builder().status(status).header(RETRY_AFTER, later).body("").unwrap();
+            asked(Head::of(&response.into()).error("no".to_owned()))
+        };
+        assert_eq!(wait(503, "7"), seconds(7));
+        assert_eq!(wait(429, "86400"), Some(RETRY_AFTER_MAX));
+        assert_eq!(wait(503, "Sat, 28 Nov 2026 17:00:00 GMT"), None);
+        assert_eq!(wait(404, "7"), None);
     }
 }

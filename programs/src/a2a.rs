@@ -119,9 +119,18 @@ async fn open(settings: &Settings) -> Result<RemoteAgent, RemoteError> {
     loop {
         match RemoteAgent::open(&settings.program.to_string_lossy(), token.as_ref()).await {
             // It may be on its way up; whoever stops the run ends this.
-            Err(RemoteError::Unreachable(_)) => sleep(pause.grow()).await,
-            done => return done,
+            Err(error) => sleep(least_pause(error)?.max(pause.grow())).await,
+            Ok(remote) => return Ok(remote),
         }
+    }
+}
+
+/// Returns the least pause before a call is made again, or the error if that can't help.
+fn least_pause(error: RemoteError) -> Result<Duration, RemoteError> {
+    match error {
+        RemoteError::Unreachable(_) => Ok(Duration::ZERO),
+        RemoteError::Busy { wait, .. } => Ok(wait),
+        RemoteError::Unusable(_) | RemoteError::Refused { .. } => Err(error),
     }
 }
 
@@ -161,6 +170,7 @@ async fn work(
         sent: None,
         place: known.clone(),
         pause: Backoff::new(PAUSE_MIN, PAUSE_MAX),
+        wait: Duration::ZERO,
     };
     let message = &run.delivery.message;
     // A human's answer to what the agent asked; any other delivery of a task that has begun goes on with it.
@@ -243,6 +253,8 @@ struct Updates<'a> {
     sent: Option<Value>,
     place: Option<Place>,
     pause: Backoff,
+    /// The least pause before the next call.
+    wait: Duration,
 }
 
 impl Updates<'_> {
@@ -258,8 +270,8 @@ impl Updates<'_> {
             };
             match sent {
                 // It may have been received: the id of the message is the same, which tells the agent.
-                Err(RemoteError::Unreachable(_)) => sleep(self.pause.grow()).await,
-                sent => return sent,
+                Err(error) => sleep(least_pause(error)?.max(self.pause.grow())).await,
+                Ok(()) => return Ok(()),
             }
         }
     }
@@ -277,10 +289,13 @@ impl Updates<'_> {
                         return Ok(update);
                     }
                     Ok(None) => self.events = None,
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        self.events = None;
+                        self.wait = least_pause(error)?;
+                    }
                 }
             }
-            sleep(self.pause.grow()).await;
+            sleep(std::mem::take(&mut self.wait).max(self.pause.grow())).await;
             let Some(place) = self.place.clone() else {
                 let Some(message) = self.sent.take() else {
                     return Err(RemoteError::Unusable("it named no task".to_owned()));
@@ -297,13 +312,15 @@ impl Updates<'_> {
                     }
                     // It has ended, or can't be subscribed to: asking tells.
                     Err(RemoteError::Refused { .. } | RemoteError::Unreachable(_)) => {}
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        self.wait = least_pause(error)?;
+                        continue;
+                    }
                 }
             }
             match self.remote.call("GetTask", &json!({ "id": place.id })).await {
                 Ok(task) => return Ok(json!({ "task": task })),
-                Err(RemoteError::Unreachable(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) => self.wait = least_pause(error)?,
             }
         }
     }

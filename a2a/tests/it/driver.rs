@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::partner::run;
+use crate::partner::{run, scripted};
 use crate::world::{World, until};
 
 /// A workspace whose `partner` is the `coder` of another one.
@@ -138,5 +138,41 @@ async fn several_approvals_there_cost_one_question_here() {
     }
     theirs.finish("coder", &delivery, json!({ "answer": "Deployed." })).await;
     assert_eq!(response(&ours, &request).await["body"], "Deployed.");
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_asks_for_a_pause_gets_it_up_to_a_bound() {
+    let mut ours = World::new().await;
+    ours.register(json!({ "name": "partner", "turns_max": 4 })).await;
+    let refused = |ms: u64| {
+        let info =
+            json!({ "domain": "lastword", "reason": "SATURATED", "metadata": { "retryAfterMs": ms.to_string() } });
+        json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32000, "message": "Not now", "data": [info] } })
+    };
+    let artifact = json!({ "artifactId": "a", "parts": [{ "text": "Done." }] });
+    let task = json!({
+        "id": "t", "contextId": "c", "status": { "state": "TASK_STATE_COMPLETED" }, "artifacts": [artifact],
+    });
+    let done = json!({ "jsonrpc": "2.0", "id": 1, "result": { "task": task } });
+    let answers = vec![
+        (200, "", refused(1_200)),
+        (503, "2", json!("no answer of JSON-RPC")),
+        (200, "", done),
+        // More than an agent may ask for.
+        (200, "", refused(3_600_000)),
+    ];
+    let mut running = JoinSet::new();
+    let agent = scripted(answers, &mut running).await;
+    run(&ours, &agent.url, None, &mut running);
+    let first = ask(&ours, "T-1").await;
+    assert_eq!(response(&ours, &first).await["body"], "Done.");
+    let second = ask(&ours, "T-2").await;
+    let failed = response(&ours, &second).await;
+    assert_eq!(failed["status"], "failed");
+    assert!(failed["reason"].as_str().unwrap().contains("Not now"), "{failed}");
+    let calls = agent.calls.lock().unwrap().clone();
+    let pauses: Vec<u128> = calls.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert!(pauses.len() == 3 && pauses[0] >= 1_200 && pauses[1] >= 2_000, "{pauses:?}");
     running.shutdown().await;
 }

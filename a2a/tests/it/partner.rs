@@ -1,9 +1,14 @@
 //! An agent of one workspace that is an agent of another: the runner with the driver for A2A.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use lastword_broker::clock::Stopwatch;
 use lastword_client::Endpoint;
 use lastword_programs::{Driver, EventSink, Input, Prices, Restart, Runner, Settings, Stopping, UsageSource};
 use reqwest::Method;
@@ -79,4 +84,29 @@ pub(crate) fn forward(world: &World, running: &mut JoinSet<()>) {
             call(Method::POST, &format!("/v1/turns/{id}/finish"), None, Some(finish)).await;
         }
     });
+}
+
+/// An agent elsewhere that gives these answers to its calls, one after the other.
+pub(crate) struct Scripted {
+    pub(crate) url: String,
+    /// When each call came, since its start.
+    pub(crate) calls: Arc<Mutex<Vec<Duration>>>,
+}
+
+/// Serves an agent whose answers are a status, a `Retry-After` and a body, until the set is dropped.
+pub(crate) async fn scripted(answers: Vec<(u16, &'static str, Value)>, running: &mut JoinSet<()>) -> Scripted {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let interface = json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
+    let card = json!({ "name": "scripted", "supportedInterfaces": [interface] });
+    let (calls, begun) = (Arc::new(Mutex::new(Vec::new())), Stopwatch::start());
+    let (heard, answers) = (Arc::clone(&calls), Arc::new(Mutex::new(VecDeque::from(answers))));
+    let call = post(async move || {
+        heard.lock().unwrap().push(begun.elapsed());
+        let (status, later, body) = answers.lock().unwrap().pop_front().expect("no more calls");
+        (StatusCode::from_u16(status).unwrap(), [("retry-after", later)], Json(body))
+    });
+    let app = Router::new().route("/.well-known/agent-card.json", get(async || Json(card))).route("/", call);
+    running.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    Scripted { url, calls }
 }
