@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lastword_client::wire::{NewEscalation, Progress, StepResult};
 use lastword_client::{Backoff, Leaving, RemoteAgent, RemoteError, RemoteEvents, Token};
+use lastword_facts::envelope::fnv;
 use lastword_facts::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -136,7 +137,7 @@ fn least_pause(error: RemoteError) -> Result<Duration, RemoteError> {
 
 /// Returns the task that an earlier turn began at this address.
 fn kept(run: &Run, settings: &Settings) -> Option<Place> {
-    let key = step_key(settings);
+    let key = step_key(&address(settings));
     let step = run.turn.steps.iter().find(|step| step.key == key)?;
     Place::deserialize(&step.result).ok().filter(|place| place.address == address(settings))
 }
@@ -146,11 +147,8 @@ fn address(settings: &Settings) -> String {
 }
 
 /// Returns the key of the step that keeps the task at an address: one task may have been at several.
-fn step_key(settings: &Settings) -> String {
-    let hash = address(settings)
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{STEP}-{hash:016x}")
+fn step_key(address: &str) -> String {
+    format!("{STEP}-{:016x}", fnv(address))
 }
 
 async fn work(
@@ -191,7 +189,7 @@ async fn work(
                 is_new
             };
             if is_new {
-                keep(run, &task, step_key(settings)).await?;
+                keep(run, &task, step_key(&task.address)).await?;
                 updates.place = Some(task);
             }
         }
@@ -497,6 +495,11 @@ mod tests {
             let texts: Vec<String> = answer.artifacts.iter().map(|(_, parts)| text_of_artifact(parts)).collect();
             assert_eq!(texts, ["one two\n\n[1]", "other"]);
         }
+    }
+
+    #[test]
+    fn the_key_of_an_address_is_the_same_after_an_upgrade() {
+        assert_eq!(step_key("https://agents.example.com/planner/"), "a2a-task-9fd52b6df1cc3f21");
     }
 
     #[test]
