@@ -55,6 +55,11 @@ struct Kept {
     over: bool,
 }
 
+/// Whether one of the two replaces the other.
+fn named_alike(one: &Kept, other: &Kept) -> bool {
+    one.config.task_id == other.config.task_id && one.config.id == other.config.id
+}
+
 #[derive(Default, Serialize, Deserialize)]
 struct Book {
     version: u32,
@@ -155,20 +160,23 @@ impl Pushes {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
         let kept =
             Kept { agent: agent.to_owned(), caller: name, config: config.clone(), serial, told: None, over: false };
-        self.add(&kept)?;
+        let replaced = self.add(&kept)?;
         if let Err(unsaved) = self.save().await {
-            // What isn't on the disk wouldn't outlive a restart, as its caller was told.
-            locked(&self.book).kept.retain(|known| known.serial != serial);
+            // What isn't on the disk wouldn't outlive a restart, as its caller was told. The one before it is still there.
+            let mut book = locked(&self.book);
+            book.kept.retain(|known| known.serial != serial);
+            let replaced = replaced.filter(|old| !book.kept.iter().any(|known| named_alike(known, old)));
+            book.kept.extend(replaced);
             return Err(unsaved);
         }
         self.begin(kept);
         Ok(json!(config))
     }
 
-    fn add(&self, kept: &Kept) -> Result<(), Fault> {
+    /// Adds a configuration, and returns the one of its id that it replaces.
+    fn add(&self, kept: &Kept) -> Result<Option<Kept>, Fault> {
         let mut book = locked(&self.book);
-        let named = |known: &Kept| (known.config.task_id == kept.config.task_id, known.config.id == kept.config.id);
-        book.kept.retain(|known| named(known) != (true, true));
+        let replaced = book.kept.iter().position(|known| named_alike(known, kept)).map(|at| book.kept.remove(at));
         let of = |book: &Book, counts: &dyn Fn(&Kept) -> bool| book.kept.iter().filter(|known| counts(known)).count();
         // What has ended makes room.
         for (full, counts) in [
@@ -190,7 +198,7 @@ impl Pushes {
             }
         }
         book.kept.push(kept.clone());
-        Ok(())
+        Ok(replaced)
     }
 
     pub(crate) async fn get(&self, caller: Caller, agent: &str, named: &NamedPush) -> Result<Value, Fault> {

@@ -133,3 +133,28 @@ async fn no_notification_goes_to_an_inner_address() {
     let wrong = json!({ "taskId": other["id"], "url": "http://127.0.0.1:9/", "token": "a\nb" });
     assert_eq!(unlimited.rpc("caller", "CreateTaskPushNotificationConfig", wrong).await.unwrap_err()["code"], -32602);
 }
+
+#[tokio::test]
+async fn a_configuration_that_has_no_room_on_the_disk_is_refused_and_the_one_before_it_stays() {
+    let world = World::new().await;
+    let [receiver, other] = [Receiver::new().await, Receiver::new().await];
+    let task = world.sent("caller", world.message("Do it.")).await;
+    let path = format!("tasks/{}/pushNotificationConfigs", task["id"].as_str().unwrap());
+    let config = |id: &str, to: &Receiver| Some(json!({ "id": id, "url": to.url() }));
+    let (_, made) = world.rest("caller", Method::POST, &path, config("mine", &receiver)).await;
+    assert_eq!(state(&receiver.take("200").await.1), "TASK_STATE_SUBMITTED");
+    // A folder where the draft of the file is written: it can't be, as on a full disk.
+    let draft = world.config.data_dir.join("a2a-push.new");
+    std::fs::create_dir(&draft).unwrap();
+    for id in ["mine", "yours"] {
+        assert_eq!(world.rest("caller", Method::POST, &path, config(id, &other)).await.0, 500, "{id}");
+    }
+    let (_, listed) = world.rest("caller", Method::GET, &path, None).await;
+    assert_eq!(listed["configs"], json!([made]));
+    let delivery = world.take("coder").await;
+    assert_eq!(state(&receiver.take("200").await.1), "TASK_STATE_WORKING");
+    std::fs::remove_dir(&draft).unwrap();
+    assert_eq!(world.rest("caller", Method::POST, &path, config("yours", &other)).await.0, 200);
+    assert_eq!(state(&other.take("200").await.1), "TASK_STATE_WORKING");
+    world.finish("coder", &delivery, json!({ "answer": "Done." })).await;
+}
