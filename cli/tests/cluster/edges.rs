@@ -8,7 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use crate::nats_server::runtime;
+use crate::nats_server::{runtime, until};
 use crate::world::World;
 
 const REVISION: &str = "2025-06-18";
@@ -104,6 +104,65 @@ fn events_sessions_of_mcp_and_of_the_wire_and_pages_are_served_through_any_node(
         let page = page.send().await.unwrap();
         assert_eq!(page.status(), 200);
         assert!(page.text().await.unwrap().contains("Lastword"));
+    });
+}
+
+/// A call of A2A at an agent.
+async fn a2a(url: &str, token: &str, method: &str, params: &Value) -> Response {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let request = plain_http().unwrap().post(format!("{url}/a2a/kilo/")).bearer_auth(token).json(&body);
+    request.header("a2a-version", "1.0").send().await.unwrap()
+}
+
+#[test]
+fn a_task_of_a2a_is_the_same_through_any_node_and_under_the_next_leader() {
+    let Some(mut world) = World::start_with("A2A of a cluster", "[a2a]\npublish = [\"kilo\"]\n", &[]) else { return };
+    let human = world.operator();
+    let leader = world.led("main");
+    let [one, other] = [1, 2].map(|n| world.nodes[(leader + n) % 3].url.clone());
+    let agents = ["kilo", "caller"].map(|name| {
+        let made = plain_http().unwrap().post(format!("{one}/v1/agents")).bearer_auth(&human);
+        let made = made.json(&json!({ "name": name }));
+        let made: Value = runtime().block_on(async { made.send().await.unwrap().json().await.unwrap() });
+        made["token"].as_str().unwrap().to_owned()
+    });
+    let [kilo, caller] = &agents;
+    let id = runtime().block_on(async {
+        let card = plain_http().unwrap().get(format!("{one}/a2a/kilo/.well-known/agent-card.json"));
+        let card: Value = card.send().await.unwrap().json().await.unwrap();
+        assert_eq!(card["supportedInterfaces"][0]["url"], format!("{one}/a2a/kilo/"), "the node that was asked");
+        let message = json!({ "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "look" }] });
+        let now = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let sent: Value = a2a(&one, caller, "SendMessage", &now).await.json().await.unwrap();
+        let id = sent["result"]["task"]["id"].clone();
+        assert!(id.is_string(), "{sent}");
+        // Followed through one node, taken through another.
+        let mut events = a2a(&other, caller, "SubscribeToTask", &json!({ "id": id })).await;
+        assert_eq!(events.headers()[CONTENT_TYPE], "text/event-stream");
+        read_until(&mut events, "TASK_STATE_SUBMITTED").await;
+        let taken = plain_http().unwrap().get(format!("{one}/v1/inbox?wait=20s&turns=true")).bearer_auth(kilo);
+        assert_eq!(taken.send().await.unwrap().status(), 200);
+        read_until(&mut events, "TASK_STATE_WORKING").await;
+        id
+    });
+    // The next leader knows whose task it is, and that a message was taken.
+    world.nodes[leader].kill();
+    until("the task is there", || {
+        let found = runtime().block_on(async {
+            a2a(&one, caller, "GetTask", &json!({ "id": id })).await.json::<Value>().await.unwrap_or_default()
+        });
+        found["result"]["status"]["state"] == "TASK_STATE_WORKING"
+    });
+    runtime().block_on(async {
+        let message = json!({ "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "look" }] });
+        let again = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let again: Value = a2a(&other, caller, "SendMessage", &again).await.json().await.unwrap();
+        assert_eq!(again["result"]["task"]["id"], id);
+        let turn = taken_turn(&other, kilo).await;
+        let done = plain_http().unwrap().post(format!("{other}/v1/turns/{turn}/finish")).bearer_auth(kilo);
+        assert!(done.json(&json!({ "answer": "Looked." })).send().await.unwrap().status().is_success());
+        let found: Value = a2a(&one, caller, "GetTask", &json!({ "id": id })).await.json().await.unwrap();
+        assert_eq!(found["result"]["artifacts"][0]["parts"][0]["text"], "Looked.", "{found}");
     });
 }
 
