@@ -14,6 +14,7 @@ pub mod views;
 
 mod attempts;
 mod base_path;
+mod cloud_event;
 mod cron;
 mod error;
 mod oidc;

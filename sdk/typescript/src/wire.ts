@@ -3964,6 +3964,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/cloudevents-batch+json": {
+                        data: components["schemas"]["Event"];
+                        datacontenttype: string;
+                        id: string;
+                        source: string;
+                        /** @constant */
+                        specversion: "1.0";
+                        subject?: string;
+                        time: string;
+                        type: string;
+                    }[];
                     "text/event-stream": components["schemas"]["Event"];
                 };
             };

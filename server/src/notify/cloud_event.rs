@@ -2,55 +2,44 @@
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Map, Value, json};
 
 use super::channel::Format;
 use super::words::Notification;
-
-/// The source of an event whose console has no known address.
-const SOURCE: &str = "urn:lastword";
-const JSON: &str = "application/json";
+use crate::cloud_event::{Attributes, JSON, SOURCE, STRUCTURED};
 
 /// Returns the headers and the body of a notification.
 pub(super) fn formed(format: Format, told: &Notification) -> Result<(HeaderMap, Vec<u8>), String> {
-    let attributes = [
-        ("specversion", "1.0"),
-        ("id", &told.id),
-        ("source", told.console.as_deref().unwrap_or(SOURCE)),
-        ("type", told.kind.event_type()),
-        ("subject", &told.channel),
-        ("time", &told.at),
-    ];
-    let mut headers = HeaderMap::new();
-    let body = match format {
-        Format::Lastword => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-            told.json()?
-        }
+    let attributes = Attributes {
+        id: &told.id,
+        source: told.console.as_deref().unwrap_or(SOURCE),
+        kind: told.kind.event_type(),
+        subject: Some(&told.channel),
+        time: &told.at,
+    };
+    let (mut headers, mut body) = (HeaderMap::new(), told.json()?);
+    let mut media = JSON;
+    match format {
+        Format::Lastword => {}
         Format::Cloudevents => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
-            let named = attributes.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
-            let mut event: Map<String, Value> = named.collect();
-            event.insert("datacontenttype".to_owned(), json!(JSON));
-            let data: Value = serde_json::from_slice(&told.json()?).map_err(|error| error.to_string())?;
-            event.insert("data".to_owned(), data);
-            Value::Object(event).to_string().into_bytes()
+            media = STRUCTURED;
+            let data = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+            body = attributes.structured(data).to_string().into_bytes();
         }
         Format::CloudeventsBinary => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-            for (name, value) in attributes {
+            for (name, value) in attributes.named() {
                 let name = HeaderName::try_from(format!("ce-{name}")).map_err(|error| error.to_string())?;
                 headers.insert(name, HeaderValue::from_str(value).map_err(|error| error.to_string())?);
             }
-            told.json()?
         }
-    };
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     Ok((headers, body))
 }
 
 #[cfg(test)]
 mod tests {
     use lastword_facts::Time;
+    use serde_json::{Value, json};
 
     use super::super::channel::{Command, Means, channel};
     use super::*;

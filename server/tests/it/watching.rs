@@ -1,9 +1,9 @@
 //! Events and metrics.
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{Answer, World};
 
 /// Reads events until one of this type; returns it and its id.
 async fn until(response: &mut reqwest::Response, kind: &str) -> (Value, String) {
@@ -145,4 +145,56 @@ async fn lists_say_how_near_a_limit_is() {
     };
     assert_eq!((window("sender_messages_max"), window("fan_out_targets_max"), window("roots_per_hour_max")), (1, 1, 0));
     assert_eq!(world.get("operator", "/v1/agents/operator").await.is(200).get("windows"), None, "none bind a human");
+}
+
+#[tokio::test]
+async fn events_are_cloud_events_for_whom_accepts_them_page_by_page_or_as_a_stream() {
+    let world = World::with(&["kilo"]).await;
+    let sent = world.send("operator", "kilo", "T-1", "one").await.is(201);
+    let get = async |after: u64, query: &str, accepted: &[&str]| {
+        let request = world.request("operator", Method::GET, &format!("/v1/events?after={after}{query}"));
+        let request = accepted.iter().fold(request, |request, accepted| request.header("accept", *accepted));
+        Answer::of(request.send().await.unwrap()).await
+    };
+    let page = ["application/cloudevents-batch+json"];
+    let plain = get(0, "&until=99", &["*/*, text/event-stream"]).await.is(200);
+    let (mut after, mut all) = (0, Vec::new());
+    loop {
+        let answer = get(after, "", &page).await;
+        assert_eq!(answer.headers["content-type"], page[0]);
+        let answer = answer.is(200);
+        let Some(last) = answer.as_array().unwrap().last() else { break };
+        after = last["id"].as_str().unwrap().parse().unwrap();
+        all.extend(answer.as_array().unwrap().clone());
+    }
+    let accepted = all.iter().find(|event| event["data"]["message"]["id"] == sent["id"]).unwrap();
+    let source = accepted["source"].as_str().unwrap();
+    assert!(source.starts_with("urn:lastword:lastword-hash-chain/"), "{source}");
+    for (name, value) in [
+        ("specversion", json!("1.0")),
+        ("id", json!(sent["seq"].to_string())),
+        ("type", json!("lastword.accepted")),
+        ("subject", json!("T-1")),
+        ("time", sent["created_at"].clone()),
+        ("datacontenttype", json!("application/json")),
+    ] {
+        assert_eq!(accepted[name], value, "{accepted}");
+    }
+    let data = |text: &Value| -> Vec<Value> {
+        let data = text.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    };
+    let accepted = ["text/event-stream;q=0.5", "Application/CloudEvents+json; charset=utf-8"];
+    let streamed = get(0, "&until=99", &accepted).await;
+    assert_eq!(streamed.headers["content-type"], "text/event-stream");
+    let streamed = streamed.is(200);
+    assert_eq!(data(&streamed), all, "a page has what the stream has");
+    let within: Vec<Value> = all.iter().map(|event| event["data"].clone()).collect();
+    assert_eq!(within, data(&plain), "each has its event as its data");
+    let framed = |text: &Value| -> Vec<String> {
+        let framing = text.as_str().unwrap().lines().filter(|line| !line.starts_with("data: "));
+        framing.map(str::to_owned).collect()
+    };
+    assert_eq!(framed(&streamed), framed(&plain));
+    get(after + 9, "", &page).await.refused(409, "epoch_over");
 }

@@ -355,7 +355,7 @@ const BROKER_THREADS: &[&str] = &[
 ];
 
 const SERVER_LAYERS: Layers = &[
-    &["attempts", "base_path", "cron", "error", "tls", "trace"],
+    &["attempts", "base_path", "cloud_event", "cron", "error", "tls", "trace"],
     &["oidc", "origins"],
     &["backup", "views"],
     &["calls"],

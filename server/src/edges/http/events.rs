@@ -1,4 +1,4 @@
-//! `/v1/events`: a live stream of server-sent events, resumable by position.
+//! `/v1/events`: a live stream of server-sent events, resumable by position, or CloudEvents of it page by page.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
@@ -14,11 +15,13 @@ use lastword_broker::{Live, ReadLane, Subscription, weight};
 use lastword_facts::{Entry, Seq};
 use lastword_wire::{Event, FieldError, Scope};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::answers::AnswerPermit;
+use super::answers::{AnswerPermit, permitted};
 use super::connections::{Peer, StreamPermit};
 use super::extract::Params;
 use crate::calls::{Caller, Context, archives, ended, epochs};
+use crate::cloud_event::{Attributes, BATCHED, SOURCE, STRUCTURED};
 use crate::edges::tail::LogTail;
 use crate::error::ApiError;
 use crate::views::{self, EventDraft};
@@ -58,12 +61,54 @@ pub(super) async fn events(
         None => params.after,
     };
     let position = *ctx.handle.committed().borrow();
-    let (after, until) = (after.map(Seq), params.until.map(Seq));
+    let form = Form::accepted(&headers);
+    // A page doesn't wait for what follows.
+    let end = (form == Form::Page).then_some(position.0);
+    let (after, until) = (after.map(Seq), params.until.or(end).map(Seq));
+    let source = format!("{SOURCE}:{}", ctx.signer.public().name());
     let feed = Feed { permit, ..Feed::open(ctx, peer, caller, position, after, until).await? };
-    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
+    let mut response = match form {
+        Form::Page => feed.page(&source).await,
+        Form::Plain | Form::CloudEvents => {
+            let source = (form == Form::CloudEvents).then_some(source);
+            let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+            axum::response::Sse::new(feed.stream(source)).keep_alive(keep_alive).into_response()
+        }
+    };
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
     Ok(response)
+}
+
+/// The form in which a client gets events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A stream of events as they are.
+    Plain,
+    /// A stream of CloudEvents, each the data of a server-sent event: they have no media type of their own for a stream.
+    CloudEvents,
+    /// A page of CloudEvents, which ends at the log's end at the latest.
+    Page,
+}
+
+impl Form {
+    /// Returns the first form that a client names as acceptable. A library of server-sent events may add its own type.
+    fn accepted(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let mut ranges = values.flat_map(|value| value.split(','));
+        let named = ranges.find_map(|range| {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            let is = |media: &str| range.eq_ignore_ascii_case(media);
+            if is(BATCHED) { Some(Self::Page) } else { is(STRUCTURED).then_some(Self::CloudEvents) }
+        });
+        named.unwrap_or(Self::Plain)
+    }
+}
+
+/// Returns the CloudEvent of an event of this source. Its position is its id: a restore gives none of them again (L8).
+fn cloud_event(source: &str, event: &Event) -> Value {
+    let (id, kind) = (event.seq.to_string(), format!("lastword.{}", event.kind));
+    let attributes = Attributes { id: &id, source, kind: &kind, subject: event.reference.as_deref(), time: &event.at };
+    attributes.structured(serde_json::to_value(event).unwrap_or_default())
 }
 
 /// A watcher, and the events that it gets next.
@@ -105,13 +150,30 @@ impl Feed {
         Ok(Self { tail, until, ready: VecDeque::new(), peer, unread: None, _subscription: subscription, permit: None })
     }
 
-    fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
-        stream::unfold(self, |mut feed| async move {
+    /// Returns the events as server-sent events; those of a source as CloudEvents.
+    fn stream(self, source: Option<String>) -> impl Stream<Item = Result<Sse, Infallible>> {
+        stream::unfold((self, source), |(mut feed, source)| async move {
             let event = feed.next().await?;
-            let data = serde_json::to_string(&event).unwrap_or_default();
+            let data = match &source {
+                Some(source) => cloud_event(source, &event).to_string(),
+                None => serde_json::to_string(&event).unwrap_or_default(),
+            };
             let sse = Sse::default().id(event.seq.to_string()).event(event.kind).data(data);
-            Some((Ok(sse), feed))
+            Some((Ok(sse), (feed, source)))
         })
+    }
+
+    /// Returns the events of one step as a list of CloudEvents; an empty one at the end.
+    async fn page(mut self, source: &str) -> Response {
+        let mut page = Vec::new();
+        while let Some(event) = self.next().await {
+            page.push(cloud_event(source, &event));
+            if self.ready.is_empty() {
+                break;
+            }
+        }
+        let bytes = Value::Array(page).to_string().into_bytes();
+        ([(CONTENT_TYPE, BATCHED)], permitted(bytes, self.unread.take())).into_response()
     }
 
     /// Returns the next event; `None` when the stream ends.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
 use super::grammar;
+use crate::cloud_event::BATCHED;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -171,6 +172,9 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
         let schema = if id == "sendMessage" { schema("Sent") } else { schema(response) };
         done["content"] = json!({ media: { "schema": schema } });
     }
+    if path == "/events" {
+        done["content"][BATCHED] = json!({ "schema": cloud_events() });
+    }
     for (_, member, parameter, calls) in LINKS.iter().filter(|link| link.0 == id) {
         for call in *calls {
             let from = format!("$response.body#/{member}");
@@ -178,6 +182,18 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
         }
     }
     done
+}
+
+/// A list of CloudEvents.
+fn cloud_events() -> Value {
+    let text = json!({ "type": "string" });
+    let event = json!({
+        "type": "object",
+        "required": ["specversion", "id", "source", "type", "time", "datacontenttype", "data"],
+        "properties": { "specversion": { "const": "1.0" }, "id": text, "source": text, "type": text, "subject": text,
+            "time": text, "datacontenttype": text, "data": schema("Event") },
+    });
+    json!({ "type": "array", "items": event })
 }
 
 /// What comes of a send: the message, or its receipt, with its answer where the sender waited for it; one for each
