@@ -201,7 +201,7 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::Args),
     /// Show, check and extend a cluster of nodes over NATS JetStream
     Cluster(cluster::Args),
-    /// Test notification channels
+    /// Test notification channels, and send notifications again
     Notify(notify::Args),
     /// Check the installation
     Doctor(doctor::Args),

@@ -6,17 +6,18 @@ use std::time::Duration;
 use lastword_wire::calls::{
     AcceptClock, AnswerEscalation, Archive, CancelRequest, ClaimResource, DecideOnCall, Escalate, Explain,
     ExtendConversation, FinishTurn, GetApproval, GetArchives, GetClock, GetConversation, GetEscalation, GetLimits,
-    GetMessage, GetRequest, HoldCall, ListApprovals, ListConversations, ListEscalations, ListIncidents, ListMessages,
-    ListRooms, ListSchedules, OpenRoom, PauseAgent, PauseConversation, PauseWorkspace, PostToRoom, ReleaseClaim,
-    RemoveSchedule, ReportProgress, ResumeAgent, ResumeConversation, ResumeWorkspace, RunSchedule, SendMessage,
-    SetSchedule, SpendApproval, StopAgent, StopConversation, StopWorkspace, TakeDelivery,
+    GetMessage, GetRequest, HoldCall, ListApprovals, ListConversations, ListEscalations, ListFailedNotifications,
+    ListIncidents, ListMessages, ListRooms, ListSchedules, OpenRoom, PauseAgent, PauseConversation, PauseWorkspace,
+    PostToRoom, ReleaseClaim, RemoveSchedule, ReplayNotifications, ReportProgress, ResendNotification, ResumeAgent,
+    ResumeConversation, ResumeWorkspace, RunSchedule, SendMessage, SetSchedule, SpendApproval, StopAgent,
+    StopConversation, StopWorkspace, TakeDelivery,
 };
 use lastword_wire::{
     AgentToken, ApprovalView, ArchivesView, ClaimView, ClockView, ConversationSummary, ConversationView,
-    DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Extended, Finish,
-    Finished, HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim, NewEscalation, NewRoom,
-    NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, StoredMessage,
-    Usage, UseApproval,
+    DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Extended,
+    FailedNotification, Finish, Finished, HeldCall, IncidentView, LimitsView, MoveToArchive, MovedToArchive, NewClaim,
+    NewEscalation, NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, Replay, RequestView, Resent,
+    RoomView, ScheduleView, StoredMessage, Usage, UseApproval,
 };
 use reqwest::Method;
 use serde::Deserialize as _;
@@ -323,6 +324,21 @@ impl Client {
     /// Returns the log's extent and the segments that left it; for humans.
     pub async fn archives(&self) -> Result<ArchivesView, ClientError> {
         self.ask::<GetArchives>("").answer().await
+    }
+
+    /// Lists the notifications that were given up, newest first.
+    pub async fn failed_notifications(&self) -> Result<Page<FailedNotification>, ClientError> {
+        self.ask::<ListFailedNotifications>("").answer().await
+    }
+
+    /// Sends a notification that was given up again.
+    pub async fn resend_notification(&self, id: &str) -> Result<Resent, ClientError> {
+        self.ask::<ResendNotification>(id).answer().await
+    }
+
+    /// Sends a channel what began after a position and is pending.
+    pub async fn replay_notifications(&self, replay: &Replay) -> Result<Resent, ClientError> {
+        self.ask::<ReplayNotifications>("").body(replay).answer().await
     }
 
     /// Moves the oldest part of the log to the archive. Only an owner may.

@@ -23,6 +23,7 @@ pub mod humans;
 pub mod incidents;
 pub mod limits;
 pub mod messages;
+pub(crate) mod notifications;
 pub(crate) mod places;
 pub mod policy;
 pub mod read_model;
@@ -40,8 +41,8 @@ pub mod turns;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lastword_broker::archive::Archives;
@@ -59,7 +60,7 @@ use lastword_facts::names::NameError;
 use lastword_facts::{Code, Refusal, Seq, Time};
 use lastword_store::IndexReader;
 use lastword_wire::{FieldError, LiftStep, RefusedAt, Scope, misnamed, rfc3339};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
@@ -100,6 +101,8 @@ pub struct Resources {
     pub policies: policy::Policies,
     /// The channels through which humans are notified.
     pub channels: Arc<[Box<dyn NotifyChannel>]>,
+    /// Takes calls to the task that sends notifications, if there is one.
+    pub(crate) notifier: OnceLock<mpsc::Sender<notifications::NotifyCall>>,
     /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.

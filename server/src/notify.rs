@@ -1,14 +1,15 @@
 //! Notifies humans of pending decisions when no page is open.
 //!
 //! A follower of the committed log, beside the broker and never on its path. `plan` decides what to send and when, with
-//! time as a parameter; `follow` reads the log and checks in the state that it is still pending; `command` and
-//! `webhook` send. The file `notify.json` records the sent notifications. It may be deleted: everything pending is then
+//! time as a parameter; `follow` reads the log and checks in the state that it is still pending; `compose` puts
+//! notifications together; `command` and `webhook` send. The file `notify.json` records the sent notifications. It may be deleted: everything pending is then
 //! sent once more.
 
 mod book;
 mod channel;
 mod cloud_event;
 mod command;
+mod compose;
 mod follow;
 mod plan;
 mod target;

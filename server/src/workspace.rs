@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -289,6 +289,7 @@ impl Workspace {
             traces: settings.traces,
             policies: Policies::new(settings.rules),
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
+            notifier: OnceLock::new(),
             scheduled: Arc::default(),
             shown: Arc::default(),
             files: files.clone(),

@@ -5,10 +5,10 @@ use lastword_facts::fact::Role;
 use crate::{
     AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
     ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Event,
-    Explanation, Extend, Extended, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView,
-    MoveToArchive, MovedToArchive, NarrowedToken, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule,
-    NewToken, Page, Post, Posted, Progress, Prompt, Renewed, RequestView, RoomView, ScheduleView, Scope, SignInLink,
-    SignInProvider, SignedIn, StoredMessage, TokenTerms, Unavailable, UseApproval,
+    Explanation, Extend, Extended, FailedNotification, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView,
+    LimitsView, MoveToArchive, MovedToArchive, NarrowedToken, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom,
+    NewSchedule, NewToken, Page, Post, Posted, Progress, Prompt, Renewed, Replay, RequestView, Resent, RoomView,
+    ScheduleView, Scope, SignInLink, SignInProvider, SignedIn, StoredMessage, TokenTerms, Unavailable, UseApproval,
 };
 
 /// One call of `/v1`.
@@ -231,6 +231,12 @@ calls! {
         Control Operator [] () => 204 ();
     RunSchedule "run_schedule" POST "/schedules/{id}/run" "Run a schedule now"
         Control Operator [] () => 200 ScheduleView;
+    ListFailedNotifications "failed_notifications" GET "/notifications" "List the notifications that were given up, newest first"
+        Read Viewer [] () => 200 Page<FailedNotification>;
+    ReplayNotifications "replay_notifications" POST "/notifications" "Send a channel what began after a position and is pending"
+        Control Operator [] Replay => 200 Resent;
+    ResendNotification "resend_notification" POST "/notifications/{id}/resend" "Send a notification that was given up again"
+        Control Operator [] () => 200 Resent;
     StreamEvents - GET "/events" "Stream events as server-sent events"
         Read Viewer [after until] () => 200 Event;
     GetLimits "limits" GET "/limits" "List the limits in force"

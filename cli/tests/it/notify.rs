@@ -5,10 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::online::hold;
@@ -23,6 +25,8 @@ const SECRET: &str = "canary-secret-of-the-webhook";
 struct Receiving {
     port: u16,
     calls: Receiver<(String, Value)>,
+    /// Whether it refuses each call.
+    is_down: Arc<AtomicBool>,
 }
 
 impl Receiving {
@@ -30,21 +34,29 @@ impl Receiving {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tell, calls) = channel();
+        let is_down = Arc::new(AtomicBool::new(false));
+        let down = Arc::clone(&is_down);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
+                let status = if down.load(Ordering::SeqCst) { "503 Down" } else { "204 No Content" };
                 // The test may have ended.
-                let _gone = tell.send(taken(stream.unwrap()));
+                let _gone = tell.send(taken(stream.unwrap(), status));
             }
         });
-        Self { port, calls }
+        Self { port, calls, is_down }
     }
 
     fn next(&self) -> (String, Value) {
         self.calls.recv_timeout(PATIENCE).expect("no call came")
     }
+
+    /// Returns the next call with this notification; others may be told meanwhile.
+    fn call(&self, id: &str) -> Value {
+        std::iter::from_fn(|| Some(self.next().1)).find(|told| told["id"] == id).unwrap()
+    }
 }
 
-fn taken(mut stream: TcpStream) -> (String, Value) {
+fn taken(mut stream: TcpStream, status: &str) -> (String, Value) {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let n = stream.read(&mut buffer).unwrap();
@@ -52,7 +64,7 @@ fn taken(mut stream: TcpStream) -> (String, Value) {
         let text = String::from_utf8_lossy(&got).into_owned();
         let whole = text.split_once("\r\n\r\n").and_then(|(head, body)| Some((head, serde_json::from_str(body).ok()?)));
         if let Some((head, body)) = whole {
-            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            write!(stream, "HTTP/1.1 {status}\r\n\r\n").unwrap();
             return (head.to_owned(), body);
         }
         assert!(n > 0, "the call broke off: {text}");
@@ -233,4 +245,72 @@ fn each_channel_is_tried_and_what_went_wrong_is_said() {
     assert_eq!(run(dir.path(), &["notify", "test", "desk"]).code, 0);
     assert_eq!(run(dir.path(), &["notify", "test", "nobody"]).code, 2);
     assert!(run(dir.path(), &["doctor"]).stdout.contains("notifications: desk, hook, broken"));
+}
+
+#[test]
+fn what_was_given_up_is_listed_and_sent_again_under_its_id_and_so_is_what_began_after_a_position() {
+    let hook = Receiving::start();
+    hook.is_down.store(true, Ordering::SeqCst);
+    let dir = configured(hook.port, "100ms");
+    fs::write(dir.path().join("lastword.silent"), "").unwrap();
+    let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--config", "lastword.silent"]);
+    asks(&server, "kilo", "To eu or us?");
+    asks(&server, "hive", "And now?");
+    server.as_agent("kilo", &["send", "operator", "the disk is full", "--type", "alert", "--ref", "OPS-1"]).ok();
+    assert_eq!(server.operator(&["notify", "failed"]).ok(), "no notification was given up\n");
+    let (_, dir) = server.terminate();
+    // All retries of the hook's notification have failed but the last.
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let told = format!(r#"{{"times":1,"last":{now}}}"#);
+    let parcel = r#"{"id":"ntf-1","topics":[["esc-1",false],["esc-2",false]],"folded":0,"failures":5,"next":0}"#;
+    let ledger = format!(r#"{{"told":{{"esc-1":{told},"esc-2":{told}}},"sent":[],"parcel":{parcel}}}"#);
+    let book = format!(r#"{{"version":1,"channels":{{"hook":{ledger}}}}}"#);
+    fs::write(dir.path().join(".lastword/notify.json"), book).unwrap();
+    let server = serve(dir);
+    assert_eq!(ids(&hook.next().1), ["esc-1", "esc-2"]);
+    let failed = |channel: &str| server.operator(&["notify", "failed", channel, "--json"]).json()["items"].clone();
+    wait_for("what was given up", || failed("hook").as_array().is_some_and(|items| items.len() == 1));
+    let listed = failed("hook");
+    assert_eq!((&listed[0]["id"], &listed[0]["items"]), (&json!("ntf-1"), &json!(["esc-1", "esc-2"])));
+    assert_eq!(listed[0]["reason"], "the receiver answered 503 Service Unavailable");
+    assert!(!listed.to_string().contains("canary"), "{listed}");
+    assert_eq!(failed("desk"), json!([]));
+    assert!(server.operator(&["notify", "failed"]).ok().contains("ntf-1  hook"));
+    assert_ne!(server.as_agent("kilo", &["notify", "failed"]).code, 0, "it is for humans");
+
+    server.operator(&["answer", "esc-2", "later", "--yes"]).ok();
+    let unconfirmed = server.operator(&["notify", "resend", "ntf-1"]);
+    assert!(unconfirmed.stderr.contains("--yes"), "{unconfirmed:?}");
+    let refused = server.operator(&["notify", "resend", "ntf-1", "--yes"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stdout.contains("failed ntf-1 hook: the receiver answered 503"), "{refused:?}");
+    hook.call("ntf-1");
+    assert_eq!(failed("hook").as_array().unwrap().len(), 1, "it stays");
+    hook.is_down.store(false, Ordering::SeqCst);
+    let resent = server.operator(&["notify", "resend", "--all", "hook", "--yes"]).ok();
+    assert_eq!(resent, "sent   ntf-1 hook: 1 item; 1 item settled\n");
+    let told = hook.call("ntf-1");
+    assert_eq!(ids(&told), ["esc-1"], "what is settled is left out");
+    assert_eq!((&told["items"][0]["again"], &told["severity"]), (&json!(true), &json!("normal")));
+    assert_eq!(failed("hook"), json!([]));
+    let unknown = server.operator(&["notify", "resend", "ntf-1", "--yes"]);
+    assert!(unknown.stderr.contains("lastword notify failed"), "{unknown:?}");
+
+    let replay = |channel: &str, after: &str| {
+        server.operator(&["notify", "replay", channel, "--after", after, "--yes", "--json"])
+    };
+    let resent = replay("hook", "0").json();
+    assert_eq!(resent[0]["items"], 2, "{resent}");
+    let told = hook.call(resent[0]["id"].as_str().unwrap());
+    assert_eq!(told["severity"], "urgent", "{told}");
+    assert!(ids(&told)[0].starts_with("note-") && ids(&told)[1..] == ["esc-1"], "{told}");
+    let after = ids(&told)[0].trim_start_matches("note-").to_owned();
+    let empty = server.operator(&["notify", "replay", "hook", "--after", &after, "--yes"]).ok();
+    assert!(empty.contains("nothing of it is pending"), "{empty}");
+    assert!(replay("nobody", "0").stderr.contains("[[notify]]"));
+    assert!(replay("hook", "99999").stderr.contains("epoch_over"));
+    // A restart knows what is no longer on the list.
+    let (_, dir) = server.terminate();
+    let server = serve(dir);
+    assert_eq!(server.operator(&["notify", "failed"]).ok(), "no notification was given up\n");
 }

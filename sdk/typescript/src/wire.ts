@@ -659,6 +659,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the notifications that were given up, newest first */
+        get: operations["listFailedNotifications"];
+        put?: never;
+        /** Send a channel what began after a position and is pending */
+        post: operations["replayNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/notifications/{id}/resend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a notification that was given up again */
+        post: operations["resendNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/requests/{id}": {
         parameters: {
             query?: never;
@@ -1687,6 +1722,24 @@ export interface components {
             /** @description The latches that still hold the extended grants, each with the step that lifts it (H6). */
             held_by: components["schemas"]["HeldBy"][];
         };
+        /** @description A notification that was given up after its last attempt; `GET /v1/notifications`. */
+        FailedNotification: {
+            /** @description Its channel. */
+            channel: string;
+            /** @description The time of the last attempt. */
+            failed_at: string;
+            /** @description Its id, such as `ntf-5f0c1d…`. */
+            id: string;
+            /** @description The ids of its items, such as `esc-1`, most urgent first. */
+            items: string[];
+            /** @description Why that attempt failed. */
+            reason: string;
+        };
+        FailedNotificationPage: {
+            behind?: number;
+            items: components["schemas"]["FailedNotification"][];
+            next?: string;
+        };
         /** @description Finishes a turn; `POST /v1/turns/{id}/finish`. */
         Finish: {
             /** @description The answer, routed to the requester. */
@@ -2267,6 +2320,16 @@ export interface components {
              */
             units: number;
         };
+        /** @description Sends a channel what began after a position and is pending; `POST /v1/notifications`. */
+        Replay: {
+            /**
+             * Format: uint64
+             * @description The position.
+             */
+            after: number;
+            /** @description The channel. */
+            channel: string;
+        };
         /**
          * @description The state of a request.
          * @enum {string}
@@ -2308,6 +2371,19 @@ export interface components {
             to: string;
             /** @description The agents that had it, in order. */
             tried: string[];
+        };
+        /** @description What came of sending a notification again. */
+        Resent: {
+            /** @description Its channel. */
+            channel: string;
+            /** @description The notification's id. */
+            id: string;
+            /** @description The number of its items: what is pending, as it is now. Without any, nothing is sent. */
+            items: number;
+            /** @description Why it didn't arrive; absent if it did, or if nothing was sent. */
+            problem?: string | null;
+            /** @description The number of items that were left out because they are settled. */
+            settled: number;
         };
         /**
          * @description The role of a human (H7). Each role may do all that the next one may.
@@ -2714,6 +2790,8 @@ export type ExchangeView = components['schemas']['ExchangeView'];
 export type Explanation = components['schemas']['Explanation'];
 export type Extend = components['schemas']['Extend'];
 export type Extended = components['schemas']['Extended'];
+export type FailedNotification = components['schemas']['FailedNotification'];
+export type FailedNotificationPage = components['schemas']['FailedNotificationPage'];
 export type Finish = components['schemas']['Finish'];
 export type Finished = components['schemas']['Finished'];
 export type FinishStatus = components['schemas']['FinishStatus'];
@@ -2761,8 +2839,10 @@ export type ReceiptPage = components['schemas']['ReceiptPage'];
 export type RefusedSend = components['schemas']['RefusedSend'];
 export type Renewed = components['schemas']['Renewed'];
 export type Repetition = components['schemas']['Repetition'];
+export type Replay = components['schemas']['Replay'];
 export type RequestState = components['schemas']['RequestState'];
 export type RequestView = components['schemas']['RequestView'];
+export type Resent = components['schemas']['Resent'];
 export type Role = components['schemas']['Role'];
 export type RoomView = components['schemas']['RoomView'];
 export type RoomViewPage = components['schemas']['RoomViewPage'];
@@ -4333,6 +4413,99 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StoredMessage"];
+                };
+            };
+            /** @description Refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listFailedNotifications: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the notifications that were given up, newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailedNotificationPage"];
+                };
+            };
+            /** @description Refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replayNotifications: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Replay"];
+            };
+        };
+        responses: {
+            /** @description Send a channel what began after a position and is pending */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Resent"];
+                };
+            };
+            /** @description Refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resendNotification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Send a notification that was given up again */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Resent"];
                 };
             };
             /** @description Refused */

@@ -19,11 +19,12 @@ use lastword_wire::calls::{
     AcceptClock, AddAgent, AddHuman, AmendAgent, AmendHuman, AnswerEscalation, Archive, CancelRequest, ClaimResource,
     DecideOnCall, EndToken, Escalate, Explain, ExtendAgent, ExtendConversation, FinishTurn, GetAgent, GetApproval,
     GetArchives, GetClock, GetConversation, GetEscalation, GetLimits, GetMessage, GetRequest, HoldCall, ListAgents,
-    ListApprovals, ListClaims, ListConversations, ListEscalations, ListHumans, ListIncidents, ListMessages, ListRooms,
-    ListSchedules, MakeSignInLink, NarrowToken, OpenRoom, PauseAgent, PauseConversation, PauseWorkspace, PostToRoom,
-    ReleaseClaim, RemoveAgent, RemoveSchedule, ReplaceToken, ReportProgress, ReportPrompt, ReportUnavailable,
-    ResumeAgent, ResumeConversation, ResumeWorkspace, RunSchedule, SetSchedule, SignCheckpoint, SpendApproval,
-    StopAgent, StopConversation, StopWorkspace,
+    ListApprovals, ListClaims, ListConversations, ListEscalations, ListFailedNotifications, ListHumans, ListIncidents,
+    ListMessages, ListRooms, ListSchedules, MakeSignInLink, NarrowToken, OpenRoom, PauseAgent, PauseConversation,
+    PauseWorkspace, PostToRoom, ReleaseClaim, RemoveAgent, RemoveSchedule, ReplaceToken, ReplayNotifications,
+    ReportProgress, ReportPrompt, ReportUnavailable, ResendNotification, ResumeAgent, ResumeConversation,
+    ResumeWorkspace, RunSchedule, SetSchedule, SignCheckpoint, SpendApproval, StopAgent, StopConversation,
+    StopWorkspace,
 };
 use lastword_wire::{Call, FieldError, HeldCall, NewAgent, NewClaim, NewEscalation, NewRoom, Page, TypedCall};
 use serde::de::DeserializeOwned;
@@ -32,7 +33,8 @@ use serde::{Deserialize, Serialize};
 use crate::calls::audit::PAGE_BYTES_MAX;
 use crate::calls::{
     Caller, Context, agents, approvals, archives, audit, checkpoints, claims, clock, control, conversations, epochs,
-    escalations, explanations, grants, humans, incidents, limits, requests, rooms, schedules, tokens, tree, turns,
+    escalations, explanations, grants, humans, incidents, limits, notifications, requests, rooms, schedules, tokens,
+    tree, turns,
 };
 use crate::edges::http::{params, parse, parse_answer, parse_wait};
 use crate::error::ApiError;
@@ -325,6 +327,13 @@ fn desk() -> Vec<Served> {
 
 fn log() -> Vec<Served> {
     vec![
+        served(|it: CallOf<ListFailedNotifications>| async move { notifications::failed(&it.ctx, it.caller).await }),
+        served(
+            |it: CallOf<ReplayNotifications>| async move { notifications::replay(&it.ctx, it.caller, it.body()?).await },
+        ),
+        served(
+            |it: CallOf<ResendNotification>| async move { notifications::resend(&it.ctx, it.caller, &it.part).await },
+        ),
         served(|it: CallOf<GetLimits>| async move { limits::in_force(&it.ctx).await }),
         served(|it: CallOf<GetArchives>| async move { archives::show(&it.ctx, it.caller).await }),
         served(|it: CallOf<Archive>| async move { archives::move_now(&it.ctx, it.caller, it.body()?).await }),

@@ -91,6 +91,18 @@ pub(super) struct Parcel {
     pub(super) next: Time,
 }
 
+/// A notification that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GivenUp {
+    /// The notification's id.
+    pub(super) id: String,
+    pub(super) topics: Vec<Topic>,
+    /// The time of the last attempt.
+    pub(super) at: Time,
+    /// Why that attempt failed.
+    pub(super) reason: String,
+}
+
 /// The record of one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelLedger {
@@ -100,6 +112,9 @@ pub(super) struct ChannelLedger {
     pub(super) sent: Vec<Time>,
     /// The notification that is being sent, if any.
     pub(super) parcel: Option<Parcel>,
+    /// The newest notifications that were given up, oldest first.
+    #[serde(default)]
+    pub(super) given_up: Vec<GivenUp>,
 }
 
 /// The records of all channels, by name.
@@ -158,11 +173,15 @@ mod tests {
         ];
         let parcel =
             Parcel { id: "ntf-1".into(), topics: vec![(Topic::Stop, false)], folded: 1, failures: 2, next: Time(9) };
-        let ledger =
-            ChannelLedger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };
+        let given_up =
+            vec![GivenUp { id: "ntf-0".into(), topics: topics.to_vec(), at: Time(8), reason: "it was down".into() }];
+        let told = topics.into_iter().map(told).collect();
+        let ledger = ChannelLedger { told, sent: vec![Time(7)], parcel: Some(parcel), given_up };
         let book = NotificationLedger::from([("desk".to_owned(), ledger)]);
         save(&files, book.clone()).unwrap();
         assert_eq!(load(&files), book);
+        fs::write(&path, r#"{"version":1,"channels":{"desk":{"told":{},"sent":[],"parcel":null}}}"#).unwrap();
+        assert!(load(&files)["desk"].given_up.is_empty(), "of a version before lists of what was given up");
         fs::write(&path, "{").unwrap();
         assert_eq!(load(&files), NotificationLedger::new());
         fs::write(&path, r#"{"version":9,"channels":{}}"#).unwrap();

@@ -8,27 +8,23 @@ use std::time::Duration;
 use lastword_broker::Live;
 use lastword_broker::files::Files;
 use lastword_broker::metrics::NotificationOutcome;
-use lastword_facts::names::SYSTEM_NAME;
-use lastword_facts::{Seq, Time};
-use lastword_wire::{ApprovalView, IncidentView, Notice};
-use tokio::sync::watch;
+use lastword_facts::Seq;
+use lastword_wire::{FailedNotification, Resent, rfc3339};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::book::{self, Parcel, Topic};
+use super::book::{self, GivenUp, Topic};
 use super::channel::Channel;
+use super::compose::{Again, BATCH_MAX, Composer, NOTES_MAX};
 use super::plan::{Next, Outcome, PendingTopic, Plan, Rules};
-use super::words::{Counts, ITEMS_MAX, Item, What};
-use super::{Notification, fresh_id, send, wall_time};
-use crate::calls::{Context, ended, escalations};
+use super::words::first_line;
+use super::{fresh_id, send};
+use crate::calls::notifications::{NOTIFY_CALLS_MAX, NotifyCall, Wanted, unknown_channel, unknown_notification};
+use crate::calls::{Context, ended};
 use crate::error::ApiError;
-use crate::views;
 
-/// The most entries read in one step.
-const BATCH_MAX: usize = 512;
 /// If the follower is further behind than this many facts, it skips them and takes the pending topics from the state.
 const BEHIND_MAX: u64 = 16_384;
-/// The most unread notices that are read again after a start. Older ones remain in the inbox only.
-const PASSED_OVER_MAX: usize = 1_000;
 /// The pause after reading, and after the broker was too busy. Bounds how often a channel is notified and how often the
 /// state is read.
 const PACE: Duration = Duration::from_millis(100);
@@ -37,34 +33,23 @@ const PACE: Duration = Duration::from_millis(100);
 pub(crate) struct Follower {
     ctx: Context,
     channels: Vec<Arc<Channel>>,
-    console: String,
+    composer: Composer,
     files: Files,
     plan: Plan,
     cursor: Seq,
     sends: JoinSet<(usize, Result<(), String>)>,
+    calls: mpsc::Receiver<NotifyCall>,
+    /// What humans send again.
+    resends: JoinSet<Resending>,
 }
 
-/// The items of a notification, as read from the state.
-#[derive(Default)]
-struct FoundItems {
-    calls: BTreeMap<Topic, ApprovalView>,
-    incidents: BTreeMap<Topic, IncidentView>,
-    notes: BTreeMap<Topic, Item>,
-    questions: BTreeMap<Topic, Item>,
-}
+/// What came of sending a notification again: its channel's place, and the answer to whoever asked.
+type Resending = (usize, Result<Resent, ApiError>, oneshot::Sender<Result<Resent, ApiError>>);
 
 /// Returns the notices that some human has not read yet.
 fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
     let humans = live.state.agents.iter().filter(|agent| agent.live && agent.is_human());
     humans.flat_map(|human| human.notices.iter().map(|(seq, _)| *seq)).collect()
-}
-
-/// Returns the command for a notice: the one that its text names, or `lastword inbox`.
-fn step(notice: &Notice) -> String {
-    let named = notice.body.split('`').nth(1).filter(|named| named.starts_with("lastword "));
-    // Only the broker's own text may name a command: an agent's must not suggest one to a human.
-    let named = named.filter(|_| notice.from == SYSTEM_NAME);
-    named.unwrap_or("lastword inbox").to_owned()
 }
 
 /// Waits for facts after `cursor` and returns the last position; `None` once the broker has ended.
@@ -75,6 +60,9 @@ async fn grown(committed: &mut watch::Receiver<Seq>, cursor: Seq) -> Option<Seq>
 impl Follower {
     /// Creates a follower that keeps its record among `files`; `console` is the URL of the console.
     pub(crate) fn new(ctx: Context, channels: Vec<Channel>, files: Files, console: String) -> Self {
+        let (notifier, calls) = mpsc::channel(NOTIFY_CALLS_MAX);
+        // A workspace has one follower, so that this one is the first.
+        let _first = ctx.notifier.set(notifier);
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let rules = channels.iter().map(|channel| Rules {
             name: channel.name.clone(),
@@ -86,7 +74,9 @@ impl Follower {
         let plan = Plan::new(rules.collect(), book::load(&files));
         ctx.handle.metrics().tell_of(channels.iter().map(|channel| channel.name.clone()).collect());
         let channels = channels.into_iter().map(Arc::new).collect();
-        Self { ctx, channels, console, files, plan, cursor: Seq(0), sends: JoinSet::new() }
+        let composer = Composer { ctx: ctx.clone(), console };
+        let (sends, resends) = (JoinSet::new(), JoinSet::new());
+        Self { ctx, channels, composer, files, plan, cursor: Seq(0), sends, calls, resends }
     }
 
     /// Follows until the server shuts down. A send that is cut off then is repeated after the next start.
@@ -121,6 +111,11 @@ impl Follower {
                     Ok((place, result)) => self.sent(place, &result).await,
                     Err(error) => tracing::error!(%error, "sending a notification failed"),
                 },
+                Some(call) = self.calls.recv() => self.called(call),
+                Some(resent) = self.resends.join_next() => match resent {
+                    Ok(resent) => self.resent(resent).await,
+                    Err(error) => tracing::error!(%error, "sending a notification again failed"),
+                },
             }
         }
     }
@@ -130,7 +125,7 @@ impl Follower {
         let look = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()), unread(live));
         type Looked = (Seq, BTreeMap<Topic, PendingTopic>, BTreeSet<Seq>);
         let (seq, waiting, unread): Looked = self.ctx.handle.query(look).await?;
-        let passed_over = unread.iter().rev().filter(|unread| **unread > self.cursor).take(PASSED_OVER_MAX);
+        let passed_over = unread.iter().rev().filter(|unread| **unread > self.cursor).take(NOTES_MAX);
         let passed_over: Vec<Seq> = passed_over.copied().collect();
         for (seq, entry) in self.ctx.handle.entries(passed_over).await? {
             self.plan.hear(seq, entry.at, &entry.fact);
@@ -191,9 +186,10 @@ impl Follower {
         // being lost.
         self.save().await;
         for (place, parcel) in parcels {
-            match self.notification(place, &parcel, now).await {
+            let channel = Arc::clone(&self.channels[place]);
+            let severity = |topic| self.plan.severity(topic, now);
+            match self.composer.notification(&channel, &parcel, severity).await {
                 Ok(Some(told)) => {
-                    let channel = Arc::clone(&self.channels[place]);
                     self.ctx.handle.metrics().told(place, NotificationOutcome::Folded(parcel.folded));
                     self.sends.spawn(async move { (place, send(&channel, &told).await) });
                 }
@@ -201,14 +197,15 @@ impl Follower {
                 Ok(None) => _ = self.plan.ended(place, now, Outcome::Sent),
                 Err(error) => {
                     tracing::debug!(?error, "the broker can't list pending items");
-                    self.plan.ended(place, now, Outcome::Failed);
+                    self.plan.ended(place, now, Outcome::Failed(&error.0.detail));
                 }
             }
         }
     }
 
     async fn sent(&mut self, place: usize, result: &Result<(), String>) {
-        let outcome = if result.is_ok() { Outcome::Sent } else { Outcome::Failed };
+        let reason = result.as_ref().err().map(|reason| first_line(reason));
+        let outcome = reason.as_deref().map_or(Outcome::Sent, Outcome::Failed);
         let next = self.plan.ended(place, self.ctx.handle.now(), outcome);
         // Saved before it is counted: a notification that the metrics show as sent is never repeated.
         self.save().await;
@@ -228,6 +225,65 @@ impl Follower {
         }
     }
 
+    /// Answers a call, or starts what it asks for.
+    fn called(&mut self, call: NotifyCall) {
+        match call {
+            NotifyCall::Failed(reply) => {
+                let view = |(channel, kept): (&str, &GivenUp)| FailedNotification {
+                    id: kept.id.clone(),
+                    channel: channel.to_owned(),
+                    failed_at: rfc3339(kept.at),
+                    reason: kept.reason.clone(),
+                    items: kept.topics.iter().map(ToString::to_string).collect(),
+                };
+                let _gone = reply.send(self.plan.given_up().into_iter().map(view).collect());
+            }
+            NotifyCall::Send(wanted, reply) => match self.wanted(wanted) {
+                Ok((place, id, again)) => {
+                    let (composer, channel) = (self.composer.clone(), Arc::clone(&self.channels[place]));
+                    self.resends.spawn(async move { (place, composer.again(&channel, id, again).await, reply) });
+                }
+                Err(refused) => {
+                    let _gone = reply.send(Err(refused));
+                }
+            },
+        }
+    }
+
+    /// Returns the place of the channel, the notification's id and its topics for what is to be sent again.
+    fn wanted(&self, wanted: Wanted) -> Result<(usize, String, Again), ApiError> {
+        let place = |name: &str| {
+            let place = self.channels.iter().position(|channel| channel.name == name);
+            place.ok_or_else(|| unknown_channel(name))
+        };
+        match wanted {
+            Wanted::Failed(id) => {
+                let known = self.plan.given_up().into_iter().find(|(_, kept)| kept.id == id);
+                let (channel, kept) = known.ok_or_else(|| unknown_notification(&id))?;
+                Ok((place(channel)?, id, Again::Topics(kept.topics.clone())))
+            }
+            Wanted::After(channel, after) => {
+                let id = fresh_id().map_err(|error| ApiError::internal(&error.to_string()))?;
+                Ok((place(&channel)?, id, Again::After(after)))
+            }
+        }
+    }
+
+    /// Records what came of sending a notification again, and answers.
+    async fn resent(&mut self, (place, result, reply): Resending) {
+        if let Ok(resent) = &result {
+            self.plan.resent(&resent.id, self.ctx.handle.now(), resent.problem.as_deref());
+            self.save().await;
+            let outcome =
+                if resent.problem.is_some() { NotificationOutcome::Failed } else { NotificationOutcome::Sent };
+            if resent.items > 0 {
+                self.ctx.handle.metrics().told(place, outcome);
+            }
+        }
+        // A caller that has gone needs no answer.
+        let _gone = reply.send(result);
+    }
+
     async fn save(&self) {
         let (files, book) = (self.files.clone(), self.plan.book().clone());
         let saved = tokio::task::spawn_blocking(move || book::save(&files, book)).await;
@@ -236,74 +292,5 @@ impl Follower {
             Ok(Err(error)) => tracing::warn!(%error, "notify.json can't be written: a restart may tell again"),
             Err(error) => tracing::error!(%error, "notify.json was not written"),
         }
-    }
-
-    /// Builds the notification of a parcel; `None` if none of its topics is pending any more.
-    async fn notification(&self, place: usize, parcel: &Parcel, now: Time) -> Result<Option<Notification>, ApiError> {
-        let channel = &self.channels[place];
-        let listed: Vec<Topic> = parcel.topics.iter().take(ITEMS_MAX).map(|(topic, _)| *topic).collect();
-        let found = self.found(&listed).await?;
-        let items = parcel.topics.iter().take(ITEMS_MAX).filter_map(|(topic, again)| {
-            let item = match topic {
-                Topic::Question(_) => found.questions.get(topic).cloned()?,
-                Topic::Call(_) => Item::call(found.calls.get(topic)?, channel.include_arguments),
-                Topic::Incident(_) => Item::incident(found.incidents.get(topic)?),
-                Topic::Stop => Item::stop(),
-                Topic::Note(_) => found.notes.get(topic).cloned()?,
-            };
-            Some(item.standing(self.plan.severity(*topic, now), *again))
-        });
-        let items: Vec<Item> = items.collect();
-        if items.is_empty() {
-            return Ok(None);
-        }
-        let mut counts = Counts::default();
-        items.iter().for_each(|item| counts.add(item.what));
-        for (topic, _) in parcel.topics.iter().skip(ITEMS_MAX) {
-            counts.add(match topic {
-                Topic::Question(_) => What::Question,
-                Topic::Call(_) => What::Approval,
-                Topic::Incident(_) => What::Incident,
-                Topic::Stop => What::Stop,
-                Topic::Note(_) => What::Note,
-            });
-        }
-        let console = channel.console.clone().unwrap_or_else(|| self.console.clone());
-        let (id, folded) = (parcel.id.clone(), parcel.folded);
-        Ok(Some(Notification::waiting(id, wall_time(), channel, counts, items, folded, console)))
-    }
-
-    async fn found(&self, topics: &[Topic]) -> Result<FoundItems, ApiError> {
-        let noted: Vec<Topic> = topics.iter().filter(|topic| matches!(topic, Topic::Note(_))).copied().collect();
-        let wanted = topics.to_vec();
-        let look = move |live: &Live<'_>| {
-            let (mut found, mut questions) = (FoundItems::default(), Vec::new());
-            for topic in wanted {
-                match topic {
-                    Topic::Question(id) => questions.push(id),
-                    Topic::Call(id) => found.calls.extend(views::approval(live.state, id).map(|view| (topic, view))),
-                    Topic::Incident(id) => {
-                        let known = live.state.incidents.get(&id);
-                        found.incidents.extend(known.map(|known| (topic, views::incident(live.state, id, known))));
-                    }
-                    Topic::Stop | Topic::Note(_) => {}
-                }
-            }
-            (found, questions)
-        };
-        let (mut found, questions) = self.ctx.handle.query(look).await?;
-        let views = escalations::by_ids(&self.ctx, questions.clone()).await?;
-        let topics = questions.into_iter().map(Topic::Question);
-        for topic in topics {
-            let view = views.iter().find(|view| view.id == topic.to_string());
-            found.questions.extend(view.map(|view| (topic, Item::question(view))));
-        }
-        for topic in noted {
-            let Topic::Note(seq) = topic else { continue };
-            let worded = views::notices(&self.ctx.handle, vec![seq]).await?.into_iter().next();
-            let item = worded.map(|worded| Item::note(topic.to_string(), &worded.notice, step(&worded.notice)));
-            found.notes.extend(item.map(|item| (topic, item)));
-        }
-        Ok(found)
     }
 }

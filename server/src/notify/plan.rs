@@ -16,7 +16,7 @@ use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
 use lastword_facts::{Fact, Seq, Time};
 
-use super::book::{ChannelLedger, NotificationLedger, Parcel, Repeats, Topic};
+use super::book::{ChannelLedger, GivenUp, NotificationLedger, Parcel, Repeats, Topic};
 use super::channel::Severity;
 
 const MINUTE_MS: u64 = 60_000;
@@ -29,6 +29,9 @@ const NEARLY_PERCENT: u64 = 80;
 const HALF_MIN_MS: u64 = MINUTE_MS;
 /// The pauses before each retry of a failed notification. After the last one it is given up.
 const RETRIES_MS: [u64; 5] = [5_000, 30_000, 2 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS];
+
+/// The most notifications of a channel that are kept after they were given up; the oldest is dropped for a further one.
+const GIVEN_UP_MAX: usize = 100;
 
 /// The settings of a channel that matter for the plan.
 #[derive(Clone, Debug)]
@@ -82,7 +85,7 @@ impl PendingTopic {
     }
 
     /// Returns the topic for a fact that the humans' inbox shows for information; `None` for other facts.
-    fn note(at: Time, fact: &Fact) -> Option<Self> {
+    pub(super) fn note(at: Time, fact: &Fact) -> Option<Self> {
         if let Fact::AlertRaised { pushed: true, .. } = fact {
             Some(Self::once(at, Severity::Urgent))
         } else if let Fact::Unattended { percent } = fact {
@@ -139,11 +142,11 @@ impl PendingTopic {
 
 /// The outcome of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Outcome<'r> {
     /// The channel's target accepted it.
     Sent,
-    /// The attempt failed.
-    Failed,
+    /// The attempt failed for this reason.
+    Failed(&'r str),
 }
 
 /// What happens to a notification after an attempt.
@@ -153,7 +156,7 @@ pub(super) enum Next {
     Done,
     /// It is retried later.
     Again,
-    /// All retries failed, so it is dropped.
+    /// All retries failed, so it is kept for a human to send it again.
     GivenUp,
 }
 
@@ -311,9 +314,13 @@ impl Plan {
             let ready = waiting.ready(rules, ledger.told.get(topic)).filter(|ready| *ready <= now);
             ready.and_then(|ready| waiting.closing(ready, rules)).is_some()
         };
-        let mut found: Vec<_> = self.waiting.iter().filter(|(topic, waiting)| ready(topic, waiting)).collect();
-        found.sort_by_key(|(topic, waiting)| (Reverse(waiting.severity(now)), waiting.at, **topic));
-        found.into_iter().map(|(topic, _)| (*topic, ledger.told.contains_key(topic))).collect()
+        let found = by_urgency(self.waiting.iter().filter(|(topic, waiting)| ready(topic, waiting)), now);
+        found.into_iter().map(|topic| (topic, ledger.told.contains_key(&topic))).collect()
+    }
+
+    /// Returns the topics that are pending, as far as the facts that were heard say.
+    pub(super) fn topics(&self) -> impl Iterator<Item = Topic> {
+        self.waiting.keys().copied()
     }
 
     /// Returns the current severity of a pending topic.
@@ -322,28 +329,60 @@ impl Plan {
     }
 
     /// Records the outcome of an attempt; returns what happens next.
-    pub(super) fn ended(&mut self, place: usize, now: Time, outcome: Outcome) -> Next {
+    pub(super) fn ended(&mut self, place: usize, now: Time, outcome: Outcome<'_>) -> Next {
         self.busy.remove(&place);
         let ledger = self.rules.get(place).and_then(|rules| self.book.get_mut(&rules.name));
         let Some(ledger) = ledger else { return Next::Done };
         match (&mut ledger.parcel, outcome) {
-            (Some(parcel), Outcome::Failed) => {
+            (Some(parcel), Outcome::Failed(reason)) => {
                 let pause = usize::try_from(parcel.failures).ok().and_then(|failures| RETRIES_MS.get(failures));
                 if let Some(pause) = pause {
                     parcel.failures += 1;
                     parcel.next = now.plus(*pause);
                     Next::Again
                 } else {
+                    let topics = parcel.topics.iter().map(|(topic, _)| *topic).collect();
+                    let given_up = GivenUp { id: parcel.id.clone(), topics, at: now, reason: reason.to_owned() };
                     ledger.parcel = None;
+                    ledger.given_up.push(given_up);
+                    let over = ledger.given_up.len().saturating_sub(GIVEN_UP_MAX);
+                    ledger.given_up.drain(..over);
                     Next::GivenUp
                 }
             }
-            (_, Outcome::Sent) | (None, Outcome::Failed) => {
+            (_, Outcome::Sent) | (None, Outcome::Failed(_)) => {
                 ledger.parcel = None;
                 Next::Done
             }
         }
     }
+
+    /// Returns the notifications that were given up, newest first, each with its channel.
+    pub(super) fn given_up(&self) -> Vec<(&str, &GivenUp)> {
+        let of_channel = self.book.iter().map(|(name, ledger)| ledger.given_up.iter().map(move |kept| (&**name, kept)));
+        let mut all: Vec<_> = of_channel.flatten().collect();
+        all.sort_by_key(|(_, kept)| Reverse(kept.at));
+        all
+    }
+
+    /// Records an attempt of a human to send what was given up: it leaves the list unless it failed again.
+    pub(super) fn resent(&mut self, id: &str, now: Time, problem: Option<&str>) {
+        for ledger in self.book.values_mut() {
+            ledger.given_up.retain_mut(|kept| {
+                if let Some(reason) = problem.filter(|_| kept.id == id) {
+                    (kept.at, kept.reason) = (now, reason.to_owned());
+                }
+                kept.id != id || problem.is_some()
+            });
+        }
+    }
+}
+
+/// Returns topics in the order in which a notification has them: the most urgent first.
+pub(super) fn by_urgency<'t>(topics: impl Iterator<Item = (&'t Topic, &'t PendingTopic)>, now: Time) -> Vec<Topic> {
+    let mut topics: Vec<_> = topics.collect();
+    topics.sort_by_key(|(topic, pending)| (Reverse(pending.severity(now)), pending.at, **topic));
+    topics.into_iter().map(|(topic, _)| *topic).collect()
 }
 
 /// Returns the time at which the hourly limit allows the next notification; `None` if it allows one now.

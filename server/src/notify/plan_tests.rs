@@ -192,14 +192,42 @@ fn what_failed_is_sent_again_under_its_id_with_longer_pauses_until_it_is_given_u
         assert_eq!(parcel.id, "ntf-0");
         assert_eq!(parcel.topics.len(), if attempt == 0 { 2 } else { 1 }, "what was settled is no longer told");
         assert_eq!(plan.next(), None, "one at a time");
-        assert_eq!(plan.ended(0, now, Outcome::Failed), Next::Again);
+        assert_eq!(plan.ended(0, now, Outcome::Failed("down")), Next::Again);
         plan.hear(Seq(0), now, &decided(1));
         assert_eq!(plan.next(), Some(now.plus(pause)));
         now = now.plus(pause);
     }
     plan.begin(0, now, "ntf").unwrap();
-    assert_eq!(plan.ended(0, now, Outcome::Failed), Next::GivenUp);
+    assert_eq!(plan.ended(0, now, Outcome::Failed("down")), Next::GivenUp);
     assert_eq!(plan.next(), Some(at(WINDOW + STALE + WINDOW)), "it is told again when it is stale");
+    let given_up = |plan: &Plan| -> Vec<(String, GivenUp)> {
+        plan.given_up().into_iter().map(|(channel, kept)| (channel.to_owned(), kept.clone())).collect()
+    };
+    let topics = vec![Topic::Question(EscalationId(1))];
+    let kept = GivenUp { id: "ntf-0".into(), topics, at: now, reason: "down".into() };
+    assert_eq!(given_up(&plan), [("desk".to_owned(), kept.clone())]);
+    plan.resent("ntf-0", at(STALE), Some("still down"));
+    let kept = GivenUp { at: at(STALE), reason: "still down".into(), ..kept };
+    assert_eq!(given_up(&plan), [("desk".to_owned(), kept)]);
+    plan.resent("ntf-0", at(STALE), None);
+    assert_eq!(given_up(&plan), []);
+}
+
+#[test]
+fn of_what_was_given_up_the_newest_hundred_of_a_channel_are_kept() {
+    let mut plan = plan();
+    for n in 1..=GIVEN_UP_MAX as u64 + 1 {
+        plan.hear(Seq(n), at(n * HOUR_MS), &question(n));
+        let mut now = at(n * HOUR_MS + WINDOW);
+        while plan.begin(0, now, &format!("ntf-{n}")).is_some() {
+            if plan.ended(0, now, Outcome::Failed("down")) == Next::GivenUp {
+                plan.settle(Topic::Question(EscalationId(n)));
+            }
+            now = plan.next().unwrap_or(now);
+        }
+    }
+    let ids: Vec<_> = plan.given_up().into_iter().map(|(_, kept)| kept.id.clone()).collect();
+    assert_eq!((ids.len(), &*ids[0], &*ids[GIVEN_UP_MAX - 1]), (GIVEN_UP_MAX, "ntf-101", "ntf-2"));
 }
 
 #[test]

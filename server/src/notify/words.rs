@@ -339,7 +339,7 @@ impl Notification {
 }
 
 /// Returns the first non-empty line of an agent's text, escaped for display and shortened.
-fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     // A single escaped line: an agent's text must not imitate the notification's own lines.
     cut(&escape(&line.replace('\t', " ")), WORDS_MAX)

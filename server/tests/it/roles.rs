@@ -43,6 +43,7 @@ fn body(path: &str) -> Value {
         "/v1/rooms" => json!({ "name": "den" }),
         "/v1/rooms/{room}/messages" => json!({ "body": "hello" }),
         "/v1/schedules" => json!({ "name": "daily", "cron": "0 7 * * *", "to": "kilo", "body": "go" }),
+        "/v1/notifications" => json!({ "channel": "pager", "after": 0 }),
         "/v1/token" => json!({ "scopes": ["read"], "expires_in_ms": 60_000 }),
         "/v1/archives" => json!({ "after_ms": 86_400_000_u64 }),
         _ => json!({}),

@@ -216,6 +216,20 @@ class Extend(TypedDict, closed=True):
     turns: NotRequired[int]
 
 
+class FailedNotification(TypedDict):
+    channel: str
+    failed_at: str
+    id: str
+    items: list[str]
+    reason: str
+
+
+class FailedNotificationPage(TypedDict):
+    behind: NotRequired[int]
+    items: list[FailedNotification]
+    next: NotRequired[str]
+
+
 FinishStatus: TypeAlias = Literal[
     'completed', 'partial', 'rejected', 'failed', 'waiting', 'held'
 ]
@@ -434,9 +448,22 @@ class Repetition(TypedDict):
     units: int
 
 
+class Replay(TypedDict, closed=True):
+    after: int
+    channel: str
+
+
 RequestState: TypeAlias = Literal[
     'idle', 'request_sent', 'waiting', 'response_received'
 ]
+
+
+class Resent(TypedDict):
+    channel: str
+    id: str
+    items: int
+    problem: NotRequired[str | None]
+    settled: int
 
 
 Role: TypeAlias = Literal['owner', 'operator', 'approver', 'viewer']

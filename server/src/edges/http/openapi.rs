@@ -65,6 +65,9 @@ use crate::cloud_event::BATCHED;
         wire::SegmentView,
         wire::MoveToArchive,
         wire::MovedToArchive,
+        wire::FailedNotification,
+        wire::Replay,
+        wire::Resent,
         wire::Problem,
     ))
 )]
