@@ -1797,6 +1797,10 @@ export interface components {
             limits: components["schemas"]["Distance"][];
             /** @description Whether it is open. */
             open: boolean;
+            /** @description The id of the trace that its work is recorded in, 32 hexadecimal digits; in a conversation's view. */
+            trace?: string | null;
+            /** @description The address of that trace, by the template of the configuration. */
+            trace_url?: string | null;
         };
         /** @description The reason that holds work, and the one step by which a human resumes it (R3, H6). */
         HeldBy: {

@@ -254,6 +254,8 @@ class GrantView(TypedDict):
     latched: NotRequired[str | None]
     limits: list[Distance]
     open: bool
+    trace: NotRequired[str | None]
+    trace_url: NotRequired[str | None]
 
 
 class HeldCall(TypedDict, closed=True):
