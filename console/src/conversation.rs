@@ -281,8 +281,8 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                 @if let Some(trace) = &grant.trace {
                     span {
                         "trace "
-                        @if let Some(address) = &grant.trace_url {
-                            a href=(address) rel="noreferrer" { code { (trace) } }
+                        @if let Some(outside) = &grant.trace_url {
+                            a href=(outside) rel="noreferrer" { code { (trace) } }
                         } @else {
                             code { (trace) }
                         }
