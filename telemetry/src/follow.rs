@@ -192,7 +192,11 @@ impl Exporter {
         if count == 0 {
             return;
         }
-        let body = traces(self.position.unsent.clone()).encode_to_vec();
+        let data = traces(std::mem::take(&mut self.position.unsent));
+        let body = data.encode_to_vec();
+        // A post that a shutdown cuts off is saved as not sent.
+        let scopes = data.resource_spans.into_iter().flat_map(|of| of.scope_spans);
+        self.position.unsent = scopes.flat_map(|scope| scope.spans).collect();
         self.poster.post(Signal::Traces, count, body).await;
         self.position.unsent.clear();
         self.unsaved = true;

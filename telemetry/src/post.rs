@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_server::{cause, http_client};
+use prost::bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode};
 
@@ -52,6 +53,7 @@ impl Poster {
 
     /// Posts until the receiver takes it, or refuses it for good: then this many records are lost.
     pub(crate) async fn post(&self, signal: Signal, records: usize, body: Vec<u8>) {
+        let body = Bytes::from(body);
         let mut pause = PAUSE_MIN;
         loop {
             match self.try_post(signal, records, body.clone()).await {
@@ -71,8 +73,8 @@ impl Poster {
     }
 
     /// Posts once.
-    pub(crate) async fn try_post(&self, signal: Signal, records: usize, body: Vec<u8>) -> Result<(), Failed> {
-        let tried = self.send(signal, body).await;
+    pub(crate) async fn try_post(&self, signal: Signal, records: usize, body: impl Into<Bytes>) -> Result<(), Failed> {
+        let tried = self.send(signal, body.into()).await;
         match &tried {
             Ok(()) => self.counts.exported(signal, records as u64),
             Err(_) => self.counts.failed(signal),
@@ -80,7 +82,7 @@ impl Poster {
         tried
     }
 
-    async fn send(&self, signal: Signal, body: Vec<u8>) -> Result<(), Failed> {
+    async fn send(&self, signal: Signal, body: Bytes) -> Result<(), Failed> {
         let url = format!("{}/v1/{signal}", self.base);
         let request = self.http.post(url).headers(self.headers.clone()).body(body);
         let sent = request.send().await.map_err(|error| Failed::Later(cause(&error), None))?;
