@@ -172,6 +172,7 @@ class Trace(unittest.TestCase):
                 sent += 1
                 asked = space.lastword("send", "echo", TEXT, "--ref", f"K-{sent}")
                 self.assertEqual(asked.returncode, 0, asked)
+            # The pause is the load's time, not a condition: the kill may come at any moment of it.
             time.sleep(random.uniform(0, 0.5))
             space.server.kill()
             space.server.wait()

@@ -27,7 +27,7 @@ pub(crate) struct Fold {
 
 /// What is said of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct StatusText {
     /// What it is about, which makes the id of the message: the same in every stream and at every look.
     pub(crate) about: String,
     pub(crate) text: String,
@@ -37,7 +37,7 @@ pub(crate) struct Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The state, or what is said of it.
-    Status { at: Time, state: TaskState, said: Option<Said> },
+    Status { at: Time, state: TaskState, said: Option<StatusText> },
     /// The answer is there.
     Settled,
 }
@@ -49,10 +49,10 @@ impl Fold {
     }
 
     /// Returns the state of a task without an answer, and what is said of it.
-    pub(crate) fn standing(&self) -> (TaskState, Option<Said>) {
+    pub(crate) fn standing(&self) -> (TaskState, Option<StatusText>) {
         if let Some((approval, tool)) = self.held.first_key_value() {
             let text = format!("A call of `{tool}` waits for the decision of a person: {approval}.");
-            return (TaskState::AuthRequired, Some(Said { about: approval.to_string(), text }));
+            return (TaskState::AuthRequired, Some(StatusText { about: approval.to_string(), text }));
         }
         match self.asked.first_key_value() {
             Some((escalation, question)) => {
@@ -61,7 +61,7 @@ impl Fold {
                 } else {
                     (TaskState::Working, format!("A question of the agent waits for a person: {escalation}."))
                 };
-                (state, Some(Said { about: escalation.to_string(), text }))
+                (state, Some(StatusText { about: escalation.to_string(), text }))
             }
             None if self.taken => (TaskState::Working, None),
             None => (TaskState::Submitted, None),
@@ -81,7 +81,7 @@ impl Fold {
                     self.taken = true;
                     if !message.body.is_empty() {
                         let (state, _) = self.standing();
-                        let said = Said { about: seq.to_string(), text: message.body.to_string() };
+                        let said = StatusText { about: seq.to_string(), text: message.body.to_string() };
                         return Some(Change::Status { at: entry.at, state, said: Some(said) });
                     }
                 }

@@ -162,7 +162,7 @@ impl Pushes {
             Kept { agent: agent.to_owned(), caller: name, config: config.clone(), serial, told: None, over: false };
         let replaced = self.add(&kept)?;
         if let Err(unsaved) = self.save().await {
-            // What isn't on the disk wouldn't outlive a restart, as its caller was told. The one before it is still there.
+            // A restart would lose it, so the call fails. The file still has the one that it replaced.
             let mut book = locked(&self.book);
             book.kept.retain(|known| known.serial != serial);
             let replaced = replaced.filter(|old| !book.kept.iter().any(|known| named_alike(known, old)));

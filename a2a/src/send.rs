@@ -161,8 +161,8 @@ async fn known_context(ctx: &Context, caller: Caller, context: &str) -> Result<(
     Err(Fault::field("message.contextId", "is none of this agent for this caller: leave it out, and a new one is made"))
 }
 
-/// Returns the key of a message to a task: its id, which is the caller's. What the task waits for is no part of it, because
-/// that may be another question when the message is sent again.
+/// Returns the idempotency key of a message to a task, from the id that the caller gave it. The open question is not part of
+/// it: a repeat may find another question open.
 fn key(
     ctx: &Context,
     caller: Caller,

@@ -16,7 +16,7 @@ use lastword_wire::{StoredMessage, parse_rfc3339, rfc3339};
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
-use crate::fold::{Fold, Said};
+use crate::fold::{Fold, StatusText};
 use crate::model::{Artifact, ListTasks, Message, Part, Role, Task, TaskState, TaskStatus};
 
 /// Begins the ids of tasks and contexts, which the edge mints.
@@ -71,7 +71,7 @@ pub(crate) struct Known {
     /// The positions of the questions whose texts are still missing.
     unread: Vec<(EscalationId, Seq)>,
     /// The position of the last answer or decision, whose time is still missing.
-    told: Option<Seq>,
+    decided: Option<Seq>,
 }
 
 /// Returns the context of a conversation: the REF without what this edge adds for each further task.
@@ -89,7 +89,7 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     // The answers of its own requests are no change to its caller.
     let answers =
         turns.clone().flat_map(|turn| &turn.delivered).chain(&task.ready).filter(|ready| ready.child.is_none());
-    let told = answers.map(|ready| ready.message).chain(turns.clone().filter_map(|turn| turn.decided.get())).max();
+    let decided = answers.map(|ready| ready.message).chain(turns.clone().filter_map(|turn| turn.decided.get())).max();
     let mut fold = Fold::new(number, false);
     fold.taken = !task.turns.is_empty() || task.status_at.get().is_some();
     fold.settled = request.answer.get();
@@ -105,7 +105,7 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     let context = context_of(reference.as_str()).to_owned();
     let (request, at) = (request.message, live.state.seq);
     let id = RequestId::new(id).ok()?;
-    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, told }))
+    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, decided }))
 }
 
 /// Looks up a task of the caller; another's looks like none.
@@ -116,17 +116,17 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -
     let found = ctx.handle.query(look).await.map_err(ApiError::from)?;
     let (_, mut known) = found.ok_or_else(|| Fault::unknown_task(id))?;
     known.fold.seated = escalations::seated(ctx, caller).await?.is_some();
-    read_rest(ctx, &mut known).await?;
+    read_details(ctx, &mut known).await?;
     Ok(known)
 }
 
 /// Reads what the state leaves to the log: the texts of open questions, and when something was last answered or decided.
-async fn read_rest(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
+async fn read_details(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
     let unread: BTreeMap<Seq, EscalationId> = known.unread.drain(..).map(|(id, at)| (at, id)).collect();
-    let told = known.told.take();
-    let wanted = unread.keys().copied().chain(told).collect();
+    let decided = known.decided.take();
+    let wanted = unread.keys().copied().chain(decided).collect();
     for (seq, entry) in ctx.handle.entries(wanted).await.map_err(ApiError::from)? {
-        if told == Some(seq) {
+        if decided == Some(seq) {
             known.updated = known.updated.max(entry.at);
         }
         if let (Fact::EscalationOpened { body, .. }, Some(id)) = (&entry.fact, unread.get(&seq)) {
@@ -170,8 +170,8 @@ impl Known {
 }
 
 /// Returns the status of a task without an answer.
-pub(crate) fn status(id: &str, context: &str, state: TaskState, said: Option<Said>, at: Time) -> TaskStatus {
-    let message = said.map(|Said { about, text }| words(format!("{id}-{about}"), id, context, text));
+pub(crate) fn status(id: &str, context: &str, state: TaskState, said: Option<StatusText>, at: Time) -> TaskStatus {
+    let message = said.map(|StatusText { about, text }| words(format!("{id}-{about}"), id, context, text));
     TaskStatus { state, message, timestamp: rfc3339(at) }
 }
 
@@ -267,7 +267,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
     let (mut tasks, mut bytes, mut next) = (Vec::new(), 0, None);
     let mut found = found.into_iter().peekable();
     while let Some(mut known) = found.next() {
-        read_rest(ctx, &mut known).await?;
+        read_details(ctx, &mut known).await?;
         let task = json!(known.shown(ctx, wanted.history_length, wanted.include_artifacts).await?);
         bytes += task.to_string().len();
         tasks.push(task);
@@ -326,7 +326,7 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result
             .collect()
     };
     let mut known = ctx.handle.query(look).await.map_err(ApiError::from)?;
-    let last: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled.or(known.told)).collect();
+    let last: Vec<Seq> = known.iter().filter_map(|known| known.fold.settled.or(known.decided)).collect();
     let mut changes = BTreeMap::new();
     let note = |seq: Seq, entry: &Arc<Entry>| {
         let ended = if let Fact::Accepted { message } = &entry.fact
@@ -341,8 +341,8 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result
     ctx.handle.visit(last, note).await.map_err(ApiError::from)?;
     for known in &mut known {
         known.fold.seated = seated;
-        let told = known.told.take();
-        if let Some((at, ended)) = known.fold.settled.or(told).and_then(|last| changes.get(&last)) {
+        let decided = known.decided.take();
+        if let Some((at, ended)) = known.fold.settled.or(decided).and_then(|last| changes.get(&last)) {
             // The answer is the last change, whatever was reported behind it.
             known.updated = if ended.is_some() { *at } else { known.updated.max(*at) };
             known.ended = *ended;

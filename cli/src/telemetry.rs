@@ -89,7 +89,7 @@ impl TelemetryTable {
         Ok(lastword_telemetry::companion(self.exporter()?))
     }
 
-    /// Asks the receiver whether it takes spans.
+    /// Asks the receiver whether it takes what is exported.
     pub(crate) async fn check(&self) -> Result<String, String> {
         let settings = self.exporter().map_err(|failure| failure.message)?;
         lastword_telemetry::check(settings).await.map(|()| self.endpoint.clone())

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use lastword_facts::Time;
 use lastword_server::{Companion, Context, ended};
 use prost::Message as _;
 use reqwest::Url;
@@ -84,8 +85,9 @@ pub fn companion(settings: Settings) -> Companion {
 async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
     let exports = |signal| settings.signals.contains(&signal);
     let counts = Arc::new(Counts::new(exports(Signal::Traces).then(|| ctx.handle.committed())));
-    let (told, counted) = (settings.clone(), Arc::clone(&counts));
-    let poster = tokio::task::spawn_blocking(move || Poster::new(&told, counted)).await.map_err(io::Error::other)?;
+    let (configured, counted) = (settings.clone(), Arc::clone(&counts));
+    let poster =
+        tokio::task::spawn_blocking(move || Poster::new(&configured, counted)).await.map_err(io::Error::other)?;
     let poster = match poster {
         Ok(poster) => Arc::new(poster),
         Err(error) => {
@@ -109,18 +111,26 @@ async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks the receiver to take no spans.
+/// Posts an empty list of each signal that is exported.
 ///
 /// # Errors
-/// Why it doesn't.
+/// The signal that the receiver doesn't take, and why.
 pub async fn check(settings: Settings) -> Result<(), String> {
     let counts = Arc::new(Counts::new(None));
+    let signals = settings.signals.clone();
     let poster = tokio::task::spawn_blocking(move || Poster::new(&settings, counts)).await;
     let poster = poster.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-    match poster.try_post(Signal::Traces, 0, follow::traces(Vec::new()).encode_to_vec()).await {
-        Ok(()) => Ok(()),
-        Err(Failed::Later(reason, _) | Failed::Never(reason)) => Err(reason),
+    for signal in signals {
+        let body = match signal {
+            Signal::Traces => follow::traces(Vec::new()).encode_to_vec(),
+            Signal::Metrics => metrics::data(&[], Time(0), Time(0)).encode_to_vec(),
+            Signal::Logs => logs::data(Vec::new()).encode_to_vec(),
+        };
+        if let Err(Failed::Later(reason, _) | Failed::Never(reason)) = poster.try_post(signal, 0, body).await {
+            return Err(format!("{signal}: {reason}"));
+        }
     }
+    Ok(())
 }
 
 /// Returns whether a text is the base address of a receiver: a secret belongs into a header, and not into the address.

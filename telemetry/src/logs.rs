@@ -152,10 +152,14 @@ pub(crate) async fn run(poster: &Arc<Poster>) {
         if records.is_empty() {
             continue;
         }
-        let count = records.len();
-        let scope_logs = vec![ScopeLogs { scope: Some(Scope::own()), records }];
-        let resource = Some(Resource::own());
-        let of = ResourceLogs { resource, scope_logs, schema_url: SCHEMA_URL.to_owned() };
-        poster.post(Signal::Logs, count, LogsData { resource_logs: vec![of] }.encode_to_vec()).await;
+        poster.post(Signal::Logs, records.len(), data(records).encode_to_vec()).await;
     }
+}
+
+/// Returns records by OTLP.
+pub(crate) fn data(records: Vec<LogRecord>) -> LogsData {
+    let scope_logs = vec![ScopeLogs { scope: Some(Scope::own()), records }];
+    let resource = Some(Resource::own());
+    let of = ResourceLogs { resource, scope_logs, schema_url: SCHEMA_URL.to_owned() };
+    LogsData { resource_logs: vec![of] }
 }

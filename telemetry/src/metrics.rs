@@ -146,8 +146,8 @@ pub(crate) async fn run(ctx: &Context, poster: &Arc<Poster>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         let data = data(&ctx.metrics(), start, ctx.handle.now());
-        let points = data.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics).count();
-        let tried = poster.try_post(Signal::Metrics, points, data.encode_to_vec()).await;
+        let count = data.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics).count();
+        let tried = poster.try_post(Signal::Metrics, count, data.encode_to_vec()).await;
         if let Err(Failed::Later(reason, _) | Failed::Never(reason)) = &tried
             && is_taken
         {
@@ -216,7 +216,7 @@ fn metric(family: &Family, start: u64, now: u64) -> Option<Metric> {
         (true, ..) => Data::Sum(Sum { points: numbers, temporality: CUMULATIVE, is_monotonic: true }),
         (false, ..) => Data::Gauge(Gauge { points: numbers }),
     };
-    let (name, unit) = named(&family.name);
+    let (name, unit) = named(family.name);
     Some(Metric { name, description: family.help.to_owned(), unit, data: Some(data) })
 }
 

@@ -85,7 +85,8 @@ impl Poster {
     async fn send(&self, signal: Signal, body: Bytes) -> Result<(), Failed> {
         let url = format!("{}/v1/{signal}", self.base);
         let request = self.http.post(url).headers(self.headers.clone()).body(body);
-        let sent = request.send().await.map_err(|error| Failed::Later(cause(&error), None))?;
+        // The address may have a secret in it.
+        let sent = request.send().await.map_err(|error| Failed::Later(cause(&error.without_url()), None))?;
         let status = sent.status();
         if status.is_success() {
             return Ok(());

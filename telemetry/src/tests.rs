@@ -430,13 +430,15 @@ async fn a_receiver_is_tried_before_it_is_trusted() {
     let settings = Settings {
         endpoint: receiver.endpoint.clone(),
         headers: vec![("api-key".to_owned(), "s3cret".to_owned())],
-        signals: vec![Signal::Traces],
+        signals: Signal::ALL.to_vec(),
         metrics_every: SOON,
         include_text: false,
     };
     assert_eq!(check(settings.clone()).await, Ok(()));
     receiver.answers(401);
-    assert_eq!(check(settings).await, Err("401 Unauthorized".to_owned()));
+    assert_eq!(check(settings.clone()).await, Err("traces: 401 Unauthorized".to_owned()));
+    // What isn't exported isn't tried.
+    assert_eq!(check(Settings { signals: vec![Signal::Metrics], ..settings }).await, Ok(()));
 }
 
 #[test]

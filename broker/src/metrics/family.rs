@@ -1,6 +1,5 @@
 //! Metrics as values, and the text formats that show them: that of Prometheus, and OpenMetrics, which has exemplars.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use lastword_facts::Time;
@@ -9,7 +8,7 @@ use lastword_facts::Time;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
     /// Its name; a counter's ends in `_total`, another's in its unit.
-    pub name: Cow<'static, str>,
+    pub name: &'static str,
     /// One sentence on what it is.
     pub help: &'static str,
     /// The samples, which are all of one kind.
@@ -82,12 +81,12 @@ impl Family {
 
     /// Returns a metric with labels.
     pub fn of(
-        name: impl Into<Cow<'static, str>>,
+        name: &'static str,
         help: &'static str,
         samples: impl IntoIterator<Item = (Vec<(&'static str, String)>, Measured)>,
     ) -> Self {
         let samples = samples.into_iter().map(|(labels, value)| Sample { labels, value });
-        Self { name: name.into(), help, samples: samples.collect() }
+        Self { name, help, samples: samples.collect() }
     }
 }
 

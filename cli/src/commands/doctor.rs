@@ -152,12 +152,12 @@ fn notify(cx: &Context) -> Option<Check> {
     })
 }
 
-/// Asks the receiver of OTLP to take nothing. Without it the broker works on, and its log keeps the spans.
+/// Posts empty lists to the receiver of OTLP. Without it the broker works on, and its log keeps the spans.
 async fn telemetry(cx: &Context) -> Option<Check> {
     let table = cx.settings.telemetry.as_ref()?;
     Some(match table.check().await {
-        Ok(endpoint) => check("telemetry", Grade::Ok, format!("{endpoint} takes spans")),
-        Err(reason) => check("telemetry", Grade::Warning, format!("spans aren't exported: {reason}")),
+        Ok(endpoint) => check("telemetry", Grade::Ok, format!("{endpoint} takes it")),
+        Err(reason) => check("telemetry", Grade::Warning, format!("it isn't exported: {reason}")),
     })
 }
 

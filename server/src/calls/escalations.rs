@@ -55,7 +55,8 @@ pub async fn answer(
     answer_as(ctx, caller.principal, id, answer, None).await
 }
 
-/// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text, which is taken once under its key (Q1).
+/// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text. Under a key a text
+/// is taken once (Q1).
 pub async fn answer_as(
     ctx: &Context,
     human: Principal,
