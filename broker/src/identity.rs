@@ -212,7 +212,8 @@ impl Change {
 /// Signs turn tokens, `turn-3.MAC`, whose MAC binds the turn to its agent, and likewise escalations and console
 /// sessions.
 pub struct TurnSigner {
-    key: [u8; KEY_BYTES],
+    /// A MAC that has read the key.
+    keyed: Hmac<Sha256>,
     ended: Spent,
 }
 
@@ -223,7 +224,7 @@ impl TurnSigner {
     /// The key can't be read or written, or it has the wrong length.
     pub fn open(files: &Files) -> io::Result<Self> {
         let path = files.path(FILE_SECRET_KEY);
-        let key = match fs::read(&path) {
+        let key: [u8; KEY_BYTES] = match fs::read(&path) {
             Ok(bytes) => bytes.as_slice().try_into().map_err(|_| {
                 io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
             })?,
@@ -235,7 +236,7 @@ impl TurnSigner {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { key, ended: Spent::open(files, FILE_SIGNED_OUT)? })
+        Self::of(key, Spent::open(files, FILE_SIGNED_OUT)?)
     }
 
     /// Creates a signer with a random key that is never stored, for a server without a directory.
@@ -243,14 +244,18 @@ impl TurnSigner {
     /// # Errors
     /// The system's random number generator fails.
     pub fn ephemeral() -> io::Result<Self> {
-        Ok(Self { key: random()?, ended: Spent::default() })
+        Self::of(random()?, Spent::default())
+    }
+
+    fn of(key: [u8; KEY_BYTES], ended: Spent) -> io::Result<Self> {
+        Ok(Self { keyed: Hmac::new_from_slice(&key).map_err(io::Error::other)?, ended })
     }
 
     /// Signs the token of a turn for its agent.
     #[must_use]
     pub fn sign(&self, turn: TurnId, agent: AgentId) -> String {
-        let mac = self.mac(turn, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
-        format!("{turn}.{}", mac.unwrap_or_default())
+        let mac = self.mac(turn, agent).finalize().into_bytes();
+        format!("{turn}.{}", hex(&mac[..MAC_BYTES]))
     }
 
     /// Returns the turn that `token` names if it was signed for `agent`.
@@ -259,14 +264,14 @@ impl TurnSigner {
         let (turn, mac) = token.split_once('.')?;
         let (turn, mac) = (TurnId::parse(turn)?, unhex::<MAC_BYTES>(mac)?);
         // Compares in constant time.
-        self.mac(turn, agent)?.verify_truncated_left(&mac).ok().map(|()| turn)
+        self.mac(turn, agent).verify_truncated_left(&mac).ok().map(|()| turn)
     }
 
     /// Signs the state that an MCP client carries from an agent's escalation to the answer: `esc-3.MAC`.
     #[must_use]
     pub fn sign_escalation(&self, id: EscalationId, agent: AgentId) -> String {
-        let mac = self.escalation_mac(id, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
-        format!("{id}.{}", mac.unwrap_or_default())
+        let mac = self.escalation_mac(id, agent).finalize().into_bytes();
+        format!("{id}.{}", hex(&mac[..MAC_BYTES]))
     }
 
     /// Returns the escalation that `state` names if it was signed for `agent`.
@@ -274,37 +279,37 @@ impl TurnSigner {
     pub fn verify_escalation(&self, state: &str, agent: AgentId) -> Option<EscalationId> {
         let (id, mac) = state.split_once('.')?;
         let (id, mac) = (EscalationId::parse(id)?, unhex::<MAC_BYTES>(mac)?);
-        self.escalation_mac(id, agent)?.verify_truncated_left(&mac).ok().map(|()| id)
+        self.escalation_mac(id, agent).verify_truncated_left(&mac).ok().map(|()| id)
     }
 
     /// Returns the MAC of bytes that an edge names by its own label.
     #[must_use]
     pub fn mac_of(&self, label: &str, bytes: &[u8]) -> [u8; 32] {
-        self.labelled(label, &[b"\0", bytes]).map_or([0; 32], |mac| mac.finalize().into_bytes().into())
+        self.labelled(label, &[b"\0", bytes]).finalize().into_bytes().into()
     }
 
     /// Returns whether a MAC, or the begin of it, is that of bytes under a label.
     #[must_use]
     pub fn is_mac_of(&self, label: &str, bytes: &[u8], mac: &[u8]) -> bool {
         // Compares in constant time.
-        self.labelled(label, &[b"\0", bytes]).is_some_and(|own| own.verify_truncated_left(mac).is_ok())
+        self.labelled(label, &[b"\0", bytes]).verify_truncated_left(mac).is_ok()
     }
 
-    fn mac(&self, turn: TurnId, agent: AgentId) -> Option<Hmac<Sha256>> {
+    fn mac(&self, turn: TurnId, agent: AgentId) -> Hmac<Sha256> {
         self.labelled("turn", &[&turn.0.to_le_bytes(), &agent.0.to_le_bytes()])
     }
 
-    fn escalation_mac(&self, id: EscalationId, agent: AgentId) -> Option<Hmac<Sha256>> {
+    fn escalation_mac(&self, id: EscalationId, agent: AgentId) -> Hmac<Sha256> {
         self.labelled("escalation", &[&id.0.to_le_bytes(), &agent.0.to_le_bytes()])
     }
 
     /// The label keeps a MAC of one kind from passing as another: all kinds share the key.
-    fn labelled(&self, label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+    fn labelled(&self, label: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = self.keyed.clone();
         mac.update(b"lastword ");
         mac.update(label.as_bytes());
         parts.iter().for_each(|part| mac.update(part));
-        Some(mac)
+        mac
     }
 }
 

@@ -4,16 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use lastword_broker::metrics::{Bucket, Exemplar, Family, Histogram, Measured};
-use lastword_facts::{Seq, Time};
+use lastword_facts::Seq;
 use tokio::sync::watch;
 
 use crate::Signal;
-use crate::otlp::Span;
+use crate::otlp::nanoseconds;
+use crate::projection::{Ended, Operation};
 
 /// The upper bounds of a span's time, in seconds.
 const BOUNDS: [f64; 11] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
-/// The spans that take time, by the first word of their name.
-const KINDS: [&str; 7] = ["send", "process", "approval", "question", "dialog", "claim", "hold"];
 
 pub(crate) struct Counts {
     exported: [AtomicU64; Signal::ALL.len()],
@@ -22,7 +21,7 @@ pub(crate) struct Counts {
     folded: AtomicU64,
     /// The end of the log, if spans are exported.
     committed: Option<watch::Receiver<Seq>>,
-    took: Mutex<[Histogram; KINDS.len()]>,
+    took: Mutex<[Histogram; Operation::ALL.len()]>,
 }
 
 impl Counts {
@@ -52,28 +51,28 @@ impl Counts {
         self.lost[signal as usize].fetch_add(records, Ordering::Relaxed);
     }
 
-    /// Counts spans that ended with the facts up to a position.
-    pub(crate) fn folded(&self, seq: Seq, ended: &[Span]) {
+    /// Notes how far the log is folded.
+    pub(crate) fn folded(&self, seq: Seq) {
         self.folded.store(seq.0, Ordering::Relaxed);
+    }
+
+    /// Counts spans that have ended.
+    pub(crate) fn took(&self, ended: &[Ended]) {
         let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
-        for span in ended {
-            let word = span.name.split(' ').next().unwrap_or_default();
-            let Some(place) = KINDS.iter().position(|kind| *kind == word) else { continue };
-            let ns = span.end_time_unix_nano - span.start_time_unix_nano;
+        for Ended { operation, at, span } in ended {
+            let Some((trace, id, start)) = span.head() else { continue };
+            let ns = nanoseconds(*at).saturating_sub(start);
             // A message that is no request takes no time.
-            if word == KINDS[0] && ns == 0 {
+            if *operation == Operation::Send && ns == 0 {
                 continue;
             }
             #[expect(clippy::cast_precision_loss, reason = "a metric may be off by a part in 2^53")]
             let value = ns as f64 / 1e9;
-            let Histogram { buckets, sum } = &mut took[place];
+            let Histogram { buckets, sum } = &mut took[*operation as usize];
             let Some(bucket) = buckets.iter_mut().find(|bucket| value <= bucket.bound) else { continue };
             bucket.count += 1;
             *sum += value;
-            let at = Time(span.end_time_unix_nano / 1_000_000);
-            if let (Some(trace), Some(id)) = (span.trace_id.first_chunk(), span.span_id.first_chunk()) {
-                bucket.exemplar = Some(Exemplar { value, at, trace: *trace, span: *id });
-            }
+            bucket.exemplar = Some(Exemplar { value, at: *at, trace, span: id });
         }
     }
 
@@ -90,10 +89,10 @@ impl Counts {
         let behind = self.committed.iter().map(|committed| committed.borrow().0.saturating_sub(folded) as f64);
         let behind = behind.map(|facts| (Vec::new(), Measured::Gauge(facts)));
         let took = self.took.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let took = KINDS
+        let took = Operation::ALL
             .iter()
             .zip(took)
-            .map(|(kind, histogram)| (vec![("span", (*kind).to_owned())], Measured::Histogram(histogram)));
+            .map(|(kind, histogram)| (vec![("span", kind.word().to_owned())], Measured::Histogram(histogram)));
         vec![
             signals(
                 "lastword_telemetry_exported_total",

@@ -74,7 +74,7 @@ impl Exporter {
             // Without a position the export starts at the end of the log.
             Position { version: VERSION, folded: committed.0, ..Position::default() }
         });
-        poster.counts.folded(Seq(position.folded), &[]);
+        poster.counts.folded(Seq(position.folded));
         Self {
             ctx,
             poster,
@@ -131,11 +131,14 @@ impl Exporter {
             names: &self.names,
         };
         let Position { open, unsent, folded, .. } = &mut self.position;
+        let mut ended = Vec::new();
         for (seq, entry) in entries {
-            open.fold(&lookup, *seq, entry, unsent);
+            open.fold(&lookup, *seq, entry, &mut ended);
         }
         *folded = last.0;
-        self.poster.counts.folded(*last, unsent);
+        self.poster.counts.took(&ended);
+        unsent.extend(ended.into_iter().map(|ended| ended.span));
+        self.poster.counts.folded(*last);
         self.unsaved = true;
     }
 

@@ -4,6 +4,7 @@
 //! question, a claim, a dialog of the program. A refusal is an event of its turn. Ids are computed, so that a fold of the
 //! same facts gives the same spans. The state is a message of Protobuf, so that it can be saved.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lastword_broker::identity::TurnSigner;
@@ -14,7 +15,7 @@ use lastword_server::trace::{SpanKind, Traces, span_of};
 use lastword_wire::TRACEPARENT;
 use serde_json::Value;
 
-use crate::otlp::{CONSUMER, INTERNAL, Link, PRODUCER, Span, attribute, nanoseconds};
+use crate::otlp::{CONSUMER, INTERNAL, PRODUCER, Span, attribute};
 
 /// What the projection needs beside the facts.
 pub(crate) struct Lookup<'a> {
@@ -32,13 +33,53 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    fn agent(&self, agent: AgentId) -> String {
-        self.agents.get(&agent).cloned().unwrap_or_else(|| agent.to_string())
+    fn agent(&self, agent: AgentId) -> Cow<'_, str> {
+        self.agents.get(&agent).map_or_else(|| agent.to_string().into(), Into::into)
     }
 
-    fn reference(&self, conv: ConvId) -> String {
-        self.references.get(&conv).cloned().unwrap_or_else(|| conv.to_string())
+    fn reference(&self, conv: ConvId) -> Cow<'_, str> {
+        self.references.get(&conv).map_or_else(|| conv.to_string().into(), Into::into)
     }
+}
+
+/// What a span shows, by the first word of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Send,
+    Process,
+    Approval,
+    Question,
+    Dialog,
+    Claim,
+    Hold,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Send, Self::Process, Self::Approval, Self::Question, Self::Dialog, Self::Claim, Self::Hold];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Process => "process",
+            Self::Approval => "approval",
+            Self::Question => "question",
+            Self::Dialog => "dialog",
+            Self::Claim => "claim",
+            Self::Hold => "hold",
+        }
+    }
+
+    fn ended(self, span: Span, at: Time) -> Ended {
+        Ended { operation: self, at, span: span.ended(at) }
+    }
+}
+
+/// A span that has ended.
+pub(crate) struct Ended {
+    pub(crate) operation: Operation,
+    pub(crate) at: Time,
+    pub(crate) span: Span,
 }
 
 /// The trace of a grant.
@@ -93,6 +134,9 @@ struct Begun {
     task: u64,
     #[prost(message, required, tag = "2")]
     span: Span,
+    /// The models of a turn, which each report replaces.
+    #[prost(string, tag = "3")]
+    models: String,
 }
 
 /// What has begun and not ended.
@@ -129,7 +173,7 @@ impl Projection {
     /// Folds an entry, and adds the spans that end with it.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are about no work")]
     #[expect(clippy::too_many_lines, reason = "a few lines a fact")]
-    pub(crate) fn fold(&mut self, with: &Lookup<'_>, seq: Seq, entry: &Entry, ended: &mut Vec<Span>) {
+    pub(crate) fn fold(&mut self, with: &Lookup<'_>, seq: Seq, entry: &Entry, ended: &mut Vec<Ended>) {
         let (here, at) = (Place { seq, at: entry.at }, entry.at);
         match &entry.fact {
             Fact::GrantOpened { grant, .. } => {
@@ -154,7 +198,7 @@ impl Projection {
             Fact::Accepted { message } => self.accepted(with, here, message, ended),
             Fact::Requeued { task, agent, why, .. } => {
                 let Some(known) = self.tasks.get_mut(&task.0) else { return };
-                known.agent = with.names.agent(*agent);
+                known.agent = with.names.agent(*agent).into_owned();
                 if let Some(request) = &mut known.request {
                     request.happen(at, "requeued", vec![attribute("lastword.why", why.word())]);
                 }
@@ -165,31 +209,30 @@ impl Projection {
                 known.turns.push(turn.0);
                 known.newest = Some(turn.0);
                 let id = span_of(with.signer, SpanKind::Process, turn.0);
-                let mut span = begin(&known.trace, id, &known.parent, CONSUMER, at);
-                span.name = format!("process {}", known.agent);
-                span.links.push(link(with, &known.trace, *message));
+                let mut span = Span::begin(&known.trace, id, &known.parent, CONSUMER, at);
+                span.name(&format!("process {}", known.agent));
+                span.link(&known.trace, span_of(with.signer, SpanKind::Send, message.0));
                 span.set("messaging.system", "lastword");
                 span.set("messaging.operation.name", "process");
                 span.set("messaging.operation.type", "process");
                 span.set("messaging.destination.name", known.agent.as_str());
-                span.set("messaging.message.id", message.to_string());
+                span.set("messaging.message.id", &message.to_string());
                 span.set("gen_ai.operation.name", "invoke_agent");
                 span.set("gen_ai.agent.name", known.agent.as_str());
                 span.set("gen_ai.conversation.id", known.reference.as_str());
-                span.set("lastword.turn", turn.to_string());
+                span.set("lastword.turn", &turn.to_string());
                 span.set("lastword.attempt", u64::from(*attempt));
-                self.turns.insert(turn.0, Begun { task: task.0, span });
+                self.turns.insert(turn.0, Begun { task: task.0, span, models: String::new() });
             }
             Fact::Joined { turn, message, .. } => {
                 let Some(known) = self.turns.get_mut(&turn.0) else { return };
-                let linked = link(with, &known.span.trace_id, *message);
-                known.span.links.push(linked);
+                let Some(task) = self.tasks.get(&known.task) else { return };
+                known.span.link(&task.trace, span_of(with.signer, SpanKind::Send, message.0));
             }
             Fact::SpentOn { turn, models, .. } => {
                 let Some(known) = self.turns.get_mut(&turn.0) else { return };
                 let models: Vec<&str> = models.iter().map(|part| part.model.as_str()).collect();
-                known.span.attributes.retain(|known| known.key != "gen_ai.response.model");
-                known.span.set("gen_ai.response.model", models.join(","));
+                known.models = models.join(",");
             }
             Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
                 self.end_turn(*turn, at, *spend, Ok(status.word()), ended);
@@ -198,9 +241,9 @@ impl Projection {
                 self.end_turn(*turn, at, *spend, status.map(|status| status.word()).ok_or(end.word()), ended);
             }
             Fact::WaitsForUser { turn, waits } => {
-                ended.extend(self.dialogs.remove(&turn.0).map(|dialog| dialog.span.ended(at)));
+                ended.extend(self.dialogs.remove(&turn.0).map(|dialog| Operation::Dialog.ended(dialog.span, at)));
                 let Some(task) = self.turns.get(&turn.0).filter(|_| *waits).map(|turn| turn.task) else { return };
-                if let Some(dialog) = self.within(with, TaskId(task), "dialog", here) {
+                if let Some(dialog) = self.within(with, TaskId(task), Operation::Dialog.word(), here) {
                     self.dialogs.insert(turn.0, dialog);
                 }
             }
@@ -214,7 +257,7 @@ impl Projection {
             Fact::ApprovalAsked { approval, task: Some(task), tool, arguments, .. } => {
                 let Some(mut held) = self.within(with, *task, &format!("approval {tool}"), here) else { return };
                 held.span.set("gen_ai.tool.name", &**tool);
-                held.span.set("lastword.approval", approval.to_string());
+                held.span.set("lastword.approval", &approval.to_string());
                 if with.include_text {
                     held.span.set("gen_ai.tool.call.arguments", &**arguments);
                 }
@@ -223,13 +266,14 @@ impl Projection {
             Fact::ApprovalDecided { approval, by, decision, .. } => {
                 let Some(Begun { mut span, .. }) = self.approvals.remove(&approval.0) else { return };
                 span.set("lastword.decision", decision.word());
-                let by = by.map(|by| if by == SYSTEM { "policy".to_owned() } else { with.names.agent(by) });
-                span.set_some("lastword.by", by);
-                ended.push(span.ended(at));
+                if let Some(by) = *by {
+                    span.set("lastword.by", &*if by == SYSTEM { "policy".into() } else { with.names.agent(by) });
+                }
+                ended.push(Operation::Approval.ended(span, at));
             }
             Fact::EscalationOpened { escalation, task: Some(task), cause, body, .. } => {
-                let Some(mut asked) = self.within(with, *task, "question", here) else { return };
-                asked.span.set("lastword.escalation", escalation.to_string());
+                let Some(mut asked) = self.within(with, *task, Operation::Question.word(), here) else { return };
+                asked.span.set("lastword.escalation", &escalation.to_string());
                 asked.span.set("lastword.cause", if *cause == EscalationCause::Asked { "asked" } else { "limit" });
                 if with.include_text {
                     asked.span.set("lastword.question", &**body);
@@ -237,17 +281,17 @@ impl Projection {
                 self.questions.insert(escalation.0, asked);
             }
             Fact::EscalationNoted { escalation, by, .. } | Fact::EscalationAnswered { escalation, by, .. } => {
-                self.answered(*escalation, at, "answered", Some(with.names.agent(*by)), ended);
+                self.answered(*escalation, at, "answered", Some(&with.names.agent(*by)), ended);
             }
             Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired", None, ended),
             Fact::Claimed { claim, task: Some(task), resource, .. } => {
-                let Some(mut held) = self.within(with, *task, "claim", here) else { return };
-                held.span.set("lastword.claim", claim.to_string());
+                let Some(mut held) = self.within(with, *task, Operation::Claim.word(), here) else { return };
+                held.span.set("lastword.claim", &claim.to_string());
                 held.span.set("lastword.resource", resource.as_str());
                 self.claims.insert(claim.0, held);
             }
             Fact::Released { claim } => {
-                ended.extend(self.claims.remove(&claim.0).map(|claim| claim.span.ended(at)));
+                ended.extend(self.claims.remove(&claim.0).map(|claim| Operation::Claim.ended(claim.span, at)));
             }
             Fact::LatchSet { on, code, incident, .. } => {
                 // Below the oldest of the work that it holds.
@@ -255,17 +299,18 @@ impl Projection {
                 let Some(spans) = self.grants.get(&grant.0).filter(|spans| spans.sampled) else { return };
                 let oldest = self.tasks.iter().filter(|(_, task)| task.grant == grant.0).min_by_key(|(id, _)| **id);
                 let parent = oldest.map_or(&spans.parent, |(_, task)| &task.parent);
-                let mut span = begin(&spans.trace, span_of(with.signer, SpanKind::Within, seq.0), parent, INTERNAL, at);
-                span.name = "hold".to_owned();
+                let id = span_of(with.signer, SpanKind::Within, seq.0);
+                let mut span = Span::begin(&spans.trace, id, parent, INTERNAL, at);
+                span.name(Operation::Hold.word());
                 span.set("lastword.code", code.word());
                 span.set("lastword.rule", code.rule());
-                span.set("lastword.incident", incident.to_string());
+                span.set("lastword.incident", &incident.to_string());
                 self.holds.insert(format!("{on:?}"), span);
             }
             Fact::LatchLifted { on, by } => {
                 let Some(mut span) = self.holds.remove(&format!("{on:?}")) else { return };
-                span.set("lastword.by", with.names.agent(*by));
-                ended.push(span.ended(at));
+                span.set("lastword.by", &*with.names.agent(*by));
+                ended.push(Operation::Hold.ended(span, at));
             }
             // What was open before a restore is not part of this epoch.
             Fact::EpochBegan { .. } => *self = Self::default(),
@@ -273,41 +318,43 @@ impl Projection {
         }
     }
 
-    fn accepted(&mut self, with: &Lookup<'_>, here: Place, message: &Message, ended: &mut Vec<Span>) {
+    fn accepted(&mut self, with: &Lookup<'_>, here: Place, message: &Message, ended: &mut Vec<Ended>) {
         let Some(grant) = message.grant else { return };
         let Some(spans) = self.grants.get(&grant.0).filter(|spans| spans.sampled) else { return };
         let sender = message.sender_task.and_then(|task| self.tasks.get(&task.0));
         let turn = sender.and_then(|task| task.newest).filter(|_| message.from != SYSTEM);
-        let turn = turn.map(|turn| span_of(with.signer, SpanKind::Process, turn).to_vec());
+        let turn = turn.map(|turn| span_of(with.signer, SpanKind::Process, turn));
         // A program in the trace names the span of its own that sent the message.
         let named = named_context(message);
-        let inner = named.filter(|named| named.trace[..] == spans.trace[..]).map(|named| named.parent.to_vec());
+        let inner = named.filter(|named| named.trace[..] == spans.trace[..]).map(|named| named.parent).or(turn);
         let above = sender.map_or(&spans.parent, |task| &task.parent);
-        let parent = inner.or(turn).unwrap_or_else(|| above.clone());
+        let parent = inner.as_ref().map_or(&above[..], |inner| inner);
         let id = span_of(with.signer, SpanKind::Send, here.seq.0);
-        let mut span = begin(&spans.trace, id, &parent, PRODUCER, here.at);
-        let elsewhere = named.filter(|named| named.trace[..] != spans.trace[..]);
-        let elsewhere = elsewhere.map(|named| Link { trace_id: named.trace.to_vec(), span_id: named.parent.to_vec() });
-        span.links.extend(elsewhere);
+        let mut span = Span::begin(&spans.trace, id, parent, PRODUCER, here.at);
+        if let Some(elsewhere) = named.filter(|named| named.trace[..] != spans.trace[..]) {
+            span.link(&elsewhere.trace, elsewhere.parent);
+        }
         describe(with, &mut span, here.seq, message);
         match &message.part {
             Part::Request(Terms { task, request, .. }) => {
                 span.set("messaging.message.conversation_id", request.as_str());
                 if let Recipient::One(agent) = message.to {
-                    self.begin_task(with, *task, grant, agent, message.conv, Some(span));
+                    self.begin_task(with, *task, grant, agent, message.conv, Some((span, id)));
                 }
             }
             Part::Answer(answer) => {
-                ended.push(span.ended(here.at));
+                ended.push(Operation::Send.ended(span, here.at));
                 self.settle(answer, here.at, ended);
             }
             Part::Reply { escalation, .. } => {
-                ended.push(span.ended(here.at));
+                ended.push(Operation::Send.ended(span, here.at));
                 if let Some(escalation) = escalation {
-                    self.answered(*escalation, here.at, "answered", Some(with.names.agent(message.from)), ended);
+                    self.answered(*escalation, here.at, "answered", Some(&with.names.agent(message.from)), ended);
                 }
             }
-            Part::Plain | Part::Status { .. } | Part::Echo => ended.push(span.ended(here.at)),
+            Part::Plain | Part::Status { .. } | Part::Echo => {
+                ended.push(Operation::Send.ended(span, here.at));
+            }
         }
     }
 
@@ -319,17 +366,17 @@ impl Projection {
         grant: GrantId,
         agent: AgentId,
         conv: ConvId,
-        request: Option<Span>,
+        request: Option<(Span, [u8; 8])>,
     ) {
         let Some(spans) = self.grants.get_mut(&grant.0).filter(|spans| spans.sampled) else { return };
         spans.tasks += 1;
         let begun = TaskSpans {
             grant: grant.0,
-            agent: with.names.agent(agent),
+            agent: with.names.agent(agent).into_owned(),
             trace: spans.trace.clone(),
-            parent: request.as_ref().map_or_else(|| spans.parent.clone(), |request| request.span_id.clone()),
-            reference: with.names.reference(conv),
-            request,
+            parent: request.as_ref().map_or_else(|| spans.parent.clone(), |(_, id)| id.to_vec()),
+            reference: with.names.reference(conv).into_owned(),
+            request: request.map(|(span, _)| span),
             over: false,
             turns: Vec::new(),
             newest: None,
@@ -338,35 +385,39 @@ impl Projection {
     }
 
     /// Ends the span of a request with its answer.
-    fn settle(&mut self, answer: &Answer, at: Time, ended: &mut Vec<Span>) {
+    fn settle(&mut self, answer: &Answer, at: Time, ended: &mut Vec<Ended>) {
         let Some(task) = self.tasks.get_mut(&answer.task.0) else { return };
         if let Some(mut span) = task.request.take() {
             span.set("lastword.status", answer.status.word());
             if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
                 span.fail(answer.cause.word(), answer.status.word());
             }
-            ended.push(span.ended(at));
+            ended.push(Operation::Send.ended(span, at));
         }
         self.end_task(answer.task, at, ended);
     }
 
-    fn end_task(&mut self, id: TaskId, at: Time, ended: &mut Vec<Span>) {
+    fn end_task(&mut self, id: TaskId, at: Time, ended: &mut Vec<Ended>) {
         let Some(task) = self.tasks.get_mut(&id.0) else { return };
         task.over = true;
         self.drop_task(id.0);
         // What waited for a human is withdrawn with it.
         let held = self.approvals.extract_if(.., |_, held| held.task == id.0);
         let asked = self.questions.extract_if(.., |_, asked| asked.task == id.0);
-        for (_, Begun { mut span, .. }) in held.chain(asked) {
+        let held = held.map(|(_, held)| (Operation::Approval, held.span));
+        for (operation, mut span) in held.chain(asked.map(|(_, asked)| (Operation::Question, asked.span))) {
             span.set("lastword.decision", "withdrawn");
-            ended.push(span.ended(at));
+            ended.push(operation.ended(span, at));
         }
     }
 
     /// Ends a turn with the status of its finish, or with how it ended without one.
-    fn end_turn(&mut self, id: TurnId, at: Time, spend: Spend, status: Result<&str, &str>, ended: &mut Vec<Span>) {
-        ended.extend(self.dialogs.remove(&id.0).map(|dialog| dialog.span.ended(at)));
-        let Some(Begun { task, mut span }) = self.turns.remove(&id.0) else { return };
+    fn end_turn(&mut self, id: TurnId, at: Time, spend: Spend, status: Result<&str, &str>, ended: &mut Vec<Ended>) {
+        ended.extend(self.dialogs.remove(&id.0).map(|dialog| Operation::Dialog.ended(dialog.span, at)));
+        let Some(Begun { task, mut span, models }) = self.turns.remove(&id.0) else { return };
+        if !models.is_empty() {
+            span.set("gen_ai.response.model", &models);
+        }
         match status {
             Ok(status) => span.set("lastword.status", status),
             Err(end) => span.fail(end, "the agent didn't finish the turn"),
@@ -377,7 +428,7 @@ impl Projection {
         if spend.cost_microusd > 0 {
             span.set("lastword.usage.cost_microusd", spend.cost_microusd);
         }
-        ended.push(span.ended(at));
+        ended.push(Operation::Process.ended(span, at));
         if let Some(known) = self.tasks.get_mut(&task) {
             known.turns.retain(|turn| *turn != id.0);
         }
@@ -412,11 +463,13 @@ impl Projection {
         known.span.happen(at, "refused", told);
     }
 
-    fn answered(&mut self, escalation: EscalationId, at: Time, how: &str, by: Option<String>, ended: &mut Vec<Span>) {
+    fn answered(&mut self, escalation: EscalationId, at: Time, how: &str, by: Option<&str>, ended: &mut Vec<Ended>) {
         let Some(Begun { mut span, .. }) = self.questions.remove(&escalation.0) else { return };
         span.set("lastword.decision", how);
-        span.set_some("lastword.by", by);
-        ended.push(span.ended(at));
+        if let Some(by) = by {
+            span.set("lastword.by", by);
+        }
+        ended.push(Operation::Question.ended(span, at));
     }
 
     /// Begins what happens in the newest turn of a task, or below its request if it has none.
@@ -425,49 +478,38 @@ impl Projection {
         let turn = known.turns.last().map(|turn| span_of(with.signer, SpanKind::Process, *turn));
         let parent = turn.as_ref().map_or(&known.parent[..], |turn| turn);
         let id = span_of(with.signer, SpanKind::Within, here.seq.0);
-        let span = Span { name: name.to_owned(), ..begin(&known.trace, id, parent, INTERNAL, here.at) };
-        Some(Begun { task: task.0, span })
+        let mut span = Span::begin(&known.trace, id, parent, INTERNAL, here.at);
+        span.name(name);
+        Some(Begun { task: task.0, span, models: String::new() })
     }
 }
 
 fn describe(with: &Lookup<'_>, span: &mut Span, seq: Seq, message: &Message) {
     let to = match message.to {
         Recipient::One(agent) => with.names.agent(agent),
-        Recipient::All => "all".to_owned(),
+        Recipient::All => "all".into(),
     };
-    span.name = format!("send {to}");
+    span.name(&format!("send {to}"));
     span.set("messaging.system", "lastword");
     span.set("messaging.operation.name", "send");
     span.set("messaging.operation.type", "send");
-    span.set("messaging.destination.name", to);
-    span.set("messaging.message.id", seq.to_string());
+    span.set("messaging.destination.name", &*to);
+    span.set("messaging.message.id", &seq.to_string());
     span.set("messaging.message.body.size", message.body.len() as u64);
-    span.set("gen_ai.conversation.id", with.names.reference(message.conv));
-    span.set("lastword.from", with.names.agent(message.from));
+    span.set("gen_ai.conversation.id", &*with.names.reference(message.conv));
+    span.set("lastword.from", &*with.names.agent(message.from));
     span.set("lastword.type", message.kind.word());
     span.set("lastword.depth", u64::from(message.depth));
     span.set("lastword.hops", u64::from(message.hops));
-    span.set_some("lastword.grant", message.grant.map(|grant| grant.to_string()));
-    span.set_some("lastword.action", message.action.as_ref().map(|action| action.as_str()));
+    if let Some(grant) = message.grant {
+        span.set("lastword.grant", &grant.to_string());
+    }
+    if let Some(action) = &message.action {
+        span.set("lastword.action", action.as_str());
+    }
     if with.include_text {
         span.set("lastword.body", &*message.body);
     }
-}
-
-fn begin(trace: &[u8], id: [u8; 8], parent: &[u8], kind: i32, at: Time) -> Span {
-    Span {
-        trace_id: trace.to_vec(),
-        span_id: id.to_vec(),
-        parent_span_id: parent.to_vec(),
-        kind,
-        start_time_unix_nano: nanoseconds(at),
-        flags: 1,
-        ..Span::default()
-    }
-}
-
-fn link(with: &Lookup<'_>, trace: &[u8], message: Seq) -> Link {
-    Link { trace_id: trace.to_vec(), span_id: span_of(with.signer, SpanKind::Send, message.0).to_vec() }
 }
 
 /// Returns the place in a trace that a message names.

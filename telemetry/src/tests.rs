@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use lastword_facts::{Seq, TraceContext};
+use lastword_facts::{Seq, Time, TraceContext};
 use lastword_server::trace::Traces;
 use lastword_server::{Config, Server, http_client};
 use prost::Message as _;
@@ -21,11 +21,66 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use crate::counts::Counts;
 use crate::logs::{LogRecord, LogsData};
 use crate::metrics::{Data, Metric, MetricsData};
-use crate::otlp::{self, Span, TracesData};
+use crate::otlp::{self, KeyValue};
 use crate::{LogLayer, Settings, Signal, check, companion, headers};
 
 const SOON: Duration = Duration::from_secs(30);
 const FOREIGN: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+
+/// The parts of OTLP that are read, as `opentelemetry-proto` numbers them: spans are sent in an encoding of our own.
+#[derive(Clone, PartialEq, prost::Message)]
+struct TracesData {
+    #[prost(message, repeated, tag = "1")]
+    resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ResourceSpans {
+    #[prost(message, repeated, tag = "2")]
+    scope_spans: Vec<ScopeSpans>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ScopeSpans {
+    #[prost(message, repeated, tag = "2")]
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    name: String,
+    #[prost(int32, tag = "6")]
+    kind: i32,
+    #[prost(fixed64, tag = "7")]
+    start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "8")]
+    end_time_unix_nano: u64,
+    #[prost(message, repeated, tag = "9")]
+    attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "11")]
+    events: Vec<otlp::Event>,
+    #[prost(message, repeated, tag = "13")]
+    links: Vec<Link>,
+    #[prost(message, optional, tag = "15")]
+    status: Option<otlp::Status>,
+    #[prost(fixed32, tag = "16")]
+    flags: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    span_id: Vec<u8>,
+}
 
 /// A receiver of OTLP, which answers posts of spans with a status.
 struct Receiver {
@@ -457,4 +512,32 @@ fn headers_are_read_and_none_is_shown() {
     assert_eq!(headers(" Api-Key = s3cret= ,x=1\n").unwrap(), two);
     let wrong = headers("a=1,s3cret").unwrap_err();
     assert_eq!(wrong, "header 2 isn't of the form name=value");
+}
+
+#[test]
+fn a_span_keeps_what_another_encoder_wrote() {
+    let known = Span {
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        parent_span_id: vec![3; 8],
+        name: "send coder".to_owned(),
+        kind: otlp::PRODUCER,
+        start_time_unix_nano: 7_000_000,
+        attributes: vec![otlp::attribute("lastword.type", "request"), otlp::attribute("lastword.depth", 300_u64)],
+        links: vec![Link { trace_id: vec![4; 16], span_id: vec![5; 8] }],
+        flags: 1,
+        ..Span::default()
+    };
+    let mut own = otlp::Span::begin(&[1; 16], [2; 8], &[3; 8], otlp::PRODUCER, Time(7));
+    own.name("send coder");
+    own.set("lastword.type", "request");
+    own.set("lastword.depth", 300_u64);
+    own.link(&[4; 16], [5; 8]);
+    assert_eq!(own.head(), Some(([1; 16], [2; 8], 7_000_000)));
+    assert_eq!(Span::decode(&*own.encode_to_vec()).unwrap(), known);
+    // As version 0.2.0 saved it: with the fields in the order of their tags.
+    let saved = otlp::Span::decode(&*known.encode_to_vec()).unwrap();
+    let ended = Span { end_time_unix_nano: 8_000_000, ..known };
+    assert_eq!(Span::decode(&*saved.ended(Time(8)).encode_to_vec()).unwrap(), ended);
+    assert_eq!(Span::decode(&*own.ended(Time(6)).encode_to_vec()).unwrap().end_time_unix_nano, 7_000_000);
 }

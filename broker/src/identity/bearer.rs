@@ -67,17 +67,15 @@ impl TurnSigner {
     /// Returns a token that a human signed in for, `lws_AGENT.EXPIRY.MAC`.
     #[must_use]
     pub fn sign_bearer(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
-        let mac = self.session_mac(b"lastword sign-in", agent, token, expires_at);
+        let mac = self.session_mac("sign-in", agent, token, expires_at);
         format!("{SIGN_IN_PREFIX}{}.{}.{}", agent.0, expires_at.0, digits(mac))
     }
 
     /// Returns a narrowed token, `lwn_AGENT.SCOPES.EXPIRY.MAC`.
     #[must_use]
     pub fn sign_narrowed(&self, agent: AgentId, token: &Credential, scopes: Scopes, expires_at: Time) -> String {
-        let mac = self.session_mac(b"lastword narrowed", agent, token, expires_at).map(|mut mac| {
-            mac.update(&[scopes.0]);
-            mac
-        });
+        let mut mac = self.session_mac("narrowed", agent, token, expires_at);
+        mac.update(&[scopes.0]);
         format!("{NARROWED_PREFIX}{}.{}.{}.{}", agent.0, scopes.0, expires_at.0, digits(mac))
     }
 
@@ -91,11 +89,11 @@ impl TurnSigner {
         let mac = unhex::<MAC_BYTES>(parts.next()?)?;
         let (credential, principal) = directory.proof_of(agent, now)?;
         let signed = if narrowed.is_some() {
-            let mut made = self.session_mac(b"lastword narrowed", agent, &credential, until)?;
+            let mut made = self.session_mac("narrowed", agent, &credential, until);
             made.update(&[scopes.0]);
             made
         } else {
-            self.session_mac(b"lastword sign-in", agent, &credential, until)?
+            self.session_mac("sign-in", agent, &credential, until)
         };
         // Compares in constant time.
         signed.verify_slice(&mac).ok()?;
@@ -110,8 +108,8 @@ impl TurnSigner {
     }
 }
 
-fn digits(mac: Option<Hmac<Sha256>>) -> String {
-    mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
+fn digits(mac: Hmac<Sha256>) -> String {
+    hex(&mac.finalize().into_bytes())
 }
 
 #[cfg(test)]

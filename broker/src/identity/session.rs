@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, Mac as _};
 use lastword_core::Principal;
 use lastword_facts::Time;
 use lastword_facts::fact::Credential;
@@ -26,22 +26,14 @@ impl TurnSigner {
     /// new token or the human's removal ends the session.
     #[must_use]
     pub fn sign_session(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
-        let mac = self.session_mac(b"lastword session", agent, token, expires_at);
-        let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
-        format!("{}.{}.{mac}", agent.0, expires_at.0)
+        let mac = self.session_mac("session", agent, token, expires_at);
+        format!("{}.{}.{}", agent.0, expires_at.0, hex(&mac.finalize().into_bytes()))
     }
 
     /// Derives a secret of a browser's sign-in from the cookie that began it.
     #[must_use]
     pub fn derive(&self, what: &str, cookie: &str) -> String {
-        let mac = Hmac::<Sha256>::new_from_slice(&self.key).ok().map(|mut mac| {
-            mac.update(b"lastword oidc ");
-            mac.update(what.as_bytes());
-            mac.update(b"\0");
-            mac.update(cookie.as_bytes());
-            mac
-        });
-        mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
+        hex(&self.labelled("oidc ", &[what.as_bytes(), b"\0", cookie.as_bytes()]).finalize().into_bytes())
     }
 
     /// Returns the session that `value` proves if it was signed here, for its human's current token, and has neither
@@ -52,13 +44,13 @@ impl TurnSigner {
         let agent = AgentId(agent.parse().ok()?);
         let (expires_at, mac) = (Time(expires_at.parse().ok()?), unhex::<MAC_BYTES>(mac)?);
         let (token, principal) = directory.proof_of(agent, now)?;
-        let signed = self.session_mac(b"lastword session", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
+        let signed = self.session_mac("session", agent, &token, expires_at).verify_slice(&mac).is_ok();
         let valid = signed && parts.next().is_none() && now < expires_at && principal.is_human();
         // Numbers and MACs have several spellings (`+1`, upper case). Only the one that was signed counts, because an
         // ended session is remembered by its exact text.
         let canonical = value == self.sign_session(agent, &token, expires_at);
         let valid = valid && canonical && !self.ended.has(value);
-        let forms = self.session_mac(b"lastword forms", agent, &token, expires_at)?;
+        let forms = self.session_mac("forms", agent, &token, expires_at);
         valid.then(|| ConsoleSession { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
     }
 
@@ -87,17 +79,12 @@ impl TurnSigner {
 
     pub(super) fn session_mac(
         &self,
-        what: &[u8],
+        label: &str,
         agent: AgentId,
         token: &Credential,
         expires_at: Time,
-    ) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        mac.update(what);
-        mac.update(&agent.0.to_le_bytes());
-        mac.update(token);
-        mac.update(&expires_at.0.to_le_bytes());
-        Some(mac)
+    ) -> Hmac<Sha256> {
+        self.labelled(label, &[&agent.0.to_le_bytes(), token, &expires_at.0.to_le_bytes()])
     }
 }
 
