@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
-import { Broker, accessible, connected, fits, launch, signedIn, steadied, until, watch } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, menu, signedIn, steadied, until, watch } from './world.mjs';
 
 let browser, broker, page, turn;
 
@@ -38,6 +38,7 @@ test('the printed link signs in once, and its secret leaves the address', async 
   await other.waitForURL(`${broker.url}/`);
   const secret = broker.link.split('#')[1];
   assert.ok(asked.length > 2 && asked.every((url) => !url.split('#')[0].includes(secret)));
+  await menu(other);
   await other.getByRole('button', { name: 'Sign out' }).click();
   await other.waitForURL(/\/sign-in$/);
   await other.goto(broker.link);
@@ -85,6 +86,7 @@ test('a hidden page notifies of what is new once that is switched on, and never 
   const first = await raise('<b>nobody</b> hears of it');
   await until(waiting, before + 1);
   assert.deepEqual(await raised(), []);
+  await menu(other);
   const button = other.getByRole('button', { name: /^Notify/ });
   await button.click();
   await other.getByRole('button', { name: 'Notify: on', pressed: true }).waitFor();

@@ -1,7 +1,7 @@
 // What a human reads at a glance: states, counts, times and words that must not mislead.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, menu, signedIn, until } from './world.mjs';
 
 let browser, broker, page;
 
@@ -88,7 +88,7 @@ test('counts of a conversation include its children, folded below it, and their 
   await row.locator('.limit').getByText(/^soft turn limit \d\/8$/).waitFor();
   await row.locator('.limit').getByText('in TALL-1/1').waitFor();
   await finish('coder', turn, 'checked');
-  await page.goto(`${broker.url}/overview`);
+  await page.goto(`${broker.url}/spend`);
   await page.getByText(/Child conversations are counted, too/).waitFor();
 });
 
@@ -198,19 +198,18 @@ test('agents are listed with what they spent, and text in a chart is readable on
   await page.goto(`${broker.url}/agents/idler`);
   await page.getByText(/^1\u202f000 tokens, \$0\.25 today$/).waitFor();
   await page.setViewportSize({ width: 375, height: 700 });
-  await page.goto(`${broker.url}/overview`);
+  await page.goto(`${broker.url}/spend`);
   const heights = await page.locator('svg.chart text').evaluateAll((all) => all.map((text) => text.getBoundingClientRect().height));
   assert.ok(Math.min(...heights) >= 11, `${heights}`);
   await page.setViewportSize({ width: 1280, height: 860 });
 });
 
-test('the overview has a scale of hours, and what waits', async () => {
-  await page.goto(`${broker.url}/overview`);
-  const texts = await page.locator('svg.chart text').allTextContents();
+test('the chart of messages has a scale of hours', async () => {
+  await page.goto(`${broker.url}/spend`);
+  const texts = await page.locator('.panels svg.chart text').allTextContents();
   const hours = texts.filter((text) => /^\d\d:00$/.test(text));
   assert.equal(hours.length, 8, `${texts}`);
   await page.getByText('The last bar is the current hour.').waitFor();
-  await page.locator('.tile', { hasText: 'Waiting for you' }).waitFor();
 });
 
 test('the log of a conversation has clock times, and a message its exact time', async () => {
@@ -239,6 +238,7 @@ test('the banner of a paused workspace stays in view', async () => {
 test('help and palette close by a button where there is no Escape', async () => {
   await page.setViewportSize({ width: 375, height: 700 });
   await page.goto(`${broker.url}/`);
+  await menu(page);
   await page.getByRole('button', { name: 'Keys and terms' }).click();
   const help = page.locator('#help');
   await help.getByText('the account that your request opens').waitFor();

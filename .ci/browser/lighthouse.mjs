@@ -14,7 +14,7 @@ const paths = only.length ? only : [
   '/', '/inbox', '/conversations', '/conversations/I08-1', '/conversations/I08-1?view=waterfall', '/conversations/I08-1?view=timeline',
   '/conversations/I08-1?view=graph', '/conversations/I08-1?view=log', '/agents', '/agents/coder', '/graph', '/spend',
   '/approvals/apr-2', '/approvals/apr-2/always', '/questions/esc-1', '/incidents/inc-1', '/schedules', '/incidents', '/limits',
-  '/overview', '/settings', '/compose', '/workspace', '/rooms',
+  '/team', '/compose', '/workspace', '/rooms',
 ];
 const { url, operator, end } = await demo();
 const browser = await launchOn(PORT);

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { Broker, connected, launch, signedIn, until } from './world.mjs';
+import { Broker, connected, launch, menu, signedIn, until } from './world.mjs';
 
 let browser, broker, nginx, dir;
 /** The broker as it is reached through the proxy. */
@@ -99,6 +99,7 @@ for (const way of ['keeping', 'stripping']) {
     await page.keyboard.press('Control+k');
     await page.locator('#palette-list').getByRole('link', { name: 'coder' }).click();
     await page.waitForURL(`${at.url}/agents/coder`);
+    await menu(page);
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.waitForURL(`${at.url}/sign-in`);
     await page.goto(`${at.url}/inbox`);

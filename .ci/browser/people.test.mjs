@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { Broker, accessible, connected, fits, launch, signedIn, until, watch } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, menu, signedIn, until, watch } from './world.mjs';
 
 let browser, broker, page;
 
@@ -66,7 +66,7 @@ test('what an agent works on and since when is on its page', async () => {
 });
 
 test('a message is written by keyboard from anywhere, and an agent gets it', async () => {
-  await page.goto(`${broker.url}/overview`);
+  await page.goto(`${broker.url}/spend`);
   await page.keyboard.press('c');
   await page.waitForURL(/\/compose$/);
   // What is typed before the field has the focus goes nowhere.
@@ -210,47 +210,35 @@ test('limits say where they were set and how near things came, and what a rule s
   assert.equal(await page.locator('[onclick]').count(), 0);
 });
 
-test('the overview counts what the log has, and follows it', async () => {
-  await page.goto(`${broker.url}/overview`);
-  await connected(page);
-  const tile = page.locator('.tile', { hasText: 'Messages' }).locator('b');
-  const before = Number(await tile.textContent());
-  assert.ok(before > 10);
-  const bars = await page.locator('.chart rect').count();
-  assert.equal(bars, 24);
-  await broker.ask('idler', 'COUNT-1', 'One more');
-  await until(async () => Number(await tile.textContent()) > before, true);
-});
-
-test('in a narrow window the current entry of the navigation is in view, and a button shows all of them', async () => {
-  await page.setViewportSize({ width: 375, height: 760 });
-  const row = page.locator('header nav');
-  const inside = (entry, fading = 0) => entry.evaluate((link, end) => {
-    const [own, nav] = [link.getBoundingClientRect(), link.parentElement.getBoundingClientRect()];
-    return own.left >= nav.left && own.right <= nav.right - end;
-  }, fading);
-  for (const [path, name] of [['incidents', 'Incidents'], ['overview', 'Overview']]) {
-    await page.goto(`${broker.url}/${path}`);
-    assert.ok(await inside(row.getByRole('link', { name }), 48), name);
+test('the menu tells who is signed in and where, has the other pages, and closes by itself', async () => {
+  for (const [width, height] of [[375, 760], [1200, 900]]) {
+    await page.setViewportSize({ width, height });
+    await page.goto(`${broker.url}/incidents`);
+    const rooms = page.getByRole('navigation', { name: 'Rooms' });
+    for (const link of await rooms.getByRole('link').all()) {
+      const box = await link.boundingBox();
+      assert.ok(box.x >= 0 && box.x + box.width <= width, await link.textContent());
+    }
+    const open = page.locator('#menu');
+    assert.ok(!(await open.isVisible()));
+    await menu(page);
+    await open.getByText('operator').first().waitFor();
+    await open.getByText('owner').waitFor();
+    await open.getByText('workspace main').waitFor();
+    assert.equal(await open.getByRole('link', { name: 'Incidents' }).getAttribute('aria-current'), 'page');
+    await fits(page, `the menu at ${width}`);
+    await accessible(page, `the menu at ${width}`);
+    await page.keyboard.press('Escape');
+    assert.ok(!(await open.isVisible()));
+    await menu(page);
+    await open.getByRole('link', { name: 'Team' }).click();
+    await page.waitForURL(/\/team$/);
   }
-  assert.ok(!(await inside(row.getByRole('link', { name: 'Settings' })) && (await inside(row.getByRole('link', { name: 'Now' })))));
-  const more = page.getByRole('button', { name: 'More', exact: true });
-  assert.equal(await more.getAttribute('aria-expanded'), 'false');
-  await more.click();
-  const fewer = page.getByRole('button', { name: 'Fewer', exact: true });
-  assert.equal(await fewer.getAttribute('aria-expanded'), 'true');
-  for (const link of await row.getByRole('link').all()) assert.ok(await inside(link), await link.textContent());
-  await fits(page, 'all pages');
-  await accessible(page, 'all pages');
-  await row.getByRole('link', { name: 'Settings' }).click();
-  await page.waitForURL(/\/settings$/);
-  await page.setViewportSize({ width: 1200, height: 900 });
-  assert.ok(!(await more.isVisible()));
 });
 
 test('a link to a limit, to a rule and to what was refused unfolds and marks it, in words for a human', async () => {
   for (const [hash, words] of [['depth_max', 'Deepest message'], ['D11', 'Recipients of one send'], ['bound_warning_messages', 'lastword bound warns']]) {
-    await page.goto(`${broker.url}/overview`);
+    await page.goto(`${broker.url}/spend`);
     await page.goto(`${broker.url}/limits#${hash}`);
     const row = page.locator(`tr#${hash}, tr:has(> #${hash})`);
     await row.getByText(words).waitFor();
@@ -281,7 +269,7 @@ test('a page that is not here says where to go on', async () => {
 test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   await latch('HOLD-3');
   await broker.call('operator', 'POST', '/workspace/pause');
-  const paths = ['/agents', '/agents/coder', '/agents/operator', '/schedules', '/incidents', '/limits', '/overview', '/compose', '/workspace', '/nothing'];
+  const paths = ['/agents', '/agents/coder', '/agents/operator', '/schedules', '/incidents', '/limits', '/team', '/spend', '/compose', '/workspace', '/nothing'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

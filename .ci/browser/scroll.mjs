@@ -9,7 +9,7 @@ const browser = await launch();
 const page = await signedIn(browser, { url, tokens: { operator } });
 for (const width of [1280, 375]) {
   await page.setViewportSize({ width, height: 800 });
-  for (const path of paths.length ? paths : ['/', '/inbox', '/conversations', '/agents', '/graph', '/spend', '/limits', '/overview']) {
+  for (const path of paths.length ? paths : ['/', '/inbox', '/conversations', '/agents', '/graph', '/spend', '/limits', '/team']) {
     await page.goto(url + path, { waitUntil: 'load' });
     const seen = await page.evaluate((step) => new Promise((done) => {
       let slow = 0;

@@ -132,29 +132,51 @@ test('an owner gives a human another role, whose pages then have what it may do'
   await broker.call('operator', 'PATCH', '/humans/vera', { role: 'viewer' });
 });
 
-test('one page gathers what humans set, and tells what a change would bound', async () => {
-  await page.goto(`${broker.url}/settings`);
+test('a page tells what other limits would bound', async () => {
+  await page.goto(`${broker.url}/limits`);
   await page.locator('#bound').getByText(/One grant can cause at most/).waitFor();
-  await page.getByLabel('hops_max').fill('1');
-  await page.getByLabel('grant_messages_max').fill('20');
+  const field = (name) => page.locator(`#bound [name=${name}]`);
+  await field('hops_max').fill('1');
+  await field('grant_messages_max').fill('20');
   await page.getByRole('button', { name: 'Compare' }).click();
   const after = page.locator('#after');
   assert.match(await after.getByRole('row', { name: /^Waking messages of a grant/ }).innerText(), /\b20$/);
   await after.getByText(broker.config).waitFor();
   assert.equal(await after.locator('.rule').textContent(), 'hops_max = 1\ngrant_messages_max = 20\n');
-  await page.getByLabel('hops_max').evaluate((field) => { field.type = 'text'; });
-  await page.getByLabel('hops_max').fill('<b>');
+  await field('hops_max').evaluate((input) => { input.type = 'text'; });
+  await field('hops_max').fill('<b>');
   await page.getByRole('button', { name: 'Compare' }).click();
   await page.getByRole('alert').getByText('hops_max is a whole number, not "<b>"').waitFor();
+});
+
+test('one page adds to the team: what it shows once stays while the list behind it changes', async () => {
+  await page.goto(`${broker.url}/team`);
   await connected(page);
+  await page.locator('#add-agent').getByLabel('Name', { exact: true }).fill('writer');
+  await page.getByRole('button', { name: 'Add the agent' }).click();
+  const made = said('add-agent');
+  await made.getByText(/^lw_/).waitFor();
+  await made.getByText('lastword claude --as writer').waitFor();
+  await page.locator('#agents').getByRole('link', { name: 'writer' }).waitFor();
+  await broker.call('operator', 'POST', '/agents', { name: 'another' });
+  await page.locator('#agents').getByRole('link', { name: 'another' }).waitFor();
+  await made.getByText(/^lw_/).waitFor();
+  await page.locator('#add-agent').getByLabel('Name', { exact: true }).fill('writer');
+  await page.getByRole('button', { name: 'Add the agent' }).click();
+  await made.getByText(/writer/).waitFor();
+  assert.equal(await made.getByText(/^lw_/).count(), 0);
   await page.getByRole('button', { name: 'Send a test through desk' }).click();
   await flash().getByText('Sent a test through desk').waitFor();
-  await page.locator('#roles').getByRole('link', { name: 'vera' }).waitFor();
+  await page.locator('#humans').getByRole('link', { name: 'vera' }).waitFor();
   await page.locator('#own-limits').getByText('roots_per_hour_max').waitFor();
-  await page.locator('#tokens').getByText("coder: doesn't expire").waitFor();
-  await viewer.goto(`${broker.url}/settings`);
+  for (const name of ['writer', 'another']) {
+    await page.locator(`#m-${name} summary`).click();
+    await page.getByRole('button', { name: `Remove ${name}`, exact: true }).click();
+    await flash().getByText(`Removed ${name}`).waitFor();
+  }
+  await viewer.goto(`${broker.url}/team`);
   await viewer.locator('#notifications').getByText('desk').waitFor();
-  assert.equal(await viewer.locator('main').getByRole('button', { name: 'Send a test' }).count(), 0);
+  assert.deepEqual(await viewer.locator('main').getByRole('button').allTextContents(), []);
 });
 
 test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
@@ -162,7 +184,7 @@ test('each of these pages fits a window of 375 and has nothing serious that axe 
   for (const [who, on] of [['operator', page], ['vera', viewer]]) {
     for (const colorScheme of ['light', 'dark']) {
       await on.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      for (const path of ['/schedules', '/settings', '/agents', '/agents/coder', '/agents/vera', '/']) {
+      for (const path of ['/schedules', '/team', '/agents', '/agents/coder', '/agents/vera', '/']) {
         await on.setViewportSize({ width: 375, height: 760 });
         await on.goto(broker.url + path);
         await on.evaluate(() => { for (const fold of document.querySelectorAll('main details')) fold.open = true; });

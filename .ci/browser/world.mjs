@@ -164,6 +164,8 @@ export function watch(page) {
 }
 
 /** Waits for the stream of hints: what happens from now on is heard of. */
+/** Opens the menu: who is signed in, the pages that are no room, and what is set in this browser. */
+export const menu = (page) => page.locator('[popovertarget=menu]').click();
 export const connected = (page) => page.locator('#live[data-state=live]').waitFor({ state: 'attached' });
 
 /** Nothing serious that axe finds. A dark page has the elements of the light one, so only its colours are looked at. */

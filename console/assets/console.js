@@ -114,21 +114,6 @@
   document.addEventListener('htmx:finally:request', () => { retitle(); notify(); });
   retitle();
 
-  // In a narrow window the navigation is one row, and the lit entry may be beside it, or in its fading end.
-  const FADE = 56;
-  const nav = $('header nav');
-  const lit = nav && $('[aria-current]', nav);
-  const toLit = () => { if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth + FADE - nav.clientWidth; };
-  const pages = $('[data-pages]');
-  if (pages) pages.hidden = false;
-  toLit();
-  const togglePages = () => {
-    const all = nav.classList.toggle('all');
-    pages.setAttribute('aria-expanded', String(all));
-    pages.textContent = all ? 'Fewer' : 'More';
-    toLit();
-  };
-
   // --- Theme.
   const toggleTheme = () => {
     const root = document.documentElement;
@@ -167,8 +152,7 @@
   };
   const reload = (part) => {
     if (reloads.due.has(part.id)) return;
-    const pace = Number(part.dataset.pace ?? PACE);
-    reloads.due.set(part.id, Math.max(performance.now(), (reloads.last.get(part.id) ?? -pace) + pace));
+    reloads.due.set(part.id, Math.max(performance.now(), (reloads.last.get(part.id) ?? -PACE) + PACE));
     plan();
   };
   // While a part is on its way, another request for it would wait for the first one and begin when that ends.
@@ -321,7 +305,6 @@
       open(opener.dataset.open);
     }
     if (event.target.closest('[data-theme-toggle]')) toggleTheme();
-    if (event.target.closest('[data-pages]')) togglePages();
     if (event.target.closest('[data-notify]')) toggleNotify();
     event.target.closest('[data-dismiss]')?.closest('.flash')?.remove();
     // A click beside a window leaves it.
@@ -340,12 +323,13 @@
     setTimeout(() => form.requestSubmit(event.submitter));
   }, true);
 
-  // A form that tells in itself what was refused says no more of it once it was done, and shows what holds now.
+  // A form that tells in itself what was refused says no more of it once it was done, and shows what holds now. What it made
+  // is shown once, and stays.
   document.addEventListener('htmx:finally:request', (event) => {
     const { sourceElement, response } = event.detail.ctx;
     const said = response?.status < 400 && sourceElement.matches?.('form') && $('[data-said]', sourceElement);
     if (!said) return;
-    said.replaceChildren();
+    if (!$('.made', said)) said.replaceChildren();
     sourceElement.reset();
   });
 

@@ -26,16 +26,15 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
     let main = html! {
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
-        (views(false))
+        (views(View::List))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
-                code { "lastword agent add NAME" } " registers one and prints its token; " code { "lastword init" } " sets up a team."
+                a href={ (url("/team")) "#add" } { "Add one" } " and see how its program joins; " code { "lastword init" } " sets up a team."
             }))
         }
         @if !agents.is_empty() {
             div.list role="list" { @for member in &agents { (row(&moment, member)) } }
         }
-        p { a href=(url("/rooms")) { "Rooms" } span.faint { " for posts to several agents" } }
         h2 { "Humans" }
         ul.lines {
             @for member in &humans {
@@ -56,12 +55,28 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         .await
 }
 
-/// Shows the links to the list and to the graph.
-pub(super) fn views(graph: bool) -> Markup {
+/// The pages about agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    List,
+    Graph,
+    Rooms,
+    Team,
+}
+
+/// Shows the links to the pages about agents.
+pub(super) fn views(here: View) -> Markup {
+    let all = [
+        (View::List, "/agents", "List"),
+        (View::Graph, "/graph", "Graph"),
+        (View::Rooms, "/rooms", "Rooms"),
+        (View::Team, "/team", "Team"),
+    ];
     html! {
         nav.views aria-label="Views" {
-            a href=(url("/agents")) aria-current=[(!graph).then_some("page")] { "List" }
-            a href=(url("/graph")) aria-current=[graph.then_some("page")] { "Graph" }
+            @for (view, path, name) in all {
+                a href=(url(path)) aria-current=[(view == here).then_some("page")] { (name) }
+            }
         }
     }
 }

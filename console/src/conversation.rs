@@ -45,7 +45,7 @@ pub(super) async fn page(
     let moment = Moment::of(&ctx);
     let (conv, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
     let topics = [Topic::Conversation(conv), Topic::Inbox];
-    let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
+    let page = Page { title: &reference, place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn page(
         }
     };
     let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
-    let page = Page { title: "Conversations", place: Place::Conversations, topics: &topics, main };
+    let page = Page { title: "Conversations", place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 

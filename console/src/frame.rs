@@ -161,7 +161,7 @@ pub(super) fn nowhere(fault: &ApiError) -> Response {
             h1 { "Page not found" }
             p { (foreign_line(&fault.0.detail)) "." }
             p { "The console has these pages:" }
-            ul.places { @for (_, path, name, _) in layout::PLACES { li { a href=(url(path)) { (name) } } } }
+            ul.places { @for (_, path, name, _) in layout::places() { li { a href=(url(path)) { (name) } } } }
             p.faint { "A conversation is at " code { (url("/conversations/REF")) } ", an agent at " code { (url("/agents/NAME")) } ", a message at " code { (url("/messages/msg-9")) } "." }
         }
     };

@@ -35,7 +35,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let graph = graph::graph(&ctx, viewer.caller, None).await?;
     let main = html! {
         (heading("Agents", &html! { span.faint { "open requests, and those of the last hour" } }))
-        (agents::views(true))
+        (agents::views(agents::View::Graph))
         (view(&graph))
     };
     let topics = [Topic::Agents, Topic::Conversations, Topic::Inbox, Topic::Incidents];

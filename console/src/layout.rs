@@ -11,12 +11,12 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::frame::ErrorPage;
 use super::live::Topic;
-use super::parts::{plural, url};
+use super::parts::{badge, encoded, foreign_line, plural, url};
 use super::session::Viewer;
 use super::{assets, clock, parts, terms, workspace};
 use crate::reads::decisions;
 
-/// The pages in the navigation, in its order.
+/// A place of the console: one of the five rooms, or a page of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// What waits, runs, went wrong and costs.
@@ -24,7 +24,7 @@ pub(super) enum Place {
     /// The pending decisions, in full.
     Inbox,
     /// The list of conversations, and the page of one.
-    Conversations,
+    Work,
     /// The list of agents and humans, and the page of one.
     Agents,
     /// The spending.
@@ -35,25 +35,37 @@ pub(super) enum Place {
     Incidents,
     /// The limits in force and their peaks.
     Limits,
-    /// The figures of the whole workspace.
-    Overview,
-    /// Everything that humans set.
-    Settings,
+    /// Who is in the team, and by which token.
+    Team,
 }
 
-/// Each place: its path, its name, and the key that leads there after `g`.
-pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
+/// A place with its path, its name, and the key that leads there after `g`.
+type Entry = (Place, &'static str, &'static str, char);
+
+/// The rooms, in the order of the navigation.
+const ROOMS: [Entry; 5] = [
     (Place::Now, "/", "Now", 'h'),
     (Place::Inbox, "/inbox", "Inbox", 'i'),
-    (Place::Conversations, "/conversations", "Conversations", 'c'),
+    (Place::Work, "/conversations", "Work", 'c'),
     (Place::Agents, "/agents", "Agents", 'a'),
     (Place::Spend, "/spend", "Spend", 'm'),
+];
+
+/// The workspace at the root of a server.
+const MAIN_WORKSPACE: &str = "main";
+
+/// The pages of the menu.
+const MENU: [Entry; 4] = [
+    (Place::Team, "/team", "Team", 't'),
     (Place::Schedules, "/schedules", "Schedules", 's'),
     (Place::Incidents, "/incidents", "Incidents", 'n'),
     (Place::Limits, "/limits", "Limits", 'l'),
-    (Place::Overview, "/overview", "Overview", 'o'),
-    (Place::Settings, "/settings", "Settings", 't'),
 ];
+
+/// Returns the rooms, and then the pages of the menu.
+pub(super) fn places() -> impl Iterator<Item = &'static Entry> {
+    ROOMS.iter().chain(&MENU)
+}
 
 /// The parts of a page that differ between pages.
 pub(super) struct Page<'a> {
@@ -124,6 +136,23 @@ impl Viewer {
         Ok(Html(markup.into_string()).into_response())
     }
 
+    /// Shows who is signed in and where, with the pages that are no room and what is set in this browser.
+    fn menu(&self, here: Place) -> Markup {
+        html! {
+            div #menu popover {
+                p { a.strong href={ (url("/agents/")) (encoded(&self.name)) } { (foreign_line(&self.name)) } " " (badge(self.role.word())) }
+                p.faint { "workspace " (foreign_line(&workspace_name())) }
+                nav aria-label="More pages" { (entries(&MENU, here, 0)) }
+                button.quiet type="button" data-open="help" { "Keys and terms" }
+                // Hidden until the script finds that the browser supports notifications.
+                button.quiet type="button" data-notify aria-pressed="false" hidden
+                    title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
+                button.quiet type="button" data-theme-toggle { "Light or dark" }
+                (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
+            }
+        }
+    }
+
     fn around(&self, moment: &Moment, page: &Page<'_>, waiting: usize, running: Running) -> Markup {
         html! {
             a.skip href="#main" { "Skip to the content" }
@@ -134,12 +163,8 @@ impl Viewer {
                 div.tools {
                     a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
-                    button.quiet type="button" data-open="help" aria-label="Keys and terms" title="Keys and terms" { "?" }
-                    // Hidden until the script finds that the browser supports notifications.
-                    button.quiet type="button" data-notify aria-pressed="false" hidden
-                        title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
-                    button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
-                    (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
+                    button.quiet type="button" popovertarget="menu" { (foreign_line(&self.name)) " ▾" }
+                    (self.menu(page.place))
                     a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" }
                 }
             }
@@ -160,6 +185,12 @@ impl Viewer {
             (stop())
         }
     }
+}
+
+/// Returns the name of the workspace whose console this is.
+fn workspace_name() -> String {
+    let path = url("");
+    path.rsplit_once("/w/").map_or(MAIN_WORKSPACE, |(_, name)| name).to_owned()
 }
 
 /// Returns the window's title. The script puts the number of pending decisions before it.
@@ -204,10 +235,8 @@ pub(super) fn bare(name: &str, main: &Markup) -> Markup {
 
 fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     let topics = page.topics.iter().map(Topic::to_string).collect::<Vec<_>>().join(" ");
-    // The overview changes with every fact, faster than anyone can read it.
-    let pace = (page.place == Place::Overview).then_some("5000");
     html! {
-        main #main tabindex="-1" hx-get=(url(&viewer.here)) hx-trigger="lw-changed" data-topics=(topics) data-pace=[pace]
+        main #main tabindex="-1" hx-get=(url(&viewer.here)) hx-trigger="lw-changed" data-topics=(topics)
             hx-target="this" hx-swap="outerMorph" {
             (page.main)
         }
@@ -215,17 +244,17 @@ fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
 }
 
 fn navigation(here: Place, waiting: usize) -> Markup {
+    html! { nav #pages aria-label="Rooms" { (entries(&ROOMS, here, waiting)) } }
+}
+
+fn entries(all: &[Entry], here: Place, waiting: usize) -> Markup {
     html! {
-        nav #pages aria-label="Pages" {
-            @for &(place, path, name, key) in PLACES {
-                a href=(url(path)) data-go=(key) aria-current=[(place == here).then_some("page")] {
-                    (name)
-                    @if place == Place::Inbox { " " (count(waiting, false)) }
-                }
+        @for &(place, path, name, key) in all {
+            a href=(url(path)) data-go=(key) aria-current=[(place == here).then_some("page")] {
+                (name)
+                @if place == Place::Inbox { " " (count(waiting, false)) }
             }
         }
-        // Shown by the style where the row is too narrow, and by the script, which unfolds the row.
-        button.quiet.pages type="button" data-pages aria-controls="pages" aria-expanded="false" hidden { "More" }
     }
 }
 
@@ -283,7 +312,7 @@ fn help() -> Markup {
             h3 { "Keys" }
             dl.keys {
                 @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
-                @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
+                @for (_, _, name, key) in places() { dt { kbd { "g " (key) } } dd { "go to " (name) } }
             }
         }
     }

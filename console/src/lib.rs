@@ -5,10 +5,12 @@
 //! itself that shows it. A page is one file with a function that returns a `layout::Page`; code that pages share is
 //! in `layout` and `parts`, and what they alone read of the state and the log is in `reads`.
 
+mod activity;
 mod agent_forms;
 mod agents;
 mod always;
 mod assets;
+mod bound;
 mod call;
 mod callback;
 mod clock;
@@ -31,7 +33,6 @@ mod markdown;
 mod message;
 mod nodes;
 mod now;
-mod overview;
 mod packed;
 mod pages;
 mod palette;
@@ -40,9 +41,9 @@ mod reads;
 mod rooms;
 mod schedules;
 mod session;
-mod settings;
 mod sign_in;
 mod spend;
+mod team;
 mod terms;
 mod timeline;
 mod tree;
@@ -52,6 +53,7 @@ mod workspace;
 
 use axum::Router;
 use axum::middleware;
+use axum::response::Redirect;
 use axum::routing::{get, post};
 use lastword_server::calls::sign_in::CALLBACK;
 use lastword_server::{Context, Pages};
@@ -98,9 +100,14 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/rooms/{name}", get(rooms::one).post(rooms::post))
         .route("/limits", get(limits::page))
         .route("/limits/rules/withdraw", post(always::withdraw))
-        .route("/settings", get(settings::page))
-        .route("/settings/channels/{name}/test", post(settings::test))
-        .route("/overview", get(overview::page))
+        .route("/settings", get(async || Redirect::permanent("/team")))
+        .route("/team", get(team::page))
+        .route("/team/agents", post(team::add_agent))
+        .route("/team/humans", post(team::add_human))
+        .route("/team/channels/{name}/test", post(team::test_channel))
+        .route("/team/{name}/token", post(team::renew))
+        .route("/team/{name}/remove", post(team::remove))
+        .route("/overview", get(async || Redirect::permanent("/spend#activity")))
         .route("/nodes", get(nodes::page))
         .route("/spend", get(spend::page))
         .route("/workspace", get(workspace::page))

@@ -1,9 +1,10 @@
 //! The limits in force: where each was set, its recent peak, and what it refused.
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::path::Path;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_facts::fact::Role;
 use lastword_facts::policy::Ruling;
@@ -13,6 +14,7 @@ use lastword_wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
 use maud::{Markup, html};
 
 use super::agents::name_link;
+use super::bound;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
@@ -35,19 +37,24 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Sizes, claims, and how long things are kept", &["L3", "L4", "L7", "C1", "E2"]),
 ];
 
-/// `GET /limits`: all limits with last week's peaks and refusals.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+/// `GET /limits?hops_max=4`: what other limits would bound, and all limits with last week's peaks and refusals.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(wanted): Query<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let limits = limits::in_force(&ctx).await?;
+    let in_force = ctx.handle.query(|live| live.state.limits.clone()).await?;
     let written = policy::comments(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
         p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". Limits that are set one by one win over it; the values below are in force." }
-        p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. Limits are set in "
-            code { "lastword.toml" } " and take effect at the next server start; "
+        p { "Limits are set in " code { "lastword.toml" } " and take effect at the next server start; "
             code { "lastword limits diff" } " shows what a restart would change." }
+        (bound::bound(&ctx, &in_force, &wanted))
         h2 { "The last seven days " span.faint { "since " (rfc3339(week.since).get(..10).unwrap_or_default()) } }
         (nearest(&limits, &week))
         (refused(&week))

@@ -52,7 +52,7 @@ pub(super) async fn page(
             }
         }
     };
-    let page = Page { title: &id, place: Place::Conversations, topics: &[live::Topic::Conversations], main };
+    let page = Page { title: &id, place: Place::Work, topics: &[live::Topic::Conversations], main };
     viewer.page(&ctx, &moment, page).await
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             (empty("This server runs alone.", &html! { "Several nodes over NATS keep a workspace served when one of them is lost." }))
         },
     };
-    viewer.page(&ctx, &moment, Page { title: "Nodes", place: Place::Overview, topics: &[], main }).await
+    viewer.page(&ctx, &moment, Page { title: "Nodes", place: Place::Team, topics: &[], main }).await
 }
 
 fn table(known: &NodesView) -> Markup {

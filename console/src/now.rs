@@ -39,7 +39,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let now = now::now(&ctx, viewer.caller).await?;
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
-        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } span.grow {} a href=(url("/overview")) { "Overview" } }))
+        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } }))
         (tiles(&moment, &now))
         div.columns {
             div {

@@ -7,7 +7,7 @@ use maud::html;
 use serde::Deserialize;
 
 use super::frame::ErrorPage;
-use super::layout::PLACES;
+use super::layout::places;
 use super::parts::{encoded, excerpt, foreign_line, url};
 use super::session::Viewer;
 use crate::reads::decisions::DecisionId;
@@ -30,7 +30,7 @@ pub(super) async fn list(
 ) -> Result<Response, ErrorPage> {
     let wanted = params.q.trim().to_lowercase();
     let found = finding::find(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
-    let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
+    let places: Vec<_> = places().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
     let markup = html! {
         ul.choices {
             @if let Some(place) = &found.place { li { a href=(url(&path(place))) { (foreign_line(&wanted)) span.faint { " by its id" } } } }

@@ -8,5 +8,5 @@ pub(crate) mod graph;
 pub(crate) mod history;
 pub(crate) mod now;
 pub(crate) mod open_requests;
-pub(crate) mod settings;
+pub(crate) mod people;
 pub(crate) mod spend;

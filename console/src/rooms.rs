@@ -10,7 +10,7 @@ use lastword_wire::{Post, RoomView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::agents::name_link;
+use super::agents::{View, name_link, views};
 use super::forms::{Form, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
@@ -28,6 +28,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let rooms = rooms::list(&ctx, viewer.caller).await?.items;
     let main = html! {
         (heading("Rooms", &html! { span.faint { (plural(rooms.len() as u64, "room", "rooms")) } }))
+        (views(View::Rooms))
         @if rooms.is_empty() { (empty("No rooms.", &html! { (WHAT) })) }
         @if !rooms.is_empty() { p.faint { (WHAT) } div.list role="list" { @for room in &rooms { (row(room)) } } }
     };

@@ -10,12 +10,14 @@ use lastword_wire::rfc3339;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::activity::activity;
 use super::agents::{clock, name_link};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, foreign_line, money, number, quantity, spent, url};
 use super::session::Viewer;
+use crate::reads::figures;
 use crate::reads::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
 
 /// The most agents, grants or models in a list.
@@ -65,6 +67,7 @@ pub(super) async fn page(
     let (_, _, words, window) = OVER.into_iter().find(|one| one.0 == params.over).unwrap_or(OVER[1]);
     let spending = spend::spending(&ctx, viewer.caller, window).await?;
     let sum = spending.sum;
+    let figures = figures::figures(&ctx, viewer.caller).await?;
     let main = html! {
         (heading("Spend", &html! { (spent(sum.tokens, sum.estimated, sum.cost_microusd)) span.faint { " in the last " (words) } }))
         nav.views aria-label="Over" {
@@ -84,6 +87,7 @@ pub(super) async fn page(
             div.panels.budgets { @for budget in near.into_iter().take(LINES_MAX) { (day(budget, moment.now)) } }
         }
         @if !far.is_empty() { (small(&far)) }
+        (activity(&figures))
     };
     let topics = [Topic::Agents, Topic::Limits];
     viewer.page(&ctx, &moment, Page { title: "Spend", place: Place::Spend, topics: &topics, main }).await

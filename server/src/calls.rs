@@ -35,7 +35,7 @@ pub(crate) mod shown;
 pub mod sign_in;
 pub mod subjects;
 pub mod taking;
-pub(crate) mod tokens;
+pub mod tokens;
 pub mod tree;
 pub mod turns;
 

@@ -6,7 +6,7 @@ use crate::Failed;
 use crate::command::{command, command_in};
 
 /// The pictures by the page that they show.
-const PAGES: &[&str] = &["graph", "inbox", "incidents", "now", "overview", "tree", "waterfall"];
+const PAGES: &[&str] = &["graph", "inbox", "incidents", "now", "tree", "waterfall"];
 /// How they are taken: light, and as wide as a small window.
 const LOOK: &str = "light-1280";
 const SIZE_MAX: u64 = 150_000;

@@ -14,12 +14,12 @@ use lastword_server::{ApiError, Context, views};
 use lastword_store::{CodeCount, Sums};
 use lastword_wire::ConversationStatus;
 
-use super::{decisions, history};
+use super::history;
 
 /// The days, today included, over which the peaks are taken.
 const WEEK_DAYS: u64 = 7;
 
-/// The figures of the console's overview.
+/// What happened in the whole workspace.
 pub(crate) struct Figures {
     /// The read model's sums over the last day.
     pub(crate) sums: Sums,
@@ -42,16 +42,6 @@ pub(crate) struct WorkspaceCounts {
     pub(crate) paused: u64,
     /// Conversations that a human stopped.
     pub(crate) stopped: u64,
-    /// Incidents on record, lifted ones included.
-    pub(crate) incidents: u64,
-    /// Incidents that hold work now.
-    pub(crate) holding: u64,
-    /// Decisions that wait for a human.
-    pub(crate) waiting: u64,
-    /// The number of registered agents.
-    pub(crate) agents: u64,
-    /// The number of registered agents with an open connection.
-    pub(crate) connected: u64,
     /// The open work.
     pub(crate) open: OpenWork,
     /// How long a closed conversation and a lifted incident are remembered, in ms.
@@ -84,16 +74,7 @@ fn standing(live: &Live<'_>) -> WorkspaceCounts {
         };
         *count += 1;
     }
-    standing.incidents = state.incidents.len() as u64;
-    standing.holding = state.incidents.values().filter(|incident| decisions::holds(incident)).count() as u64;
     standing.open = OpenWork::of(state);
-    standing.waiting = decisions::open(state).len() as u64;
-    for id in state.live_by_name() {
-        if state.agent(id).is_some_and(|agent| !agent.is_human()) {
-            standing.agents += 1;
-            standing.connected += u64::from(live.is_attached(id));
-        }
-    }
     standing
 }
 

@@ -95,12 +95,17 @@ impl<'a> Browser<'a> {
 
     /// Sends a form whose response replaces the element `target`.
     pub(crate) async fn post_from(&self, path: &str, fields: &[(&str, &str)], target: &str) -> Seen {
-        let page = self.get("/").await.is(200);
-        let (_, rest) = page.text.split_once("name=\"forms\" value=\"").unwrap();
-        let secret = rest.split('"').next().unwrap().to_owned();
+        let secret = self.secret().await;
         let fields: Vec<_> = fields.iter().copied().chain([("forms", secret.as_str())]).collect();
         self.send(path, &fields, &[("hx-request", "true"), ("hx-target", target), ("sec-fetch-site", "same-origin")])
             .await
+    }
+
+    /// Returns the secret of this session's forms, as a page has it.
+    pub(crate) async fn secret(&self) -> String {
+        let page = self.get("/").await.is(200);
+        let (_, rest) = page.text.split_once("name=\"forms\" value=\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
     }
 
     pub(crate) async fn send(&self, path: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Seen {

@@ -141,7 +141,7 @@ async fn every_page_has_the_headers_that_keep_it_whole() {
         "/compose",
         "/incidents",
         "/limits",
-        "/overview",
+        "/team",
         "/workspace",
         "/sign-in",
         "/messages/none",

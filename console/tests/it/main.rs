@@ -12,6 +12,7 @@ mod machine;
 mod people;
 mod roles;
 mod schedules;
+mod team;
 mod templates;
 #[path = "../../../server/tests/it/world.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]

@@ -149,18 +149,20 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
 }
 
 #[tokio::test]
-async fn the_overview_is_the_sum_of_the_log() {
+async fn the_activity_is_the_sum_of_the_log() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let all = world.get("operator", "/v1/messages?limit=200").await.is(200);
     let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
-    let seen = browser.get("/overview").await.is(200);
-    let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
-    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Open incidents", 1));
-    assert_eq!(seen.text.matches("<rect").count(), 24);
+    for (old, new) in [("/overview", "/spend#activity"), ("/settings", "/team")] {
+        assert_eq!(browser.get(old).await.is(308).location(), new);
+    }
+    let seen = browser.get("/spend").await.is(200).has(&format!("{messages} messages, {messages} in the last 24 h"));
+    let (_, chart) = seen.text.split_once("Messages by the hour").unwrap();
+    assert_eq!(chart.matches("<rect").count(), 24);
     seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;
-    Browser::signed_in(&empty).await.get("/overview").await.is(200).has("No message was refused.");
+    Browser::signed_in(&empty).await.get("/spend").await.is(200).has("No message was refused.");
 }
 
 #[tokio::test]

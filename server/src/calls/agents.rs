@@ -29,7 +29,10 @@ const OVERLAP_MS_MAX: u64 = 2_592_000_000;
 const REASON_CHARS: usize = 500;
 
 /// Registers an agent or human. Only this reply shows its token.
-pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
+///
+/// # Errors
+/// What is wrong with the registration, or the rule that refuses it.
+pub async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
     let name = checked("name", &new.name, AgentName::new).map_err(|error| {
         let fault = ApiError::from(error);
         let other = "Choose a name in ASCII, and give this one as `display_name`.";
@@ -99,7 +102,10 @@ fn alike(one: &str, other: &str) -> bool {
 }
 
 /// Replaces an agent's token. The old one ends at once, unless the terms say otherwise.
-pub(crate) async fn rekey(
+///
+/// # Errors
+/// The caller may not, the name is unknown, or the times are out of bounds.
+pub async fn rekey(
     ctx: &Context,
     caller: Caller,
     name: &str,
@@ -266,7 +272,10 @@ pub(crate) async fn unavailable(ctx: &Context, caller: Caller, name: &str, told:
 }
 
 /// Removes an agent or human; its token ends at once.
-pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
+///
+/// # Errors
+/// The caller may not, or the name is unknown.
+pub async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::Remove(caller.principal, agent)).await).map(|_| ())

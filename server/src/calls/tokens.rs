@@ -1,10 +1,13 @@
 //! Narrowed tokens: a caller makes them of its own, and a human ends them.
 
-use lastword_broker::identity::{Scopes, is_of_sign_in};
+use lastword_broker::identity::{Scopes, credential, is_of_sign_in};
 use lastword_broker::{Live, off_thread};
+use lastword_facts::fact::Credential;
+use lastword_facts::ids::AgentId;
 use lastword_facts::{Code, Refusal};
-use lastword_wire::{FieldError, NarrowedToken, NewToken, SignInLink, rfc3339};
+use lastword_wire::{AgentToken, FieldError, NarrowedToken, NewToken, SignInLink, rfc3339};
 
+use super::agents::find;
 use super::{Caller, Context};
 use crate::error::ApiError;
 
@@ -52,8 +55,20 @@ pub(crate) fn link(ctx: &Context, caller: Caller) -> Result<SignInLink, ApiError
         let text = "A narrowed token, or one of a sign-in, makes no link to the console: sign in there";
         return Err(ApiError::new(Code::Forbidden, text));
     }
-    let human = Some((caller.credential, caller.principal.agent()));
-    let minted = ctx.sign_in.mint(ctx.handle.now(), human);
+    linked(ctx, caller.credential, caller.principal.agent())
+}
+
+/// Makes a link that signs a human in to the console, once, for the owner who just made the human's token.
+///
+/// # Errors
+/// The caller isn't human, or the name is unknown.
+pub async fn invite(ctx: &Context, caller: Caller, made: &AgentToken) -> Result<SignInLink, ApiError> {
+    caller.human()?;
+    linked(ctx, credential(&made.token), find(ctx, &made.name).await?)
+}
+
+fn linked(ctx: &Context, credential: Credential, human: AgentId) -> Result<SignInLink, ApiError> {
+    let minted = ctx.sign_in.mint(ctx.handle.now(), Some((credential, human)));
     let (code, until) = minted.map_err(|error| ApiError::internal(&format!("no randomness for a link: {error}")))?;
     Ok(SignInLink { path: format!("/sign-in#{}", code.reveal()), expires_at: rfc3339(until) })
 }

@@ -42,7 +42,7 @@ async fn a_page_that_a_person_opens_is_an_act_and_what_a_page_does_by_itself_is_
     let mut viewer = Browser::of(&world);
     viewer.sign_in("token", world.token("anna")).await.is(303);
     machine.run(3 * HOUR);
-    for path in ["/", "/waiting", "/standing", "/clock", "/overview"] {
+    for path in ["/", "/waiting", "/standing", "/clock", "/spend"] {
         browser.get(path).await.is(200);
     }
     browser.send("/attend", &[("forms", "guessed")], &[]).await.is(403);

@@ -139,7 +139,7 @@ async fn the_largest_reports_leave_the_pages_readable() {
     let pages = [
         "/",
         "/inbox",
-        "/overview",
+        "/team",
         "/spend",
         "/spend?over=1h",
         "/conversations",

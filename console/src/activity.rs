@@ -1,55 +1,25 @@
-//! The figures of the whole workspace: messages, refusals, spend and holds.
+//! What happened: messages by the hour, refusals by rule, and the conversations by what they do.
 
-use axum::extract::State;
-use axum::response::Response;
 use lastword_facts::Time;
-use lastword_server::Context;
-use lastword_store::{CodeCount, Count};
+use lastword_store::CodeCount;
 use lastword_wire::rfc3339;
 use maud::{Markup, html};
 
-use super::frame::ErrorPage;
-use super::layout::{Moment, Page, Place, heading};
-use super::live::Topic;
 use super::parts::{number, plural, quantity, url};
-use super::session::Viewer;
 use super::terms::told;
-use crate::reads::figures::{self, Figures};
+use crate::reads::figures::Figures;
 
-/// `GET /overview`: the overview.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
-    let moment = Moment::of(&ctx);
-    let figures = figures::figures(&ctx, viewer.caller).await?;
-    let (sums, now) = (&figures.sums, &figures.standing);
-    let refused = total(&sums.refused);
-    let main = html! {
-        (heading("Overview", &html! { @if ctx.nodes.is_some() { a href=(url("/nodes")) { "Nodes" } } }))
-        div.tiles {
-            (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
-            (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
-            (tile("/inbox", "Waiting for you", now.waiting, if now.waiting == 1 { "decision" } else { "decisions" }))
-            (tile("/agents", "Agents connected", now.connected, &format!("of {}, with {}", number(now.agents), plural(now.open.turns, "open turn", "open turns"))))
-            (tile("/incidents", "Open incidents", now.holding, &format!("{} work now; {} on record", if now.holding == 1 { "holds" } else { "hold" }, number(now.incidents))))
-        }
+/// Shows the figures.
+pub(super) fn activity(figures: &Figures) -> Markup {
+    let sums = &figures.sums;
+    html! {
+        h2 #activity { "Activity " span.faint { (number(sums.messages.all)) " messages, " (number(sums.messages.since)) " in the last 24 h" } }
         section.panels {
-            (hours(&figures))
-            (conversations(&figures))
-            (refusals(&sums.refused, total(&sums.observed).all))
-            (spent(sums.tokens, sums.cost_microusd))
+            (hours(figures))
+            (conversations(figures))
+            (refusals(&sums.refused, sums.observed.iter().map(|code| code.count.all).sum()))
         }
-    };
-    let topics = [Topic::Conversations, Topic::Inbox, Topic::Agents, Topic::Incidents];
-    viewer.page(&ctx, &moment, Page { title: "Overview", place: Place::Overview, topics: &topics, main }).await
-}
-
-fn total(codes: &[CodeCount]) -> Count {
-    let add =
-        |sum: Count, code: &CodeCount| Count { all: sum.all + code.count.all, since: sum.since + code.count.since };
-    codes.iter().fold(Count::default(), add)
-}
-
-fn tile(to: &str, name: &str, value: u64, beside: &str) -> Markup {
-    html! { a.tile href=(url(to)) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
+    }
 }
 
 /// The width of a bar of the chart, and of the bar with its gap.
@@ -137,22 +107,6 @@ fn conversations(figures: &Figures) -> Markup {
                 }
             }
             p.faint { "Child conversations are counted, too. " (plural(now.open.conversations, "conversation has", "conversations have")) " open work, held and paused ones included. A conversation without open work leaves this list after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
-        }
-    }
-}
-
-fn spent(tokens: Count, cost: Count) -> Markup {
-    html! {
-        article.card {
-            h2 { "Spent" }
-            dl.about {
-                dt { "Tokens" } dd { b { (number(tokens.all)) } span.faint { ", " (number(tokens.since)) " in the last 24 h" } }
-                @if cost.all > 0 {
-                    dt { "Cost" } dd { b { (quantity("microusd", cost.all)) } span.faint { ", " (quantity("microusd", cost.since)) " in the last 24 h" } }
-                }
-            }
-            p.faint { "From ended turns: their reported usage, or an estimate from the length of their texts." }
-            @if cost.all == 0 { p.faint { "No turn has reported a cost." } }
         }
     }
 }
