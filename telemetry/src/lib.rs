@@ -17,14 +17,17 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use lastword_broker::priority;
 use lastword_facts::Time;
 use lastword_server::{Companion, Context, ended};
 use prost::Message as _;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
+use tokio::sync::oneshot;
 
 pub use self::logs::LogLayer;
 
@@ -81,8 +84,20 @@ pub fn companion(settings: Settings) -> Companion {
     Companion { run: Arc::new(run) }
 }
 
-/// Exports until the server shuts down.
+/// Exports until the server shuts down, on a thread that leaves the processors to messages: what isn't exported yet is in
+/// the log.
 async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (done, ended) = oneshot::channel();
+    let exporting = move || {
+        priority::lower(priority::AFTER_OTHERS);
+        _ = done.send(runtime.block_on(export(ctx, settings)));
+    };
+    thread::Builder::new().name("telemetry".to_owned()).spawn(exporting)?;
+    ended.await.map_err(io::Error::other)?
+}
+
+async fn export(ctx: Context, settings: Settings) -> io::Result<()> {
     let exports = |signal| settings.signals.contains(&signal);
     let counts = Arc::new(Counts::new(exports(Signal::Traces).then(|| ctx.handle.committed())));
     let (configured, counted) = (settings.clone(), Arc::clone(&counts));
