@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lastword_broker::Live;
 use lastword_broker::identity::{TurnSigner, hex, unhex};
+use lastword_core::Principal;
 use lastword_facts::fact::Part as FactPart;
 use lastword_facts::ids::{AgentId, EscalationId, TaskId};
 use lastword_facts::names::RequestId;
@@ -72,6 +73,10 @@ pub(crate) struct Known {
     unread: Vec<(EscalationId, Seq)>,
     /// The position of the last answer or decision, whose time is still missing.
     decided: Option<Seq>,
+    /// The messages that came to it besides the answers of its own requests: some are answers to its questions.
+    heard: Vec<Seq>,
+    /// The human in whose seat the caller answers.
+    seat: Option<AgentId>,
 }
 
 /// Returns the context of a conversation: the REF without what this edge adds for each further task.
@@ -89,7 +94,8 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     // The answers of its own requests are no change to its caller.
     let answers =
         turns.clone().flat_map(|turn| &turn.delivered).chain(&task.ready).filter(|ready| ready.child.is_none());
-    let decided = answers.map(|ready| ready.message).chain(turns.clone().filter_map(|turn| turn.decided.get())).max();
+    let heard: Vec<Seq> = answers.map(|ready| ready.message).collect();
+    let decided = heard.iter().copied().chain(turns.clone().filter_map(|turn| turn.decided.get())).max();
     let mut fold = Fold::new(number, false);
     fold.taken = !task.turns.is_empty() || task.status_at.get().is_some();
     fold.settled = request.answer.get();
@@ -105,7 +111,7 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     let context = context_of(reference.as_str()).to_owned();
     let (request, at) = (request.message, live.state.seq);
     let id = RequestId::new(id).ok()?;
-    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, decided }))
+    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, decided, heard, seat: None }))
 }
 
 /// Looks up a task of the caller; another's looks like none.
@@ -115,7 +121,7 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -
     let look = move |live: &Live<'_>| looked_up(live, handle.signer(), who, &named, &wanted);
     let found = ctx.handle.query(look).await.map_err(ApiError::from)?;
     let (_, mut known) = found.ok_or_else(|| Fault::unknown_task(id))?;
-    known.fold.seated = escalations::seated(ctx, caller).await?.is_some();
+    known.sit(escalations::seated(ctx, caller).await?);
     read_details(ctx, &mut known).await?;
     Ok(known)
 }
@@ -137,6 +143,12 @@ async fn read_details(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
 }
 
 impl Known {
+    /// Notes the human in whose seat the caller answers.
+    fn sit(&mut self, seat: Option<Principal>) {
+        self.fold.seated = seat.is_some();
+        self.seat = seat.map(Principal::agent);
+    }
+
     /// Returns the state.
     pub(crate) async fn state(&self, ctx: &Context) -> Result<TaskState, Fault> {
         match self.fold.settled {
@@ -162,10 +174,40 @@ impl Known {
         };
         let history = match history {
             Some(0) => Vec::new(),
-            Some(_) | None => vec![asked(&messages::one(ctx, self.request).await?, &id, &context)],
+            Some(_) | None => self.history(ctx, history).await?,
         };
         let artifacts = artifacts.then(|| artifact.into_iter().collect());
         Ok(Task { id, context_id: context, status, artifacts, history })
+    }
+
+    /// Returns the newest messages of its history, oldest first: the request, and the questions that were answered in the
+    /// caller's seat with their answers. What anybody else says to the agent is none of the caller's.
+    async fn history(&self, ctx: &Context, length: Option<i32>) -> Result<Vec<Message>, Fault> {
+        let (id, context) = (self.id.as_str(), self.context.as_str());
+        let mut said = BTreeMap::new();
+        said.insert(self.request, asked(&messages::one(ctx, self.request).await?, id, context));
+        let heard = if self.seat.is_some() { self.heard.clone() } else { Vec::new() };
+        let mut questions = Vec::new();
+        for (seq, entry) in ctx.handle.entries(heard).await.map_err(ApiError::from)? {
+            if let Fact::Accepted { message } = &entry.fact
+                && let FactPart::Reply { escalation: Some(_), .. } = &message.part
+                && Some(message.from) == self.seat
+            {
+                questions.extend(message.in_reply_to);
+                said.insert(
+                    seq,
+                    Message { role: Role::User, ..words(format!("{id}-{seq}"), id, context, message.body.to_string()) },
+                );
+            }
+        }
+        for (seq, entry) in ctx.handle.entries(questions).await.map_err(ApiError::from)? {
+            if let Fact::EscalationOpened { escalation, body, .. } = &entry.fact {
+                said.insert(seq, words(format!("{id}-{escalation}"), id, context, body.to_string()));
+            }
+        }
+        let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+        let older = said.len().saturating_sub(length);
+        Ok(said.into_values().skip(older).collect())
     }
 }
 
@@ -251,8 +293,8 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
         }
     };
     let state = wanted.status.filter(|state| *state != TaskState::Unspecified);
-    let seated = escalations::seated(ctx, caller).await?.is_some();
-    let mut found = all(ctx, caller, agent, seated).await?;
+    let seat = escalations::seated(ctx, caller).await?;
+    let mut found = all(ctx, caller, agent, seat).await?;
     found.retain(|known| {
         (wanted.context_id.is_empty() || known.context == wanted.context_id)
             && state.is_none_or(|state| known.listed() == state)
@@ -291,7 +333,7 @@ pub(crate) fn checked_history(length: Option<i32>) -> Result<(), Fault> {
 }
 
 /// Returns the newest tasks of the caller at an agent, as far as the state still knows them.
-async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result<Vec<Known>, Fault> {
+async fn all(ctx: &Context, caller: Caller, agent: &str, seat: Option<Principal>) -> Result<Vec<Known>, Fault> {
     let (who, named) = (caller.principal.agent(), agent.to_owned());
     let to = ctx.handle.query(move |live: &Live<'_>| live.state.agent_of(&named)).await.map_err(ApiError::from)?;
     let Some(to) = to else { return Ok(Vec::new()) };
@@ -340,7 +382,7 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seated: bool) -> Result
     };
     ctx.handle.visit(last, note).await.map_err(ApiError::from)?;
     for known in &mut known {
-        known.fold.seated = seated;
+        known.sit(seat);
         let decided = known.decided.take();
         if let Some((at, ended)) = known.fold.settled.or(decided).and_then(|last| changes.get(&last)) {
             // The answer is the last change, whatever was reported behind it.

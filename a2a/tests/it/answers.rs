@@ -67,6 +67,47 @@ async fn an_answer_that_is_sent_again_is_taken_once_and_answers_no_later_questio
     assert_eq!(state(&say(&world, first).await.unwrap()), "TASK_STATE_COMPLETED");
 }
 
+/// Returns who said what in the history of a task, or of its last messages.
+async fn history(world: &World, task: &Value, length: Option<u32>) -> Vec<(String, String)> {
+    let found = world.rpc("caller", "GetTask", json!({ "id": task["id"], "historyLength": length })).await.unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let said = found["history"].as_array().unwrap().iter();
+    said.map(|one| (text(&one["role"]), text(&one["parts"][0]["text"]))).collect()
+}
+
+#[tokio::test]
+async fn the_history_of_a_task_has_what_was_asked_and_answered_in_order() {
+    let mut world = seated(false).await;
+    world.register_human("uma").await;
+    let task = world.sent("caller", world.message("Deploy it.")).await;
+    let mut all = vec![("ROLE_USER".to_owned(), "Deploy it.".to_owned())];
+    let mut delivery = world.take("coder").await;
+    for (question, answer) in [("Which one?", "The second."), ("And where?", "Here.")] {
+        ask(&world, &delivery, question).await;
+        say(&world, to(&task, answer, &json!({ "text": answer }))).await.unwrap();
+        all.extend([("ROLE_AGENT".to_owned(), question.to_owned()), ("ROLE_USER".to_owned(), answer.to_owned())]);
+        assert_eq!(history(&world, &task, None).await, all);
+        delivery = world.take("coder").await;
+    }
+    // What another person answers isn't said in the caller's seat.
+    let asked = in_turn(&world, &delivery, "/v1/escalations", json!({ "message": "With which password?" })).await;
+    world.finish("coder", &delivery, json!({ "answer": "", "status": "waiting" })).await;
+    let path = format!("/v1/escalations/{}/answer", asked["id"].as_str().unwrap());
+    world.api("uma", Method::POST, &path, Some(json!({ "answer": "A secret." }))).await;
+    let delivery = world.take("coder").await;
+    assert_eq!(delivery["message"]["body"], "A secret.");
+    world.finish("coder", &delivery, json!({ "answer": "Deployed." })).await;
+    let world = world.restarted().await;
+    assert_eq!(history(&world, &task, Some(10)).await, all);
+    assert_eq!(history(&world, &task, Some(2)).await, all[3..]);
+    let done = world.task("caller", &task["id"]).await;
+    let listed = world.rpc("caller", "ListTasks", json!({ "includeArtifacts": true })).await.unwrap();
+    assert_eq!(listed["tasks"][0], done);
+    let ids: std::collections::BTreeSet<&str> =
+        done["history"].as_array().unwrap().iter().map(|one| one["messageId"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), all.len());
+}
+
 #[tokio::test]
 async fn a_decision_that_is_sent_again_decides_no_later_call_not_even_the_same_one() {
     let world = seated(true).await;

@@ -10,4 +10,5 @@ mod partner;
 mod push;
 mod streams;
 mod tasks;
+mod unread;
 mod world;

@@ -52,7 +52,15 @@ impl World {
     }
 
     pub(crate) async fn register(&mut self, agent: Value) {
-        let made = self.api("operator", Method::POST, "/v1/agents", Some(agent)).await;
+        self.made("/v1/agents", agent).await;
+    }
+
+    pub(crate) async fn register_human(&mut self, name: &str) {
+        self.made("/v1/humans", json!({ "name": name, "role": "approver" })).await;
+    }
+
+    async fn made(&mut self, path: &str, who: Value) {
+        let made = self.api("operator", Method::POST, path, Some(who)).await;
         let text = |member: &str| made[member].as_str().unwrap().to_owned();
         self.tokens.insert(text("name"), text("token"));
     }
