@@ -106,8 +106,8 @@ async fn begin(
         "" => Some(format!("{PREFIX}{}", hex(&mac("a2a context")[..ID_BYTES]))),
         // A task of its own below the context: the next one in one conversation would go on with its depth (D2).
         context => {
-            known_context(ctx, caller, context).await?;
-            Some(format!("{context}/{}", hex(&mac("a2a place")[..PLACE_BYTES])))
+            let above = conversation_of(ctx, caller, context).await?;
+            Some(format!("{above}/{}", hex(&mac("a2a place")[..PLACE_BYTES])))
         }
     };
     let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -147,8 +147,12 @@ pub(crate) fn envelope(
     Ok((envelope, causality))
 }
 
-/// Refuses a context that this edge didn't make for the caller. It is never replaced by another one.
-async fn known_context(ctx: &Context, caller: Caller, context: &str) -> Result<(), Fault> {
+/// Returns the REF of the conversation above the tasks of a context: one that the caller chose, or that this edge made for it.
+/// Another one is refused, and never replaced.
+async fn conversation_of(ctx: &Context, caller: Caller, context: &str) -> Result<String, Fault> {
+    if let Some(chosen) = tasks::chosen(ctx.handle.signer(), caller.principal.agent(), context) {
+        return Ok(chosen);
+    }
     let (who, named) = (caller.principal.agent(), context.to_owned());
     let look = move |live: &Live<'_>| {
         let conv = live.state.conv_of(&named).and_then(|conv| live.state.conversations.get(&conv));
@@ -156,7 +160,7 @@ async fn known_context(ctx: &Context, caller: Caller, context: &str) -> Result<(
     };
     let is_one = context.starts_with(PREFIX) && !context.contains('/');
     if is_one && ctx.handle.query(look).await.map_err(ApiError::from)? {
-        return Ok(());
+        return Ok(context.to_owned());
     }
     Err(Fault::field("message.contextId", "is none of this agent for this caller: leave it out, and a new one is made"))
 }

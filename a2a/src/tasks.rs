@@ -35,6 +35,8 @@ const PAGE_MAX: i32 = 100;
 const NAMED_BYTES: usize = 12;
 const PROOF_BYTES: usize = 6;
 const PROOF: &str = "a2a id";
+/// The longest context that a caller chooses.
+const CHOSEN_BYTES_MAX: usize = 64;
 
 fn proven(who: AgentId, named: &[u8]) -> Vec<u8> {
     [named, &who.0.to_le_bytes()].concat()
@@ -79,9 +81,23 @@ pub(crate) struct Known {
     seat: Option<AgentId>,
 }
 
-/// Returns the context of a conversation: the REF without what this edge adds for each further task.
+/// Returns the context of a conversation: the REF without what this edge adds for each further task, and for a context that
+/// the caller chose.
 pub(crate) fn context_of(reference: &str) -> &str {
-    reference.split_once('/').map_or(reference, |(context, _)| context)
+    let context = reference.split_once('/').map_or(reference, |(context, _)| context);
+    let chosen = context.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+    chosen.filter(|(mac, _)| unhex::<NAMED_BYTES>(mac).is_some()).map_or(context, |(_, chosen)| chosen)
+}
+
+/// Returns the REF of a context that a caller chose, which is another one for each caller. `None` if it is in no form to
+/// choose: those that this edge makes begin otherwise.
+pub(crate) fn chosen(signer: &TurnSigner, who: AgentId, context: &str) -> Option<String> {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    if context.starts_with(PREFIX) || context.len() > CHOSEN_BYTES_MAX || !context.bytes().all(is_one) {
+        return None;
+    }
+    let mac = signer.mac_of("a2a chosen context", &proven(who, context.as_bytes()));
+    Some(format!("{PREFIX}{}.{context}", hex(&mac[..NAMED_BYTES])))
 }
 
 fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {

@@ -212,7 +212,7 @@ async fn what_isnt_the_callers_looks_like_nothing() {
 async fn a_context_is_ours_and_the_callers_or_it_is_refused() {
     let world = World::new().await;
     let first = world.sent("caller", world.message("First.")).await;
-    for context in ["mine", "a2a-000000000000000000000000", "a2a-x/y", ""] {
+    for context in ["mine/1", "my own", "a2a-000000000000000000000000", "a2a-x/y", ""] {
         let mut message = world.message("Next.");
         message["contextId"] = context.into();
         let sent = world.rpc(
@@ -235,6 +235,36 @@ async fn a_context_is_ours_and_the_callers_or_it_is_refused() {
     }
     let listed = world.rpc("caller", "ListTasks", json!({ "contextId": first["contextId"] })).await.unwrap();
     assert_eq!(listed["totalSize"], 6);
+}
+
+#[tokio::test]
+async fn a_context_that_a_caller_chooses_is_its_own_and_stays_as_it_is() {
+    let world = World::new().await;
+    let chosen = "3f2c4f7e-57c2-4d5c-9a59-0b6f3c1f2a10";
+    let within = |text: &str| {
+        let mut message = world.message(text);
+        message["contextId"] = chosen.into();
+        message
+    };
+    let first = within("First.");
+    let (task, again) = (world.sent("caller", first.clone()).await, world.sent("caller", first).await);
+    assert_eq!((&task["contextId"], &task["id"]), (&json!(chosen), &again["id"]));
+    let next = world.sent("caller", within("Next.")).await;
+    let others = world.sent("other", within("Of another caller.")).await;
+    assert_eq!((&next["contextId"], &others["contextId"]), (&json!(chosen), &json!(chosen)));
+    let world = world.restarted().await;
+    for (who, count) in [("caller", 2), ("other", 1)] {
+        let listed = world.rpc(who, "ListTasks", json!({ "contextId": chosen })).await.unwrap();
+        assert_eq!(listed["totalSize"], count, "{who}: {listed}");
+    }
+    let mut references = Vec::new();
+    for _ in 0..3 {
+        let delivery = world.take("coder").await;
+        let reference = delivery["message"]["ref"].as_str().unwrap();
+        references.push(reference.split_once('/').unwrap().0.to_owned());
+        world.finish("coder", &delivery, json!({ "answer": "Done." })).await;
+    }
+    assert_eq!((references[0] == references[1], references[0] == references[2]), (true, false), "{references:?}");
 }
 
 #[tokio::test]
