@@ -19,10 +19,10 @@ use super::forms::Form;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::now::on_a_line;
 use super::parts::{excerpt, foreign_line, url};
 use super::session::Viewer;
 use crate::reads::decisions::{self, Asked};
+use crate::reads::risk::on_a_line;
 
 /// `GET /approvals/{id}/always`: the rule that would allow such a call, and what it would have matched.
 pub(super) async fn page(

@@ -9,12 +9,16 @@ use maud::{Markup, html};
 use super::decision::{chain, ends, urgency};
 use super::highlight::tones;
 use super::layout::Moment;
-use super::parts::{Fold, foreign, foreign_line, plural, quantity, time, url};
+use super::parts::{Fold, excerpt, foreign, foreign_line, plural, quantity, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::Decision;
+use crate::reads::risk::{Alike, Differs, Risk};
 
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
+
+/// The characters that are shown of what differs.
+const DIFFERS_CHARS: usize = 300;
 
 /// How much of a call is shown at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,8 +52,11 @@ pub(super) fn card(
                 (ends(decision, moment))
                 a.faint href={ (url("/approvals/")) (id) } { code { (id) } } (time(&held.created_at, moment.now))
             }
+            (apart(decision))
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
+            (alike(decision))
             (arguments_of(&held.arguments, extent))
+            (differs(decision))
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
             div.facts {
                 span { "Denied if nobody decides in time." }
@@ -58,9 +65,58 @@ pub(super) fn card(
                 (digest(held))
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
-                (decide(viewer, held, parts.iter().map(unseen).sum()))
-                (otherwise(viewer, held))
+                (decide(viewer, held, &decision.alike, parts.iter().map(unseen).sum()))
+                @if decision.alike.is_empty() { (otherwise(viewer, held)) }
             }))
+        }
+    }
+}
+
+/// Shows in a few words what sets a call apart.
+pub(super) fn chips(risk: &Risk) -> Markup {
+    html! {
+        @if let Some(words) = risk.destroys { span.badge.bad { (words) } " " }
+        @for host in &risk.new_hosts { span.badge.warn { "new host " (foreign_line(host)) } " " }
+        @if risk.is_first { span.badge.plain { "first of its kind" } " " }
+    }
+}
+
+fn apart(decision: &Decision) -> Markup {
+    let Some(risk) = &decision.risk else { return html! {} };
+    html! {
+        @if risk.destroys.is_some() || !risk.new_hosts.is_empty() || risk.is_first {
+            p.apart title="As far as the approvals of this workspace are remembered" { (chips(risk)) }
+        }
+    }
+}
+
+/// Shows how a call differs from the last one of its tool and agent that was approved.
+fn differs(decision: &Decision) -> Markup {
+    let Some(Differs { from, without, with }) = decision.risk.as_ref().and_then(|risk| risk.differs.as_ref()) else {
+        return html! {};
+    };
+    let from = from.to_string();
+    html! {
+        p.differs {
+            "Differs from " a href={ (url("/approvals/")) (from) } { (from) } ", which was approved: "
+            @if !without.is_empty() { del { (excerpt(without, DIFFERS_CHARS)) } " " }
+            @if !with.is_empty() { ins { (excerpt(with, DIFFERS_CHARS)) } }
+        }
+    }
+}
+
+/// Lists the calls that are decided with this one.
+fn alike(decision: &Decision) -> Markup {
+    if decision.alike.is_empty() {
+        return html! {};
+    }
+    html! {
+        details.alike id={ (decision.asked.id()) "-alike" } {
+            summary { (plural(decision.alike.len() as u64 + 1, "call", "calls")) " of this tool with these very arguments" }
+            ul.lines { @for Alike { id, agent, .. } in &decision.alike {
+                @let id = id.to_string();
+                li { a.id href={ (url("/approvals/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }
+            } }
         }
     }
 }
@@ -111,20 +167,31 @@ fn argument(part: &Argument, extent: Extent) -> Markup {
 
 /// Shows the two most frequent decisions. The script removes the number of unseen lines from the button once they are
 /// unfolded; without it, the first press leads to the call's own page, which folds nothing.
-fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
+fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) -> Markup {
     let id = &held.id;
+    let (what, to) = match alike.len() {
+        0 => (id.clone(), format!("/approvals/{id}")),
+        more => (format!("all {}", more + 1), "/inbox/alike".to_owned()),
+    };
+    // Each call is named with its digest: what came since isn't decided.
+    let named = html! { @if !alike.is_empty() {
+        input type="hidden" name=(id) value=(held.digest);
+        @for Alike { id, digest, .. } in alike { input type="hidden" name=(id) value=(digest); }
+    } };
     html! {
         div.decide {
-            (viewer.form(&format!("{id}-approve"), &format!("/approvals/{id}/approve"), &html! {
+            (viewer.form(&format!("{id}-approve"), &format!("{to}/approve"), &html! {
                 input type="hidden" name="digest" value=(held.digest);
+                (named)
                 // The script clears it once the call was seen to its end.
                 input type="hidden" name="unseen" value=(unseen);
-                button.main type="submit" data-key="a" data-approve=(id) {
-                    "Approve " (id) @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
+                button.main type="submit" data-key="a" data-approve=(what) {
+                    "Approve " (what) @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
                 }
             }))
-            (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
-                button.danger type="submit" aria-label={ "Reject " (id) } { "Reject" }
+            (viewer.form(&format!("{id}-reject"), &format!("{to}/reject"), &html! {
+                (named)
+                button.danger type="submit" aria-label={ "Reject " (what) } { @if alike.is_empty() { "Reject" } @else { "Reject " (what) } }
                 label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
                 input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent, if you reject" data-key="r" autocomplete="off";
             }))

@@ -23,6 +23,7 @@ use super::session::Viewer;
 use super::terms::told_within;
 use super::{call, exchange, incidents, markdown};
 use crate::reads::decisions::{self, Asked, Decision, TimedOut};
+use crate::reads::risk::Alike;
 
 /// The characters of a question in the title of its page.
 const TITLE_CHARS: usize = 64;
@@ -159,7 +160,7 @@ fn timed_out(
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
-                h2 id={ (id) "-title" } { "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
+                h2 id={ (id) "-title" } { @if !decision.alike.is_empty() { (decision.alike.len() + 1) " × " } "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
                 (badge("timed_out"))
                 span.grow {}
                 a.faint href=(url(&path(&decision.asked))) { code { (id) } } (time(&asked.created_at, moment.now))
@@ -168,6 +169,20 @@ fn timed_out(
             p { (foreign_line(&asked.message)) }
             p { a href={ (url("/messages/")) (request.message) } { q { (foreign_line(&request.subject)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
+            @if !decision.alike.is_empty() {
+                details id={ (id) "-alike" } {
+                    summary { "Others that " (foreign_line(&request.agent)) " didn't answer in time" }
+                    ul.lines { @for Alike { id, agent, .. } in &decision.alike {
+                        @let id = id.to_string();
+                        li { a.id href={ (url("/questions/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }
+                    } }
+                }
+                (viewer.allowed(Role::Approver, "Dismissing them", || viewer.form(&format!("{id}-all"), "/inbox/dismiss", &html! {
+                    input type="hidden" name=(id) value="";
+                    @for Alike { id, .. } in &decision.alike { input type="hidden" name=(id) value=""; }
+                    button type="submit" { "Dismiss all " (decision.alike.len() + 1) }
+                })))
+            }
             (viewer.allowed(Role::Approver, "Dismissing it", || {
                 viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
                     button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }

@@ -16,6 +16,7 @@ use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::call;
 use super::decision::{self, approval_word};
 use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
@@ -31,9 +32,10 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let lists = decisions::list(&ctx, viewer.caller).await?;
     let limits = limits::in_force(&ctx).await?;
     let waiting = lists.waiting_all as u64;
-    let more = lists.waiting_all - lists.waiting.len();
+    let shown: usize = lists.waiting.iter().map(|decision| 1 + decision.alike.len()).sum();
+    let more = lists.waiting_all.saturating_sub(shown);
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", the next to expire first" } }))
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
         @if lists.waiting.is_empty() {
             (empty("No pending decisions.", &html! {
                 "Agents' questions, held tool calls and tripped limits appear here as they arrive."
@@ -81,7 +83,8 @@ fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
         nav.index aria-label="Pending decisions" {
             @for decision in waiting {
                 a href={ "#" (decision.asked.id()) } {
-                    span.what { (foreign_line(&decision::title(decision))) }
+                    span.what { (foreign_line(&decision::title(decision))) @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } } }
+                    @if let Some(risk) = &decision.risk { span { (call::chips(risk)) } }
                     span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
                 }
             }
@@ -104,6 +107,79 @@ fn select_many(viewer: &Viewer) -> Markup {
     )
 }
 
+/// `POST /inbox/alike/{verb}`: decides held calls that are alike. The names of the fields are their ids, the values their
+/// digests.
+pub(super) async fn decide_alike(
+    State(ctx): State<Context>,
+    Path(verb): Path<String>,
+    form: Form<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let decision = Verdict::from_word(&verb).filter(|verdict| matches!(verdict, Verdict::Approve | Verdict::Reject));
+    let decision = decision.ok_or_else(|| ApiError::unknown(&verb))?;
+    let comment = fields.get("comment").and_then(|text| filled(text));
+    let calls: Vec<(ApprovalId, &String)> =
+        fields.iter().filter_map(|(name, digest)| Some((ApprovalId::parse(name)?, digest))).collect();
+    let first = calls.first().ok_or_else(|| ApiError::new(Code::Malformed, "The form names no call"))?.0;
+    let unseen = fields.get("unseen").is_some_and(|lines| lines != "0");
+    if decision == Verdict::Approve && unseen {
+        return Ok(Redirect::to(&format!("/approvals/{first}")).into_response());
+    }
+    let asked = |digest: &str| DecideApproval {
+        decision,
+        digest: Some(digest.to_owned()),
+        comment: comment.clone(),
+        input: None,
+    };
+    let (done, others) = decide_each(&ctx, &viewer, calls.iter().map(|(id, digest)| (*id, asked(digest)))).await?;
+    let word = if decision == Verdict::Approve { "approved" } else { "rejected" };
+    Ok(decided(&viewer, word, done, others))
+}
+
+/// Makes several decisions; returns how many were made, and how many calls others had settled.
+async fn decide_each(
+    ctx: &Context,
+    viewer: &Viewer,
+    all: impl Iterator<Item = (ApprovalId, DecideApproval)>,
+) -> Result<(u64, u64), ApiError> {
+    let (mut done, mut others) = (0, 0);
+    for (id, asked) in all {
+        match approvals::decide(ctx, viewer.caller, id, asked, None).await {
+            Ok(_) => done += 1,
+            Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok((done, others))
+}
+
+fn decided(viewer: &Viewer, word: &str, done: u64, others: u64) -> Response {
+    let words = html! {
+        (plural(done, "call is", "calls are")) " " (word) "."
+        @if others > 0 { " " (plural(others, "was", "were")) " settled by others meanwhile." }
+    };
+    viewer.done(&words, "/inbox", &[Topic::Inbox])
+}
+
+/// `POST /inbox/dismiss`: settles the questions about requests that timed out; the fields name them.
+pub(super) async fn dismiss_many(
+    State(ctx): State<Context>,
+    form: Form<BTreeMap<String, String>>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields } = form;
+    let mut dismissed = 0;
+    for id in fields.keys().filter_map(|name| EscalationId::parse(name)) {
+        let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
+        match escalations::answer(&ctx, viewer.caller, id, &chosen).await {
+            Ok(_) => dismissed += 1,
+            Err(fault) if fault.0.code == Code::AlreadySettled => {}
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    let words = html! { (plural(dismissed, "request", "requests")) " that timed out dismissed." };
+    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+}
+
 /// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
 pub(super) async fn reject_many(
     State(ctx): State<Context>,
@@ -115,20 +191,9 @@ pub(super) async fn reject_many(
     if ids.is_empty() {
         return Err(ApiError::new(Code::Malformed, "Select at least one call").into());
     }
-    let (mut rejected, mut others) = (0, 0);
-    for id in ids {
-        let asked = DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
-        match approvals::decide(&ctx, viewer.caller, id, asked, None).await {
-            Ok(_) => rejected += 1,
-            Err(fault) if fault.0.code == Code::AlreadySettled => others += 1,
-            Err(fault) => return Err(fault.into()),
-        }
-    }
-    let words = html! {
-        (plural(rejected, "call is", "calls are")) " rejected."
-        @if others > 0 { " " (plural(others, "was", "were")) " settled by others meanwhile." }
-    };
-    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+    let asked = || DecideApproval { decision: Verdict::Reject, digest: None, comment: comment.clone(), input: None };
+    let (done, others) = decide_each(&ctx, &viewer, ids.into_iter().map(|id| (id, asked()))).await?;
+    Ok(decided(&viewer, "rejected", done, others))
 }
 
 #[derive(Debug, Deserialize)]

@@ -79,6 +79,8 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/approvals/{id}/always", get(always::page).post(always::allow))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))
+        .route("/inbox/alike/{verb}", post(inbox::decide_alike))
+        .route("/inbox/dismiss", post(inbox::dismiss_many))
         .route("/inbox/reject", post(inbox::reject_many))
         .route("/conversations", get(conversations::page))
         .route("/conversations/{ref}", get(conversation::page))

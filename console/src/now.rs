@@ -7,8 +7,7 @@ use lastword_facts::{AnswerStatus, Code};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;
-use lastword_wire::call::{Argument, arguments};
-use lastword_wire::{ApprovalView, Arguments, LimitsView, rfc3339};
+use lastword_wire::{LimitsView, rfc3339};
 use maud::{Markup, html};
 
 use super::agents::{clock, name_link};
@@ -21,10 +20,11 @@ use super::parts::{
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
-use super::{decision, incidents};
+use super::{call, decision, incidents};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
 use crate::reads::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
+use crate::reads::risk::subject;
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -117,7 +117,8 @@ fn does(tally: &Tally) -> String {
 }
 
 fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
-    let more = now.waiting_all.saturating_sub(WAITING_MAX);
+    let shown: usize = now.waiting.iter().take(WAITING_MAX).map(|decision| 1 + decision.alike.len()).sum();
+    let more = now.waiting_all.saturating_sub(shown);
     html! {
         section.card #waits aria-labelledby="waits-title" {
             header { h2 #waits-title { "Waiting for you" } span.grow {} a href=(url("/inbox")) { "Inbox" } }
@@ -143,7 +144,9 @@ fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
             (badge(kind))
             span.what {
+                @if let Some(risk) = &decision.risk { (call::chips(risk)) }
                 (sentence(decision))
+                @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } }
                 @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
             }
             span.when {
@@ -155,19 +158,6 @@ fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
             a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) }
         }
     }
-}
-
-/// Returns what a held call acts on, or all its arguments on one line.
-fn subject(held: &ApprovalView) -> String {
-    let first = arguments(&held.arguments).into_iter().next().filter(Argument::is_subject);
-    first.map_or_else(|| on_a_line(&held.arguments), |part| part.text)
-}
-
-/// Returns the members of an object as `name: value`, which break between words; anything else as JSON.
-pub(super) fn on_a_line(value: &Arguments) -> String {
-    let text = |value: &Arguments| value.text().unwrap_or_else(|| value.to_string().replace("\",\"", "\", \""));
-    let Some(members) = value.members().filter(|members| !members.is_empty()) else { return text(value) };
-    members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns why something is held, and what waits for the lift.
@@ -184,7 +174,7 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Call(held) => html! {
             b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) }
-            ": " code { (excerpt(&subject(held), EXCERPT_CHARS)) }
+            ": " code { (excerpt(&subject(&held.arguments), EXCERPT_CHARS)) }
             @if let Some(reference) = &held.reference { " in " (conversation(reference)) }
         },
         Asked::Question(asked) => html! {

@@ -9,4 +9,5 @@ pub(crate) mod history;
 pub(crate) mod now;
 pub(crate) mod open_requests;
 pub(crate) mod people;
+pub(crate) mod risk;
 pub(crate) mod spend;

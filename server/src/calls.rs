@@ -28,6 +28,7 @@ pub(crate) mod places;
 pub mod policy;
 pub mod read_model;
 pub mod requests;
+pub mod risk;
 pub mod rooms;
 pub mod schedules;
 mod shell;

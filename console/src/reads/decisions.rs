@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lastword_broker::Live;
 use lastword_core::State;
-use lastword_core::state::{Escalation, Incident, IncidentOn, Task};
+use lastword_core::state::{Approval, Escalation, Incident, IncidentOn, Task};
 use lastword_facts::fact::{EscalationCause, Latched, Place};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_facts::status::ApprovalState;
@@ -17,6 +17,8 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice};
 
+use super::risk::{self, Alike, Approved, Look, Risk};
+
 /// The most settled decisions in the list.
 const SETTLED_MAX: usize = 20;
 /// The most requests that are shown of those that a tripped limit holds.
@@ -24,6 +26,8 @@ const HELD_MAX: usize = 12;
 /// The most pending decisions in a list, and the most bytes of their held calls.
 const WAITING_MAX: usize = 50;
 const WAITING_BYTES_MAX: usize = 512 << 10;
+/// The most bytes of calls that are judged for a list; those that expire later are listed without it.
+const JUDGED_BYTES_MAX: usize = 2 << 20;
 /// The most unread messages in the list.
 const UNREAD_MAX: usize = 50;
 
@@ -77,6 +81,10 @@ pub(crate) struct Decision {
     pub(crate) timed_out: Option<TimedOut>,
     /// For a tripped limit: the oldest requests that it holds, each with the begin of its text.
     pub(crate) held: Vec<(RequestLink, String)>,
+    /// What sets a held call apart.
+    pub(crate) risk: Option<Risk>,
+    /// The pending decisions that are like this one, and that a list doesn't show.
+    pub(crate) alike: Vec<Alike>,
 }
 
 /// One request on the way from the root.
@@ -155,15 +163,27 @@ impl DecisionId {
 }
 
 /// A decision with the values that order the list, and its chain of requests.
-struct DecisionRow {
-    id: DecisionId,
-    task: Option<TaskId>,
+pub(super) struct DecisionRow {
+    pub(super) id: DecisionId,
+    pub(super) task: Option<TaskId>,
     conv: Option<ConvId>,
     due: Option<Time>,
     priority: Priority,
     at: Time,
     chain: Vec<RequestLink>,
     held: Vec<RequestLink>,
+    risk: Option<Risk>,
+    pub(super) alike: Vec<Alike>,
+}
+
+/// The pending decisions as they are read of the state.
+struct Pending {
+    /// Those that aren't alike, each with what is judged of its call.
+    rows: Vec<(DecisionRow, Option<Look>)>,
+    /// The arguments of approved calls that may name hosts.
+    reaching: Vec<Box<str>>,
+    /// The number of all.
+    all: usize,
 }
 
 /// Returns the number of decisions that wait for a human.
@@ -190,8 +210,9 @@ pub(super) fn holds(incident: &Incident) -> bool {
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
-    let look = move |live: &Live<'_>| (first_pending(live.state), settled(live.state), unread(live.state, agent));
-    let ((waiting, waiting_all), settled, unread) = ctx.handle.query(look).await?;
+    let look = move |live: &Live<'_>| (pending_of(live.state), settled(live.state), unread(live.state, agent));
+    let (pending, settled, unread) = ctx.handle.query(look).await?;
+    let (waiting, waiting_all) = first_pending(pending);
     let unread_all = unread.len();
     Ok(Decisions {
         waiting_all,
@@ -239,7 +260,7 @@ async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> 
 /// Lists the pending decisions that expire first, and counts all.
 pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<Decision>, usize), ApiError> {
     caller.human()?;
-    let (waiting, all) = ctx.handle.query(|live| first_pending(live.state)).await?;
+    let (waiting, all) = first_pending(ctx.handle.query(|live| pending_of(live.state)).await?);
     Ok((filled(ctx, caller, waiting).await?, all))
 }
 
@@ -254,14 +275,36 @@ pub(crate) async fn latches(ctx: &Context, caller: Caller) -> Result<Vec<Decisio
     filled(ctx, caller, rows).await
 }
 
-/// Returns the pending decisions that expire first, as many as a page has, and the number of all.
-fn first_pending(state: &State) -> (Vec<DecisionRow>, usize) {
-    let mut rows = pending(state);
-    let (all, mut bytes) = (rows.len(), 0);
-    let fits = |row: &&DecisionRow| {
-        if let DecisionId::Call(id) = row.id {
-            bytes += state.approvals.get(&id).map_or(0, |known| known.arguments.len());
+/// Reads the pending decisions, with what is judged of held calls outside of the state.
+fn pending_of(state: &State) -> Pending {
+    let rows = pending(state);
+    let (all, mut bytes, approved) = (rows.len(), 0, Approved::of(state));
+    let read = |row: DecisionRow| {
+        let known = if let DecisionId::Call(id) = row.id { state.approvals.get(&id) } else { None };
+        bytes += known.map_or(0, |known| known.arguments.len());
+        let look = known.filter(|_| bytes <= JUDGED_BYTES_MAX).map(|known| approved.look(known));
+        (row, look)
+    };
+    let rows = risk::folded(state, rows).into_iter().map(read).collect();
+    Pending { rows, reaching: approved.reaching(), all }
+}
+
+/// Returns the pending decisions that are shown first, as many as a page has, and the number of all.
+fn first_pending(Pending { rows, reaching, all }: Pending) -> (Vec<DecisionRow>, usize) {
+    let hosts = risk::hosts(&reaching);
+    let mut lengths = BTreeMap::new();
+    let judge = |(mut row, look): (DecisionRow, Option<Look>)| {
+        if let Some(look) = look {
+            lengths.insert(row.id, look.bytes());
+            row.risk = Some(look.risk(&hosts));
         }
+        row
+    };
+    let mut rows: Vec<DecisionRow> = rows.into_iter().map(judge).collect();
+    rows.sort_by_key(|row| row.risk.as_ref().map_or(risk::UNJUDGED, Risk::order));
+    let mut bytes = 0;
+    let fits = |row: &&DecisionRow| {
+        bytes += lengths.get(&row.id).copied().unwrap_or_default();
         bytes <= WAITING_BYTES_MAX
     };
     // One is shown however long it is.
@@ -295,7 +338,16 @@ pub(crate) async fn next(ctx: &Context, caller: Caller) -> Result<Option<Decisio
 pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decision, ApiError> {
     caller.human()?;
     let wanted = DecisionId::parse(id).ok_or_else(|| ApiError::unknown(id))?;
-    let row = ctx.handle.query(move |live| row(live.state, wanted)).await?;
+    let look = move |live: &Live<'_>| {
+        let (approved, row) = (Approved::of(live.state), row(live.state, wanted)?);
+        let pending = |known: &&Approval| known.state == ApprovalState::Pending;
+        let known = if let DecisionId::Call(id) = wanted { live.state.approvals.get(&id) } else { None };
+        Some((row, known.filter(pending).map(|known| (approved.look(known), approved.reaching()))))
+    };
+    let row = ctx.handle.query(look).await?.map(|(mut row, look)| {
+        row.risk = look.map(|(look, reaching)| look.risk(&risk::hosts(&reaching)));
+        row
+    });
     let found = filled(ctx, caller, row.into_iter().collect()).await?.into_iter().next();
     match found {
         Some(decision) => Ok(decision),
@@ -346,7 +398,7 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
     };
     let chain = chain(state, task.or_else(|| held.first().copied()));
     let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
-    Some(DecisionRow { id, task, conv, due, priority, at, chain, held })
+    Some(DecisionRow { id, task, conv, due, priority, at, chain, held, risk: None, alike: Vec::new() })
 }
 
 /// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
@@ -424,8 +476,9 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<DecisionRow>) -> Result
         let request = seq.and_then(|seq| Some((seq, texts.get(&seq)?.clone())));
         let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
         let text = |link: &RequestLink| link.message.and_then(|seq| texts.get(&seq).cloned()).unwrap_or_default();
-        let held = row.held.into_iter().map(|link| (link.clone(), text(&link))).collect();
-        Some(Decision { asked, due: row.due, priority: row.priority, chain: row.chain, request, timed_out, held })
+        let held = row.held.iter().map(|link| (link.clone(), text(link))).collect();
+        let DecisionRow { due, priority, chain, risk, alike, .. } = row;
+        Some(Decision { asked, due, priority, chain, request, timed_out, held, risk, alike })
     };
     Ok(rows.into_iter().filter_map(decision).collect())
 }

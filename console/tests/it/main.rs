@@ -10,6 +10,7 @@ mod history_pages;
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod machine;
 mod people;
+mod risk;
 mod roles;
 mod schedules;
 mod team;

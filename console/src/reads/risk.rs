@@ -1,0 +1,211 @@
+//! Held calls as facts that a human can check: which are alike, and what sets one apart from those that were approved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lastword_core::State;
+use lastword_core::state::Approval;
+use lastword_facts::fact::{EscalationCause, SYSTEM};
+use lastword_facts::ids::{AgentId, ApprovalId};
+use lastword_facts::status::ApprovalState;
+use lastword_server::calls::risk::effects;
+use lastword_wire::Arguments;
+use lastword_wire::call::{Argument, arguments};
+
+use super::decisions::{DecisionId, DecisionRow};
+
+/// The most approved calls that a pending one is compared with.
+const APPROVED_MAX: usize = 200;
+
+/// A pending decision that is like another one, which is shown in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Alike {
+    /// Its id.
+    pub(crate) id: DecisionId,
+    /// The digest of its call, in hexadecimal; empty for a request that timed out.
+    pub(crate) digest: String,
+    /// The name of the agent that asks.
+    pub(crate) agent: String,
+}
+
+/// What sets a held call apart.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Risk {
+    /// What it destroys, publishes or changes for others, in words.
+    pub(crate) destroys: Option<&'static str>,
+    /// The hosts that no approved call named.
+    pub(crate) new_hosts: Vec<String>,
+    /// Whether no call of this tool by this agent was approved before, as far as approvals are remembered.
+    pub(crate) is_first: bool,
+    /// The last approved call of this tool by this agent, if this one differs.
+    pub(crate) differs: Option<Differs>,
+}
+
+/// How a call differs from an approved one: what it has no more, and what is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Differs {
+    pub(crate) from: ApprovalId,
+    pub(crate) without: String,
+    pub(crate) with: String,
+}
+
+impl Risk {
+    /// Returns the place in the order of the list: what destroys is first, then what reaches further than before.
+    pub(crate) const fn order(&self) -> u8 {
+        if self.destroys.is_some() {
+            0
+        } else if self.new_hosts.is_empty() {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+/// The order of what is no call.
+pub(super) const UNJUDGED: u8 = 2;
+
+/// What is read of the state about a held call, to be judged outside of it.
+pub(super) struct Look {
+    tool: Box<str>,
+    arguments: Box<str>,
+    last: Option<(ApprovalId, Box<str>)>,
+}
+
+/// The approved calls, newest first.
+pub(super) struct Approved<'a>(Vec<(ApprovalId, &'a Approval)>);
+
+impl<'a> Approved<'a> {
+    pub(super) fn of(state: &'a State) -> Self {
+        let by_human = |known: &Approval| {
+            matches!(known.state, ApprovalState::Approved | ApprovalState::Used) && known.by != Some(SYSTEM)
+        };
+        let newest = state.approvals.iter().rev().filter(|(_, known)| by_human(known)).take(APPROVED_MAX);
+        Self(newest.map(|(id, known)| (*id, known)).collect())
+    }
+
+    /// Returns the arguments that may name a host.
+    pub(super) fn reaching(&self) -> Vec<Box<str>> {
+        let texts: BTreeSet<&str> = self.0.iter().map(|(_, known)| &*known.arguments).collect();
+        texts.into_iter().filter(|text| text.contains("://")).map(Into::into).collect()
+    }
+
+    pub(super) fn look(&self, known: &Approval) -> Look {
+        let same = |(_, before): &&(ApprovalId, &Approval)| before.agent == known.agent && before.tool == known.tool;
+        let last = self.0.iter().find(same).map(|(id, before)| (*id, (&*before.arguments).into()));
+        Look { tool: known.tool.clone(), arguments: (&*known.arguments).into(), last }
+    }
+}
+
+/// Returns the hosts that these arguments name.
+pub(super) fn hosts(texts: &[Box<str>]) -> BTreeSet<String> {
+    texts.iter().flat_map(|text| effects("", &Arguments::stored(text)).hosts).collect()
+}
+
+impl Look {
+    /// Returns the length of its arguments.
+    pub(super) fn bytes(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Judges the call beside the hosts of approved ones.
+    pub(super) fn risk(&self, known_hosts: &BTreeSet<String>) -> Risk {
+        let all = Arguments::stored(&self.arguments);
+        let effects = effects(&self.tool, &all);
+        let differs = self.last.as_ref().and_then(|(from, before)| {
+            let (without, with) = difference(&subject(&Arguments::stored(before)), &subject(&all))?;
+            Some(Differs { from: *from, without, with })
+        });
+        Risk {
+            destroys: effects.destroys,
+            new_hosts: effects.hosts.into_iter().filter(|host| !known_hosts.contains(host)).collect(),
+            is_first: self.last.is_none(),
+            differs,
+        }
+    }
+}
+
+/// Returns what a call acts on, or all its arguments on one line.
+pub(crate) fn subject(all: &Arguments) -> String {
+    let first = arguments(all).into_iter().next().filter(Argument::is_subject);
+    first.map_or_else(|| on_a_line(all), |part| part.text)
+}
+
+/// Returns the members of an object as `name: value`, which break between words; anything else as JSON.
+pub(crate) fn on_a_line(value: &Arguments) -> String {
+    let text = |value: &Arguments| value.text().unwrap_or_else(|| value.to_string().replace("\",\"", "\", \""));
+    let Some(members) = value.members().filter(|members| !members.is_empty()) else { return text(value) };
+    members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the words between what two texts begin and end with alike; `None` if they are the same words.
+fn difference(before: &str, now: &str) -> Option<(String, String)> {
+    let (before, now): (Vec<_>, Vec<_>) = (before.split_whitespace().collect(), now.split_whitespace().collect());
+    let begin = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
+    let (before, now) = (&before[begin..], &now[begin..]);
+    let end = before.iter().rev().zip(now.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (before, now) = (&before[..before.len() - end], &now[..now.len() - end]);
+    (!before.is_empty() || !now.is_empty()).then(|| (before.join(" "), now.join(" ")))
+}
+
+/// What makes two decisions alike.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    /// Calls of one tool with the same arguments.
+    Call(&'a str, &'a str),
+    /// Requests that one agent didn't answer in time.
+    TimedOut(AgentId),
+    /// Nothing is like it.
+    Alone(DecisionId),
+}
+
+fn key<'a>(state: &'a State, row: &DecisionRow) -> Key<'a> {
+    let alike = match row.id {
+        DecisionId::Call(id) => state.approvals.get(&id).map(|known| Key::Call(&known.tool, &known.arguments)),
+        DecisionId::Question(id) => {
+            let known = state.escalations.get(&id).filter(|known| known.cause == EscalationCause::TimedOut);
+            known.and_then(|_| state.tasks.get(&row.task?)).map(|task| Key::TimedOut(task.agent))
+        }
+        DecisionId::Latch(_) => None,
+    };
+    alike.unwrap_or(Key::Alone(row.id))
+}
+
+/// Folds rows that are alike into the first of them.
+pub(super) fn folded(state: &State, rows: Vec<DecisionRow>) -> Vec<DecisionRow> {
+    let mut places = BTreeMap::new();
+    let mut folded: Vec<DecisionRow> = Vec::new();
+    for row in rows {
+        let place = *places.entry(key(state, &row)).or_insert(folded.len());
+        match folded.get_mut(place) {
+            Some(first) => first.alike.extend(alike(state, row.id)),
+            None => folded.push(row),
+        }
+    }
+    folded
+}
+
+fn alike(state: &State, id: DecisionId) -> Option<Alike> {
+    let (agent, digest) = match id {
+        DecisionId::Call(call) => {
+            let known = state.approvals.get(&call)?;
+            (known.agent, known.digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        }
+        DecisionId::Question(question) => (state.escalations.get(&question)?.agent, String::new()),
+        DecisionId::Latch(_) => return None,
+    };
+    Some(Alike { id, digest, agent: state.name_of(agent).to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_differs_by_the_words_between_what_both_have() {
+        let two = |without: &str, with: &str| Some((without.to_owned(), with.to_owned()));
+        assert_eq!(difference("npm test", "npm test && rm -rf /"), two("", "&& rm -rf /"));
+        assert_eq!(difference("deploy --to stage web", "deploy --to prod web"), two("stage", "prod"));
+        assert_eq!(difference("a b a", "a"), two("b a", ""));
+        assert_eq!(difference("same  words", "same words"), None);
+    }
+}

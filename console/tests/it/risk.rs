@@ -1,0 +1,83 @@
+//! What is risky comes first, and what is alike is decided together.
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::world::World;
+
+/// Holds a call of the shell; returns its id.
+async fn hold(world: &World, who: &str, command: &str) -> String {
+    let call = json!({ "tool": "Bash", "arguments": { "command": command } });
+    world.post(who, "/v1/approvals", call).await.is(201)["id"].as_str().unwrap().to_owned()
+}
+
+async fn states(world: &World, ids: &[String]) -> Vec<Value> {
+    let mut states = Vec::new();
+    for id in ids {
+        states.push(world.get("operator", &format!("/v1/approvals/{id}")).await.is(200)["state"].clone());
+    }
+    states
+}
+
+/// Returns the hidden fields of a form.
+fn fields(page: &str, form: &str) -> Vec<(String, String)> {
+    let (_, rest) = page.split_once(&format!("<form id=\"{form}\"")).unwrap();
+    let (form, _) = rest.split_once("</form>").unwrap();
+    let value = |part: &str, name: &str| {
+        part.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let inputs = form.split("<input type=\"hidden\"").skip(1);
+    inputs.map(|part| (value(part, "name"), value(part, "value"))).filter(|(name, _)| name != "forms").collect()
+}
+
+#[tokio::test]
+async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_first() {
+    let world = World::with(&["kilo", "hive", "mike", "nora"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let mut ids = Vec::new();
+    for who in ["kilo", "hive", "mike"] {
+        ids.push(hold(&world, who, "npm test").await);
+    }
+    let odd = hold(&world, "mike", "npm test && rm -rf /").await;
+    let inbox = browser.get("/inbox").await.is(200).has("4 pending decisions").has("3 calls of this tool");
+    let cards: Vec<&str> =
+        inbox.text.split("<article class=\"card\" id=\"").skip(1).map(|card| card.split('"').next().unwrap()).collect();
+    assert_eq!(cards, [odd.as_str(), ids[0].as_str()], "the destructive one first, the others as one");
+    let inbox = inbox.has("deletes files").has("first of its kind").has("Approve all 3");
+    browser.get("/").await.is(200).has("deletes files").has("× 3").lacks("more in the inbox");
+
+    // What comes after the page was shown isn't decided with it.
+    let group = fields(&inbox.text, &format!("{}-approve", ids[0]));
+    let group: Vec<(&str, &str)> = group.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let later = hold(&world, "nora", "npm test").await;
+    browser.post("/inbox/alike/approve", &group).await.is(200).has("3 calls are approved.");
+    assert_eq!(states(&world, &ids).await, ["approved", "approved", "approved"]);
+    assert_eq!(states(&world, &[odd.clone(), later.clone()]).await, ["pending", "pending"]);
+    browser.post("/inbox/alike/approve", &group).await.is(200).has("0 calls are approved. 3 were settled by others");
+
+    // The odd one says by what it differs from what its agent may.
+    let page = browser.get(&format!("/approvals/{odd}")).await.is(200);
+    let page = page.has("which was approved: ").has("<ins>&amp;&amp; rm -rf /</ins>").lacks("first of its kind");
+    // A digest that isn't the call's decides nothing.
+    let wrong = [(odd.as_str(), group[1].1)];
+    let refused = browser.post("/inbox/alike/approve", &wrong).await;
+    assert!(refused.status.is_client_error(), "{}", refused.text);
+    assert_eq!(states(&world, &[odd]).await, ["pending"]);
+    browser.post("/inbox/alike/ignore", &group).await.is(404);
+    browser.post("/inbox/alike/approve", &[("comment", "x")]).await.is(400);
+    drop(page);
+}
+
+#[tokio::test]
+async fn a_host_that_no_approved_call_named_is_new() {
+    let world = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let first = hold(&world, "kilo", "curl https://api.example/a").await;
+    let page = browser.get(&format!("/approvals/{first}")).await.is(200).has("new host api.example");
+    let digest = fields(&page.text, &format!("{first}-approve"));
+    let digest: Vec<(&str, &str)> = digest.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    browser.post(&format!("/approvals/{first}/approve"), &digest).await.is(200);
+    let second = hold(&world, "kilo", "curl https://api.example/b https://evil.example/b").await;
+    let page = browser.get(&format!("/approvals/{second}")).await.is(200);
+    page.has("new host evil.example").lacks("new host api.example").has("<del>https://api.example/a</del>");
+}
