@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::AppendHeaders;
 use axum::routing::post;
 use lastword_facts::{Seq, Time, TraceContext};
 use lastword_server::trace::Traces;
@@ -109,7 +110,8 @@ impl Receiver {
                 taken.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
             }
             counted.send_modify(|count| *count += 1);
-            std::future::ready(StatusCode::from_u16(status).unwrap())
+            let asks = (status == 429).then_some(("retry-after", "1"));
+            std::future::ready((StatusCode::from_u16(status).unwrap(), AppendHeaders(asks)))
         };
         let (metrics, logs) = (watch::Sender::new(MetricsData::default()), Arc::new(Mutex::new(Vec::new())));
         let (newest, logged) = (metrics.clone(), Arc::clone(&logs));
@@ -406,6 +408,26 @@ async fn nothing_is_lost_and_nothing_comes_twice_over_refusals_and_restarts() {
     let later = receiver.spans(9).await.split_off(6);
     let refused = |span: &Span| text(span, "gen_ai.conversation.id").as_deref() == Some("T-3");
     assert!(!later.iter().any(refused), "what was refused for good isn't sent again");
+    team.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_a_pause_gets_it_and_then_everything() {
+    let receiver = Receiver::start().await;
+    let team = Team::start(&receiver, false).await;
+    receiver.answers(429);
+    for reference in ["T-1", "T-2", "T-3"] {
+        team.asks("operator", None, "coder", json!({ "ref": reference })).await;
+        let turn = team.takes("coder").await;
+        team.finishes("coder", &turn, json!({ "answer": "done" })).await;
+    }
+    receiver.posts(1).await;
+    let begin = std::time::Instant::now();
+    receiver.posts(2).await;
+    assert!(begin.elapsed() > Duration::from_millis(900), "it asked for a second: {:?}", begin.elapsed());
+    receiver.answers(200);
+    let spans = receiver.spans(9).await;
+    assert_eq!(tree(&spans).len(), 9, "each once");
     team.server.shutdown().await;
 }
 
