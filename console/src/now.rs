@@ -1,14 +1,16 @@
 //! The front page: what waits for you, what runs, what went wrong, and what today cost.
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
-use lastword_facts::fact::{EndReason, EscalationCause};
+use lastword_facts::fact::{EndReason, EscalationCause, Role};
+use lastword_facts::ids::EscalationId;
 use lastword_facts::{AnswerStatus, Code};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;
 use lastword_wire::{LimitsView, rfc3339};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::agents::{clock, name_link};
 use super::frame::ErrorPage;
@@ -23,7 +25,7 @@ use super::terms::{term, told_within};
 use super::{call, decision, incidents};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
-use crate::reads::now::{self, Now, RunningWork, Standing, Tally, Today, Wrong};
+use crate::reads::now::{self, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
 use crate::reads::risk::subject;
 
 /// The most decisions in the list; the inbox has all.
@@ -33,10 +35,21 @@ const SPENDERS_MAX: usize = 5;
 /// The characters that are shown of a text.
 const EXCERPT_CHARS: usize = 110;
 
-/// `GET /`: the state of the workspace at a glance.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NowParams {
+    #[serde(default)]
+    wrong: Listing,
+}
+
+/// `GET /`: the state of the workspace at a glance; `GET /?wrong=all`: the same with all that went wrong.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<NowParams>,
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let now = now::now(&ctx, viewer.caller).await?;
+    let now = now::now(&ctx, viewer.caller, params.wrong).await?;
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } }))
@@ -47,7 +60,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 (work(&viewer, &moment, &now))
             }
             div {
-                (wrong(&moment, &now.wrong, now.refused))
+                (wrong(&viewer, &moment, &now))
                 (today(&now.today))
             }
         }
@@ -69,7 +82,7 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
                 span.faint { (open_work(&now.tally)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
-                span { "Went wrong" } b { (number(now.wrong.len() as u64)) } span.faint { "held now, or failed in 24 h" }
+                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "held, timed out, or failed in 24 h" }
             }
             a.tile href="#cost" {
                 (cost(&now.today))
@@ -239,27 +252,32 @@ fn who(work: &RunningWork) -> Markup {
     }
 }
 
-fn wrong(moment: &Moment, wrong: &[Wrong], refused: u64) -> Markup {
+fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
+    let more = now.wrong_all.saturating_sub(now.wrong.len());
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
-            @if wrong.is_empty() { p.faint { "Nothing is held, and nothing failed in the last 24 hours." } }
-            ul.lines { @for one in wrong { li data-row tabindex="-1" { (happened(moment, one)) } } }
-            @if refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(refused, "message", "messages")) } "; the agents were told why." } }
+            @if now.wrong.is_empty() { p.faint { "Nothing is held, nothing failed in the last 24 hours, and nothing that timed out waits to be dismissed." } }
+            ul.lines { @for one in &now.wrong { li data-row tabindex="-1" { (happened(viewer, moment, one)) } } }
+            @if more > 0 { p { a href=(url("/?wrong=all#wrong")) { "and " (number(more as u64)) " more" } } }
+            @if now.refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(now.refused, "message", "messages")) } "; the agents were told why." } }
         }
     }
 }
 
 /// Shows what happened in one sentence, and one step that mends it.
-fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
+fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
-        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request } => html! {
+        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, question } => html! {
             p {
                 (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
                 @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
                 " " (time(&rfc3339(*at), moment.now))
             }
-            p { a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" } }
+            div.steps {
+                a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
+                @if let Some(id) = question.filter(|_| viewer.role <= Role::Approver) { (dismissal(viewer, id)) }
+            }
         },
         Wrong::Away { agent, unavailable, queued } => html! {
             p {
@@ -281,6 +299,12 @@ fn happened(moment: &Moment, wrong: &Wrong) -> Markup {
             p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
+}
+
+/// Shows the button that dismisses a request which timed out, without asking again.
+fn dismissal(viewer: &Viewer, id: EscalationId) -> Markup {
+    let button = html! { button.quiet type="submit" aria-label={ "Dismiss " (id) } { "Dismiss" } };
+    viewer.form(&format!("now-{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &button)
 }
 
 const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {

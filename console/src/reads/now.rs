@@ -1,13 +1,13 @@
 //! What a human wants to know at a glance: what runs, what went wrong, and what today cost.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
 use lastword_core::State;
-use lastword_core::state::{Asker, Grant, Phase, Task};
+use lastword_core::state::{Asker, Escalation, Grant, Phase, Task};
 use lastword_facts::fact::{EndReason, EscalationCause, Spend};
-use lastword_facts::ids::{AgentId, DAY_MS, GrantId, TaskId};
+use lastword_facts::ids::{AgentId, DAY_MS, EscalationId, GrantId, TaskId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
@@ -18,13 +18,16 @@ use lastword_server::calls::{Caller, subjects};
 use lastword_server::{ApiError, Context, views};
 use lastword_store::SpentIn;
 use lastword_wire::Distance;
+use serde::Deserialize;
 
 use super::decisions::{self, Asked, Decision};
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
-/// The most requests that ended badly.
-const WRONG_MAX: usize = 6;
+/// The most lines about what went wrong, in the short list.
+const WRONG_MAX: usize = 8;
+/// The most lines about what went wrong, in the whole list.
+const WRONG_ALL_MAX: usize = 500;
 
 /// The state of the workspace at a glance.
 pub(crate) struct Now {
@@ -40,8 +43,10 @@ pub(crate) struct Now {
     pub(crate) running_more: usize,
     /// What all open grants do.
     pub(crate) tally: Tally,
-    /// What went wrong in the last 24 hours, and needs a human.
+    /// What is held now or failed in the last 24 hours, and what timed out until a human dismisses it or asks again.
     pub(crate) wrong: Vec<Wrong>,
+    /// The number of all that went wrong.
+    pub(crate) wrong_all: usize,
     /// The messages that rules refused in the last 24 hours.
     pub(crate) refused: u64,
     /// The spending since midnight UTC.
@@ -130,6 +135,8 @@ pub(crate) enum Wrong {
         at: Time,
         /// The position of the request.
         request: Seq,
+        /// The open question about it, which a human can dismiss.
+        question: Option<EscalationId>,
     },
     /// An agent that isn't connected and has no open turn, while requests are queued for it.
     Away {
@@ -179,6 +186,7 @@ struct Look {
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
     tally: Tally,
+    held: usize,
     ended: Vec<EndedRequest>,
     people: Vec<Wrong>,
     today: Today,
@@ -193,15 +201,40 @@ struct EndedRequest {
     at: Time,
     request: Seq,
     answer: Option<Seq>,
+    question: Option<EscalationId>,
+}
+
+/// How much of what went wrong is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Listing {
+    /// The first lines.
+    #[default]
+    Short,
+    /// As many as a page has room for.
+    All,
+}
+
+impl Listing {
+    const fn lines_max(self) -> usize {
+        match self {
+            Self::Short => WRONG_MAX,
+            Self::All => WRONG_ALL_MAX,
+        }
+    }
 }
 
 /// Returns the state of the workspace at a glance.
-pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> {
+pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Result<Now, ApiError> {
     caller.human()?;
     let (waiting, waiting_all) = decisions::pending_list(ctx, caller).await?;
     let latches = decisions::latches(ctx, caller).await?;
     let human = caller.principal.agent();
-    let look = ctx.handle.query(move |live| look(live, human)).await?;
+    let mut look = ctx.handle.query(move |live| look(live, human)).await?;
+    let wrong_all = look.held + look.people.len() + look.ended.len();
+    let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).chain(look.people).collect();
+    wrong.truncate(listing.lines_max());
+    look.ended.truncate(listing.lines_max() - wrong.len());
     let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
     let refused = ask_fresh(ctx, move |index| index.refused(since)).await?;
     let seqs = look.running.iter().filter_map(|(seq, _)| *seq);
@@ -210,8 +243,6 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
-    let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).collect();
-    wrong.extend(look.people);
     wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
         subject: line(Some(ended.request)).unwrap_or_default(),
         answer: line(ended.answer).unwrap_or_default(),
@@ -221,6 +252,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
         cause: ended.cause,
         at: ended.at,
         request: ended.request,
+        question: ended.question,
     }));
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
@@ -233,6 +265,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller) -> Result<Now, ApiError> 
         running_more,
         tally,
         wrong,
+        wrong_all,
         refused,
         today: look.today,
     })
@@ -267,7 +300,8 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
         running,
         more,
         tally: tally(state, &asking),
-        ended: ended(live),
+        held: state.incidents.iter().filter(|(_, incident)| decisions::holds(incident)).count(),
+        ended: ended(state, live.now()),
         people: people(live),
         today: today(live),
     }
@@ -354,13 +388,27 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
     (root.map(|request| request.message), work)
 }
 
-/// Returns the requests of humans of the last 24 hours that ended without their result, newest first.
-fn ended(live: &Live<'_>) -> Vec<EndedRequest> {
-    let (state, now) = (live.state, live.now());
-    let recent = state.tasks.iter().rev().take_while(|(_, task)| now.since(task.created_at) < DAY_MS);
-    let bad = recent.filter_map(|(_, task)| {
+/// Returns the requests of humans that ended without their result, newest first: those of the last 24 hours, and those that
+/// timed out as long as the question about them is open. Once a human settled that question, the request is left out.
+fn ended(state: &State, now: Time) -> Vec<EndedRequest> {
+    let about = |(id, asked): (&EscalationId, &Escalation)| Some((asked.task?, (*id, asked.state)));
+    let questions = state.escalations.iter().filter(|(_, asked)| asked.cause == EscalationCause::TimedOut);
+    let questions: BTreeMap<TaskId, (EscalationId, EscalationState)> = questions.filter_map(about).collect();
+    let is_recent = |task: &Task| now.since(task.created_at) < DAY_MS;
+    let recent = state.tasks.iter().rev().take_while(|(_, task)| is_recent(task));
+    let older = questions.keys().rev().filter_map(|id| Some((*id, state.tasks.get(id)?)));
+    let older = older.filter(|(_, task)| !is_recent(task));
+    let bad = recent.chain(older).filter_map(|(id, task)| {
         let (Asker::Human(_), Phase::Closed(status, cause)) = (task.asker, task.phase) else { return None };
         let request = task.request.as_ref().filter(|_| is_bad(status, cause))?;
+        let question = match questions.get(&id) {
+            Some((id, EscalationState::Open)) => Some(*id),
+            Some((_, EscalationState::Answered | EscalationState::Withdrawn | EscalationState::Expired)) => {
+                return None;
+            }
+            None if !is_recent(task) => return None,
+            None => None,
+        };
         Some(EndedRequest {
             agent: state.name_of(task.agent).to_owned(),
             reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
@@ -369,9 +417,10 @@ fn ended(live: &Live<'_>) -> Vec<EndedRequest> {
             at: task.created_at,
             request: request.message,
             answer: request.answer.get(),
+            question,
         })
     });
-    bad.take(WRONG_MAX).collect()
+    bad.collect()
 }
 
 /// Returns whether a request ended without its result, and not because a human ended it.
@@ -399,7 +448,7 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         let name = agent.name().to_owned();
         (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };
-    state.live_by_name().into_iter().filter_map(one).take(LINES_MAX).collect()
+    state.live_by_name().into_iter().filter_map(one).collect()
 }
 
 fn today(live: &Live<'_>) -> Today {

@@ -18,3 +18,4 @@ mod templates;
 #[path = "../../../server/tests/it/world.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod world;
+mod wrong;
