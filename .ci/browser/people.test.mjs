@@ -224,7 +224,7 @@ test('the menu tells who is signed in and where, has the other pages, and closes
     await menu(page);
     await open.getByText('operator').first().waitFor();
     await open.getByText('owner').waitFor();
-    await open.getByText('workspace main').waitFor();
+    await open.getByText(`in the workspace at ${new URL(broker.url).host}`).waitFor();
     assert.equal(await open.getByRole('link', { name: 'Incidents' }).getAttribute('aria-current'), 'page');
     await fits(page, `the menu at ${width}`);
     await accessible(page, `the menu at ${width}`);

@@ -58,8 +58,8 @@ fn message(message: &StoredMessage) -> Vec<StyledLine> {
     let mut first = vec![(Tone::Faint, format!("{}  ", message.id))];
     first.extend(tree::route(message));
     first.push(plain(format!(" {}", escape_line(&message.reference))));
-    if let Some(status) = message.status {
-        first.push((tree::status_tone(status), format!("  {}", status.word())));
+    if let Some(outcome) = message.outcome() {
+        first.push((tree::outcome_tone(outcome), format!("  {}", outcome.label())));
     }
     first.push((Tone::Faint, format!("  admitted at {}, {}", message.created_at, message.delivery_state)));
     vec![

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::out::{Out, Tone, escape, escape_line};
+use crate::tree::outcome_tone;
 
 /// Returns the name with the display name behind it.
 pub(crate) fn named(agent: &AgentView) -> String {
@@ -48,9 +49,8 @@ fn headline(message: &StoredMessage, out: &Out) -> String {
     if let Some(id) = &message.request_id {
         text.push_str(&format!(" {}", escape_line(id)));
     }
-    if let Some(status) = message.status {
-        let tone = if status.word() == "completed" { Tone::Good } else { Tone::Bad };
-        text.push_str(&format!(" {}", out.tone(tone, status.word())));
+    if let Some(outcome) = message.outcome() {
+        text.push_str(&format!(" {}", out.tone(outcome_tone(outcome), outcome.label())));
     }
     if let Some(reason) = &message.reason {
         text.push_str(&format!(" ({})", escape_line(reason)));

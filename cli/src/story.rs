@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::out::{Out, StyledLine, Tone, escape, escape_line};
-use crate::tree::{route, status_tone};
+use crate::tree::{outcome_tone, route};
 
 /// Most lines shown of a body; `lastword audit` shows all.
 const BODY_LINES: usize = 3;
@@ -61,8 +61,8 @@ fn admitted(message: &StoredMessage) -> Vec<StyledLine> {
     if let Some(action) = &message.action {
         line.push((Tone::Plain, format!(" #{}", escape_line(action))));
     }
-    if let Some(status) = message.status {
-        line.push((status_tone(status), format!(" {}", status.word())));
+    if let Some(outcome) = message.outcome() {
+        line.push((outcome_tone(outcome), format!(" {}", outcome.label())));
     }
     if let Some(reason) = &message.reason {
         line.push((Tone::Warn, format!(" ({})", escape_line(reason))));

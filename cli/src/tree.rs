@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use lastword_client::wire::{
     ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView, HeldBy,
-    RefusedSend, StoredMessage, TreeNode,
+    Outcome, RefusedSend, StoredMessage, TreeNode,
 };
+use lastword_facts::MessageType;
 use lastword_facts::status::EscalationState;
-use lastword_facts::{AnswerStatus, MessageType};
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::top::{share, state_of};
@@ -160,8 +160,8 @@ fn headline(node: &TreeNode, above: &str) -> StyledLine {
     if let Some(action) = &message.action {
         line.push(plain(format!(" #{}", escape_line(action))));
     }
-    if let Some(status) = message.status {
-        line.push((status_tone(status), format!(" {}", status.word())));
+    if let Some(outcome) = message.outcome() {
+        line.push((outcome_tone(outcome), format!(" {}", outcome.label())));
     }
     if let Some(reason) = &message.reason {
         line.push((Tone::Warn, format!(" ({})", escape_line(reason))));
@@ -212,12 +212,12 @@ pub(crate) const fn kind_tone(kind: MessageType) -> Tone {
     }
 }
 
-/// Returns the tone of a request's outcome.
-pub(crate) const fn status_tone(status: AnswerStatus) -> Tone {
-    match status {
-        AnswerStatus::Completed => Tone::Good,
-        AnswerStatus::Partial | AnswerStatus::Rejected | AnswerStatus::Cancelled => Tone::Warn,
-        AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => Tone::Bad,
+/// Returns the tone of an outcome.
+pub(crate) const fn outcome_tone(outcome: Outcome) -> Tone {
+    match outcome {
+        Outcome::Completed => Tone::Good,
+        Outcome::Partial | Outcome::Cancelled => Tone::Warn,
+        Outcome::Failed | Outcome::TimedOut | Outcome::Stopped => Tone::Bad,
     }
 }
 

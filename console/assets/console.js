@@ -42,6 +42,16 @@
       if (!Number.isNaN(at)) tell(time, relative(at, Date.now()));
     }
   };
+  // A moment is written in UTC, and shown in the browser's time zone, in the same parts.
+  const inZone = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().replace('T', ' ').slice(0, -1);
+  const localize = () => {
+    for (const part of $$('[data-local]')) {
+      const at = Date.parse(part.dataset.at ?? part.dateTime);
+      const from = 'YYYY-MM-DD HH:mm:ss.SSS'.indexOf(part.dataset.local);
+      if (!Number.isNaN(at) && from >= 0) tell(part, inZone(at).slice(from, from + part.dataset.local.length));
+    }
+    for (const zone of $$('[data-zone]')) tell(zone, `your time zone (${Intl.DateTimeFormat().resolvedOptions().timeZone})`);
+  };
   const countDown = () => {
     for (const time of $$('time[data-countdown]')) {
       const left = Date.parse(time.dateTime) - Date.now();
@@ -50,6 +60,7 @@
       time.classList.toggle('soon', left < 60_000);
     }
   };
+  localize();
   setInterval(tick, 10_000);
   setInterval(countDown, 1_000);
 
@@ -110,7 +121,7 @@
     const shown = new Notification('Lastword', { body, tag: `lastword-${waiting}` });
     shown.onclick = () => { window.focus(); shown.close(); };
   };
-  document.addEventListener('htmx:after:swap', () => { tick(); countDown(); retitle(); notify(); });
+  document.addEventListener('htmx:after:swap', () => { tick(); localize(); countDown(); retitle(); notify(); });
   document.addEventListener('htmx:finally:request', () => { retitle(); notify(); });
   retitle();
 

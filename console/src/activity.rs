@@ -1,11 +1,10 @@
 //! What happened: messages by the hour, refusals by rule, and the conversations by what they do.
 
-use lastword_facts::Time;
 use lastword_store::CodeCount;
 use lastword_wire::rfc3339;
 use maud::{Markup, html};
 
-use super::parts::{number, plural, quantity, url};
+use super::parts::{Shown, number, plural, quantity, url, utc, zone};
 use super::terms::told;
 use crate::reads::figures::Figures;
 
@@ -40,12 +39,12 @@ fn hours(figures: &Figures) -> Markup {
                 @for (index, (at, n)) in figures.hours.iter().enumerate() {
                     @let height = height(*n, most);
                     rect x=(index * BAR.1) y=(CHART_HEIGHT - height) width=(BAR.0) height=(height.max(1)) class=[(*n == 0).then_some("none")] {
-                        title { (clock(*at)) ": " (n) }
+                        title { (utc(&rfc3339(*at))) ": " (n) }
                     }
-                    @if index % 3 == 0 { text.below x=(index * BAR.1) y=(CHART_HEIGHT + 5) { (clock(*at)) } }
+                    @if index % 3 == 0 { text.below x=(index * BAR.1) y=(CHART_HEIGHT + 5) data-at=(rfc3339(*at)) data-local=(Shown::Minute.pattern()) { (Shown::Minute.of(&rfc3339(*at))) } }
                 }
             }
-            p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the current hour." }
+            p.faint { "Times are in " (zone()) "; at most " (number(most)) " in one hour. The last bar is the current hour." }
         }
     }
 }
@@ -53,11 +52,6 @@ fn hours(figures: &Figures) -> Markup {
 fn height(n: u64, most: u64) -> u64 {
     // A value above zero is never drawn as zero.
     if n == 0 { 0 } else { (n * CHART_HEIGHT).checked_div(most).unwrap_or_default().max(2) }
-}
-
-/// Returns the hour and minute of a time.
-fn clock(at: Time) -> String {
-    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
 }
 
 /// The most rules in a list.

@@ -2,20 +2,19 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_facts::Time;
 use lastword_facts::fact::{Control, Kind, Role, Scope};
 use lastword_facts::status::Running;
 use lastword_server::calls::{agents, control, limits};
 use lastword_server::views::{Activity, Member, OpenTurn, fullest};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{AgentView, rfc3339};
+use lastword_wire::AgentView;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, spent, time, url};
+use super::parts::{badge, bar, clock, conversation, encoded, foreign_line, plural, spent, time, url};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 
@@ -133,14 +132,9 @@ fn waits(member: &Member) -> Markup {
 fn rests(member: &Member) -> Markup {
     html! {
         @if let Some(until) = member.rests_until {
-            div { "Works again at " (clock(until)) " UTC, or once you " a href={ (url("/agents/")) (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
+            div { "Works again at " (clock(until)) ", or once you " a href={ (url("/agents/")) (encoded(&member.view.name)) "#more-today" } { "extend today's budget" } }
         }
     }
-}
-
-/// Returns the hour and minute of a time.
-pub(super) fn clock(at: Time) -> String {
-    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
 }
 
 fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {

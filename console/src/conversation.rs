@@ -23,7 +23,8 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time, url,
+    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
+    tokens as counted, url,
 };
 use super::session::Viewer;
 use super::{decision, exchange, graph, incidents, log, now, timeline, tree, waterfall};
@@ -136,7 +137,7 @@ fn budget(history: &History) -> Markup {
     let (tokens, cost) = (total("grant_tokens_max"), total("grant_cost_microusd_max"));
     html! {
         @if let Some(limit) = tokens {
-            span { "grant: " @if limit.estimated { "≈ " } (number(limit.current)) " of " (number(limit.limit)) " tokens"
+            span { "grant: " @if limit.estimated { "≈ " } (counted(limit.current)) " of " (counted(limit.limit)) " tokens"
                 @if let Some(limit) = cost { ", " (money(limit.current)) " of " (money(limit.limit)) } }
         }
         @if history.spent.tokens > 0 {

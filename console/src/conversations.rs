@@ -5,7 +5,7 @@ use axum::response::Response;
 use lastword_facts::MessageType;
 use lastword_server::Context;
 use lastword_server::views::fullest;
-use lastword_wire::{ConversationStatus, ConversationView};
+use lastword_wire::{ConversationStatus, ConversationView, Outcome};
 use maud::{Markup, html};
 
 use super::conversation;
@@ -98,7 +98,11 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { "State" } select name="state" {
                 option value="" { "any" }
                 @for status in ConversationStatus::ALL {
-                    option value=(status.word()) selected[status.word() == params.state] { (standing_word(status)) }
+                    option value=(status.word()) selected[status.word() == params.state] { (status.label()) }
+                }
+                // A stop is a status as well.
+                @for outcome in Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Stopped) {
+                    option value=(outcome.word()) selected[outcome.word() == params.state] { "ended: " (outcome.label()) }
                 }
             } }
             div.buttons {
@@ -185,21 +189,14 @@ fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
     }
 }
 
-/// Shows a conversation's status; one that waits for a human isn't merely active.
+/// Shows a conversation's status; one that waits for a human isn't merely active, and one that ended has its outcome.
 pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
     let status = view.summary.standing();
     if !view.summary.waits_for_user.is_empty() && status == ConversationStatus::Active {
         return html! { span.badge.warn title=(view.summary.waits_for_user.join(", ")) { "waits for its user" } };
     }
-    badge(if human_waits && status == ConversationStatus::Active { "waiting for you" } else { standing_word(status) })
-}
-
-/// Returns the word for a conversation's status: pages say that a limit holds it, where the API says `latched`, and that
-/// it has ended, where the API says `idle`.
-const fn standing_word(status: ConversationStatus) -> &'static str {
-    match status {
-        ConversationStatus::Latched => "held",
-        ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => status.word(),
-        ConversationStatus::Idle => "ended",
+    if human_waits && status == ConversationStatus::Active {
+        return badge("waiting for you");
     }
+    badge(view.summary.ended().map_or(status.label(), Outcome::word))
 }

@@ -246,12 +246,14 @@ fn answered(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
                     (None, EscalationState::Open | EscalationState::Answered) => "Answered without a text.",
                 }
                 @if let Some(by) = &asked.answered_by { " by " b { (foreign_line(by)) } }
+                @if let Some(at) = &asked.answered_at { " " (time(at, moment.now)) }
             }
         }
     }
 }
 
 fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+    let at = html! { @if let Some(at) = &held.decided_at { " " (time(at, moment.now)) } };
     html! {
         article.card {
             h2 { b { (foreign_line(&held.agent)) } " asked to call " code { (foreign_line(&held.tool)) } " " (time(&held.created_at, moment.now)) }
@@ -267,13 +269,13 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
             }
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
-                @if let Some(why) = held.undecided() { "The call was denied: " (why) "." }
+                @if let Some(why) = held.undecided() { "The call was denied: " (why) "." (at) }
                 @else { @match (held.state, &held.by) {
                     (state, Some(by)) => {
-                        "The call was " @if held.requested.is_some() { "edited and approved" } @else { (approval_word(state)) } " by " b { (foreign_line(by)) } "."
+                        "The call was " @if held.requested.is_some() { "edited and approved" } @else { (approval_word(state)) } " by " b { (foreign_line(by)) } (at) "."
                         @if held.requested.is_some() && state == ApprovalState::Used { " It was made as edited." }
                     },
-                    (state, None) => { "The call was " (approval_word(state)) "." },
+                    (state, None) => { "The call was " (approval_word(state)) (at) "." },
                 } }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
             }
@@ -392,7 +394,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
                 ": " (excerpt(&asked.message, 100))
                 @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
                 @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
-                " " (time(&asked.created_at, moment.now))
+                " " (time(asked.answered_at.as_ref().unwrap_or(&asked.created_at), moment.now))
             }
         },
         Asked::Latch(incident) => html! { li { (incidents::line(moment, incident)) } },
@@ -401,7 +403,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
                 (badge(approval_word(held.state))) " " a href=(url(&path(&decision.asked))) { code { (held.id) } } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
                 @if let Some(by) = &held.by { " by " (foreign_line(by)) }
                 @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
-                " " (time(&held.created_at, moment.now))
+                " " (time(held.decided_at.as_ref().unwrap_or(&held.created_at), moment.now))
             }
         },
     }

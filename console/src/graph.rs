@@ -9,13 +9,14 @@ use lastword_facts::Code;
 use lastword_facts::visible::escape;
 use lastword_server::Context;
 use lastword_server::views::Activity;
+use lastword_wire::rfc3339;
 use maud::{Markup, html};
 
 use super::agents::{self, name_link};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, number, plural, url};
+use super::parts::{Shown, badge, clock, number, plural, url};
 use super::session::Viewer;
 use super::terms::told;
 use crate::reads::graph::{self, Edge, Graph, Node};
@@ -158,7 +159,7 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     html! {
         circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
             title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
-                @if let Some(until) = node.rests_until { " until " (agents::clock(until)) " UTC" } ", " (number(node.tokens)) " tokens" }
+                @if let Some(until) = node.rests_until { " until " (Shown::Minute.of(&rfc3339(until))) " UTC" } ", " (number(node.tokens)) " tokens" }
         }
         text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(&node.name)) }
     }
@@ -229,7 +230,7 @@ fn table(graph: &Graph) -> Markup {
                                 // What it does now says nothing about requests that are answered.
                                 @if let Some(node) = node(to).filter(|_| edge.open > 0) {
                                     @if let Some(activity) = node.activity { " " (badge(activity.word())) }
-                                    @if let Some(until) = node.rests_until { " " span.faint { "until " (agents::clock(until)) " UTC" } }
+                                    @if let Some(until) = node.rests_until { " " span.faint { "until " (clock(until)) } }
                                 }
                             }
                             td {

@@ -51,9 +51,6 @@ const ROOMS: [Entry; 5] = [
     (Place::Spend, "/spend", "Spend", 'm'),
 ];
 
-/// The workspace at the root of a server.
-const MAIN_WORKSPACE: &str = "main";
-
 /// The pages of the menu.
 const MENU: [Entry; 4] = [
     (Place::Team, "/team", "Team", 't'),
@@ -141,7 +138,7 @@ impl Viewer {
         html! {
             div #menu popover {
                 p { a.strong href={ (url("/agents/")) (encoded(&self.name)) } { (foreign_line(&self.name)) } " " (badge(self.role.word())) }
-                p.faint { "workspace " (foreign_line(&workspace_name())) }
+                p.faint { "in the workspace at " (foreign_line(&self.workspace)) }
                 nav aria-label="More pages" { (entries(&MENU, here, 0)) }
                 button.quiet type="button" data-open="help" { "Keys and terms" }
                 // Hidden until the script finds that the browser supports notifications.
@@ -163,7 +160,7 @@ impl Viewer {
                 div.tools {
                     a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
-                    button.quiet type="button" popovertarget="menu" { (foreign_line(&self.name)) " ▾" }
+                    button.quiet type="button" popovertarget="menu" title={ "Signed in as " (self.name) ", with the role " (self.role) ", in the workspace at " (self.workspace) } { (foreign_line(&self.name)) " ▾" }
                     (self.menu(page.place))
                     a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" }
                 }
@@ -185,12 +182,6 @@ impl Viewer {
             (stop())
         }
     }
-}
-
-/// Returns the name of the workspace whose console this is.
-fn workspace_name() -> String {
-    let path = url("");
-    path.rsplit_once("/w/").map_or(MAIN_WORKSPACE, |(_, name)| name).to_owned()
 }
 
 /// Returns the window's title. The script puts the number of pending decisions before it.

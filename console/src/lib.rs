@@ -10,6 +10,7 @@ mod agent_forms;
 mod agents;
 mod always;
 mod assets;
+mod axis;
 mod bound;
 mod call;
 mod callback;

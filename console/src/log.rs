@@ -5,14 +5,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
-use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity, url};
+use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity, url, zone};
 use super::terms::told_of;
 use crate::reads::history::{History, HistoryEntry};
 
 /// Shows the lines, newest last.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     html! {
-        p.faint { "Times are UTC." }
+        p.faint { "Times are in " (zone()) "." }
         ol.log { @for line in history.page_lines() { (row(moment, line, &history.view.summary.reference)) } }
     }
 }
@@ -42,7 +42,7 @@ fn what(line: &HistoryEntry) -> Markup {
     if let Some(message) = &line.event.message {
         return html! {
             (message.kind.word()) " to " b { (foreign_line(&message.to)) } " " span.faint { "depth " (message.depth) ", hop " (message.hops) } " "
-            @if let Some(status) = message.status { (badge(status.word())) " " }
+            @if let Some(outcome) = message.outcome() { (badge(outcome.word())) " " }
             (excerpt(&message.body, 160))
         };
     }

@@ -59,7 +59,7 @@ pub(super) async fn page(
 fn told(moment: &Moment, message: &StoredMessage) -> Markup {
     html! {
         (heading(&format!("{} from {} to {}", capital(message.kind.word()), message.from, message.to), &html! {
-            code.faint { (message.id) } @if let Some(status) = message.status { " " (badge(status.word())) }
+            code.faint { (message.id) } @if let Some(outcome) = message.outcome() { " " (badge(outcome.word())) }
         }))
         dl.about {
             dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }

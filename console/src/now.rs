@@ -12,13 +12,13 @@ use lastword_wire::{LimitsView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::agents::{clock, name_link};
+use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
-    badge, bar, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural, running_word,
-    spent, time, url,
+    badge, bar, clock, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural,
+    running_word, spent, time, tokens, url,
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
@@ -52,7 +52,7 @@ pub(super) async fn page(
     let now = now::now(&ctx, viewer.caller, params.wrong).await?;
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
-        (heading("Now", &html! { span.faint { (rfc3339(moment.now).get(11..16).unwrap_or_default()) " UTC" } }))
+        (heading("Now", &html! { span.faint { (clock(moment.now)) } }))
         (tiles(&moment, &now))
         div.columns {
             div {
@@ -98,9 +98,9 @@ fn cost(today: &Today) -> Markup {
     html! {
         @if cost_microusd > 0 {
             span { "Cost today" } b { (money(cost_microusd)) }
-            span.faint { (about) (number(tokens)) " tokens" }
+            span.faint { (about) (self::tokens(tokens)) " tokens" }
         } @else {
-            span { "Tokens today" } b { (about) (number(tokens)) }
+            span { "Tokens today" } b { (about) (self::tokens(tokens)) }
             span.faint { @if estimated { "in part estimated, " } @if tokens > 0 { "no price reported" } @else { "nothing spent" } }
         }
     }
@@ -295,7 +295,7 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             p { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
-            p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) " UTC." }
+            p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) "." }
             p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
@@ -323,7 +323,10 @@ const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
 }
 
 fn today(today: &Today) -> Markup {
-    let most = today.agents.iter().map(|(_, spent)| spent.tokens).max().unwrap_or_default().max(1);
+    // What the list is sorted by.
+    let is_cost = today.sum.cost_microusd > 0;
+    let value = |spent: &SpentIn| if is_cost { spent.cost_microusd } else { spent.tokens };
+    let most = today.agents.iter().map(|(_, spent)| value(spent)).max().unwrap_or_default().max(1);
     let others = today.agents.get(SPENDERS_MAX..).unwrap_or_default();
     let rest = add_up(others.iter().map(|(_, spent)| *spent));
     let shown = |SpentIn { tokens, cost_microusd, estimated }| spent(tokens, estimated, cost_microusd);
@@ -336,7 +339,7 @@ fn today(today: &Today) -> Markup {
                 @for (name, spent) in today.agents.iter().take(SPENDERS_MAX) {
                     li {
                         (name_link(name)) b { (shown(*spent)) }
-                        progress max=(most) value=(spent.tokens) aria-label={ (name) ", of the most" } {}
+                        progress max=(most) value=(value(spent)) aria-label={ (name) ", of the most" } {}
                     }
                 }
             }

@@ -143,25 +143,78 @@ pub(super) fn bytes(n: u64) -> String {
 /// Shows a time relative to now, with the exact time as its tooltip. The script keeps it current with the same words.
 pub(super) fn time(moment: &str, now: Time) -> Markup {
     let words = parse_rfc3339(moment).map_or_else(|| moment.to_owned(), |at| relative(at, now));
-    html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
+    html! { time datetime=(moment) title=(utc(moment)) data-relative { (words) } }
+}
+
+/// Returns a moment in full.
+pub(super) fn utc(moment: &str) -> String {
+    moment.replace('T', " ").replace('Z', " UTC")
+}
+
+/// The parts of a moment that are shown. The script shows the same parts in the browser's time zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Its day of the month.
+    Day,
+    /// Its hour and minute.
+    Minute,
+    /// Its time to the second.
+    Second,
+    /// Its time to the millisecond.
+    Millisecond,
+    /// Its date, hour and minute.
+    DateAndMinute,
+    /// Its date, and its time to the second.
+    DateAndSecond,
+}
+
+impl Shown {
+    /// All that can be shown of a moment, as the script makes it.
+    const ALL: &'static str = "YYYY-MM-DD HH:mm:ss.SSS";
+
+    /// Returns the parts as the script reads them.
+    pub(super) const fn pattern(self) -> &'static str {
+        match self {
+            Self::Day => "MM-DD",
+            Self::Minute => "HH:mm",
+            Self::Second => "HH:mm:ss",
+            Self::Millisecond => "HH:mm:ss.SSS",
+            Self::DateAndMinute => "YYYY-MM-DD HH:mm",
+            Self::DateAndSecond => "YYYY-MM-DD HH:mm:ss",
+        }
+    }
+
+    /// Returns these parts of a moment, in UTC.
+    pub(super) fn of(self, moment: &str) -> String {
+        let at = Self::ALL.find(self.pattern()).unwrap_or_default();
+        moment.get(at..at + self.pattern().len()).unwrap_or(moment).replace('T', " ")
+    }
+}
+
+/// Shows a moment, which the script puts into the browser's time zone.
+pub(super) fn local(moment: &str, shown: Shown) -> Markup {
+    html! { time datetime=(moment) title=(utc(moment)) data-local=(shown.pattern()) { (shown.of(moment)) " UTC" } }
+}
+
+/// Shows the hour and minute of a moment, which the script puts into the browser's time zone.
+pub(super) fn clock(at: Time) -> Markup {
+    local(&rfc3339(at), Shown::Minute)
+}
+
+/// Names the time zone of the times beside it: UTC, until the script puts them into the browser's.
+pub(super) fn zone() -> Markup {
+    html! { span data-zone { "UTC" } }
 }
 
 /// Shows a time relative to now, and the exact time beside it.
 pub(super) fn exactly(moment: &str, now: Time) -> Markup {
-    let exact = moment.replace('T', " ").replace('Z', " UTC");
-    html! { (time(moment, now)) ", " span.faint { (exact) } }
+    html! { (time(moment, now)) ", " span.faint { (local(moment, Shown::DateAndSecond)) } }
 }
 
 /// Shows the clock time of a moment, with its date if that isn't today.
 pub(super) fn clock_time(moment: &str, now: Time) -> Markup {
-    let (date, clock) = moment.split_once('T').unwrap_or(("", moment));
-    let today = rfc3339(now).starts_with(date);
-    html! {
-        time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) {
-            @if !today { (date) " " }
-            (clock.get(..8).unwrap_or(clock))
-        }
-    }
+    let today = moment.split_once('T').is_some_and(|(date, _)| rfc3339(now).starts_with(date));
+    local(moment, if today { Shown::Second } else { Shown::DateAndSecond })
 }
 
 /// Shows the time left until a moment, by the second. The script keeps it current with the same words.
@@ -170,7 +223,7 @@ pub(super) fn countdown(until: Time, now: Time) -> Markup {
     let left = until.since(now);
     let soon = left < SOON_MS;
     html! {
-        time.countdown.soon[soon] datetime=(exact) title={ "expires at " (exact.replace('T', " ").replace('Z', " UTC")) } data-countdown {
+        time.countdown.soon[soon] datetime=(exact) title={ "expires at " (utc(&exact)) } data-countdown {
             (remaining(left))
         }
     }
@@ -193,7 +246,7 @@ fn remaining(ms: u64) -> String {
 pub(super) fn spent(tokens: u64, estimated: bool, microusd: u64) -> Markup {
     html! {
         span.spent {
-            @if estimated { "≈ " } (number(tokens)) " tokens"
+            @if estimated { "≈ " } (self::tokens(tokens)) " tokens"
             @if microusd > 0 { ", " b { (money(microusd)) } }
         }
     }
@@ -348,6 +401,9 @@ fn numbers(name: &str, current: u64, limit: u64) -> Markup {
     if name.contains("bytes") {
         return html! { (bytes(current)) "/" (bytes(limit)) };
     }
+    if name.contains("tokens") {
+        return html! { (tokens(current)) "/" (tokens(limit)) };
+    }
     html! { (number(current)) "/" (number(limit)) }
 }
 
@@ -369,6 +425,17 @@ pub(super) fn quantity(name: &str, n: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
     let whole = units.iter().find(|(ms, _)| n > 0 && n.is_multiple_of(*ms));
     whole.map_or_else(|| format!("{} ms", number(n)), |(ms, unit)| format!("{} {unit}", number(n / ms)))
+}
+
+/// Shows a number of tokens; a long one in millions, with the exact value as its tooltip.
+pub(super) fn tokens(n: u64) -> Markup {
+    let millions = match n {
+        0..1_000_000 => return html! { (number(n)) },
+        1_000_000..10_000_000 => format!("{}.{:02}", n / 1_000_000, n / 10_000 % 100),
+        10_000_000..100_000_000 => format!("{}.{}", n / 1_000_000, n / 100_000 % 10),
+        _ => number(n / 1_000_000),
+    };
+    html! { span title=(number(n)) { (millions) "\u{202f}M" } }
 }
 
 /// Formats a number with its thousands separated.
@@ -425,6 +492,19 @@ mod tests {
     }
 
     #[test]
+    fn many_tokens_are_told_in_millions_with_the_exact_value_beside() {
+        assert_eq!(tokens(999_999).into_string(), "999\u{202f}999");
+        let told = |n| tokens(n).into_string();
+        assert_eq!(told(1_124_999), "<span title=\"1\u{202f}124\u{202f}999\">1.12\u{202f}M</span>");
+        assert!(told(12_345_678).contains(">12.3\u{202f}M<") && told(123_456_789).contains(">123\u{202f}M<"));
+        assert!(
+            spent(1_050_000, true, 0)
+                .into_string()
+                .contains("≈ <span title=\"1\u{202f}050\u{202f}000\">1.05\u{202f}M</span> tokens")
+        );
+    }
+
+    #[test]
     fn what_is_left_is_told_in_two_units() {
         let told = [
             (59_999, "59 s left"),
@@ -435,6 +515,23 @@ mod tests {
         for (ms, words) in told {
             assert_eq!(remaining(ms), words);
         }
+    }
+
+    #[test]
+    fn a_moment_is_shown_in_utc_with_all_that_the_script_needs_to_show_it_in_another_zone() {
+        let moment = "2026-05-12T07:08:09.123Z";
+        for (shown, told) in [
+            (Shown::Day, "05-12"),
+            (Shown::Minute, "07:08"),
+            (Shown::Second, "07:08:09"),
+            (Shown::Millisecond, "07:08:09.123"),
+            (Shown::DateAndMinute, "2026-05-12 07:08"),
+            (Shown::DateAndSecond, "2026-05-12 07:08:09"),
+        ] {
+            assert_eq!(shown.of(moment), told);
+        }
+        let told = "<time datetime=\"2026-05-12T07:08:09.123Z\" title=\"2026-05-12 07:08:09.123 UTC\" data-local=\"HH:mm\">07:08 UTC</time>";
+        assert_eq!(local(moment, Shown::Minute).into_string(), told);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
+use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, time};
 use super::session::Viewer;
 use super::terms::told;
 
@@ -84,8 +84,7 @@ fn addressee(to: &str) -> Markup {
 
 /// Shows a tick's time relative to now, and the exact time.
 fn tick(at: &str, moment: &Moment) -> Markup {
-    let minute = at.get(..16).unwrap_or(at).replace('T', " ");
-    html! { (time(at, moment.now)) span.faint { ", " (minute) " UTC" } }
+    html! { (time(at, moment.now)) span.faint { ", " (local(at, Shown::DateAndMinute)) } }
 }
 
 fn last(schedule: &ScheduleView, moment: &Moment) -> Markup {
@@ -173,8 +172,7 @@ pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Resul
         reference: trimmed(&fields.reference),
     };
     let set = calls::set(&ctx, viewer.caller, new).await?;
-    let words =
-        html! { (foreign_line(&set.name)) " ticks next at " (set.next_at.replace('T', " ").replace('Z', " UTC")) "." };
+    let words = html! { (foreign_line(&set.name)) " ticks next at " (local(&set.next_at, Shown::DateAndSecond)) "." };
     Ok(viewer.done(&words, "/schedules", &[Topic::Limits]))
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Viewer {
     pub(super) partial: bool,
     /// The path and query of the request.
     pub(super) here: String,
+    /// The address of the workspace as the browser knows it; in a cluster, it begins with the workspace's name.
+    pub(super) workspace: String,
 }
 
 impl FromRequestParts<Context> for Viewer {
@@ -57,6 +59,7 @@ impl FromRequestParts<Context> for Viewer {
             role,
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),
+            workspace: format!("{}{}", host(&parts.headers), url("")),
             forms: masked(&session.forms),
             secret: session.forms,
         })
@@ -68,10 +71,13 @@ fn name(headers: &HeaderMap) -> String {
     name_of("lastword_session", headers)
 }
 
+fn host(headers: &HeaderMap) -> &str {
+    headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
 /// Returns the name of a cookie of this server.
 pub(super) fn name_of(what: &str, headers: &HeaderMap) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    let port = host(headers).rsplit_once(':').map_or("", |(_, port)| port);
     let port = if port.bytes().all(|b| b.is_ascii_digit()) { port } else { "" };
     format!("{what}_{port}")
 }

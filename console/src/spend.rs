@@ -11,11 +11,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::activity::activity;
-use super::agents::{clock, name_link};
+use super::agents::name_link;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, foreign_line, money, number, quantity, spent, url};
+use super::parts::{
+    Shown, badge, clock, conversation, foreign_line, local, money, number, quantity, spent, tokens, url, utc, zone,
+};
 use super::session::Viewer;
 use crate::reads::figures;
 use crate::reads::spend::{self, DayBudget, GrantBudget, Spender, Spending, Window};
@@ -102,9 +104,7 @@ fn over_time(spending: &Spending, window: Window, now: Time) -> Markup {
     let empty = spending.bars.iter().take_while(|bar| bar.1 == 0 && bar.2 == 0).count();
     let bars = &spending.bars[empty.min(spending.bars.len().saturating_sub(BARS_MIN))..];
     let step = CHART.0 / bars.len().max(1) as u64;
-    let label = |at: Time| {
-        if window == Window::Week { rfc3339(at).get(5..10).unwrap_or_default().to_owned() } else { clock(at) }
-    };
+    let shown = if window == Window::Week { Shown::Day } else { Shown::Minute };
     html! {
         section.card {
             svg.chart viewBox={ "0 0 " (CHART.0) " " (CHART.1 + 20) } role="img" aria-label={ "Spending over time, at most " (words(most)) " in one bar" } {
@@ -114,28 +114,24 @@ fn over_time(spending: &Spending, window: Window, now: Time) -> Markup {
                     @let x = index as u64 * step;
                     @let height = (u128::from(value(bar)) * u128::from(CHART.1 - 14) / u128::from(most)).max(1);
                     rect x=(x) y=(u128::from(CHART.1) - height) width=(step.saturating_sub(4).clamp(1, BAR_MAX)) height=(height) class=[(value(bar) == 0).then_some("none")] {
-                        title { (label(bar.0)) " " (clock(bar.0)) ": " (words(value(bar))) }
+                        title { (utc(&rfc3339(bar.0))) ": " (words(value(bar))) }
                     }
-                    @if index % (bars.len().div_ceil(6)) == 0 { text.below x=(x) y=(CHART.1 + 5) { (label(bar.0)) } }
+                    @if index % (bars.len().div_ceil(6)) == 0 { text.below x=(x) y=(CHART.1 + 5) data-at=(rfc3339(bar.0)) data-local=(shown.pattern()) { (shown.of(&rfc3339(bar.0))) } }
                 }
             }
-            p.faint { "Times are UTC. "
-                @if let Some((begin, ..)) = bars.first().filter(|_| bars.len() < spending.bars.len()) { "Nothing was spent before " (label(*begin)) ". " }
+            p.faint { "Times are in " (zone()) ". "
+                @if let Some((begin, ..)) = bars.first().filter(|_| bars.len() < spending.bars.len()) { "Nothing was spent before " (local(&rfc3339(*begin), Shown::DateAndMinute)) ". " }
                 (edges(spending, bars.len() == spending.bars.len(), window, now)) }
         }
     }
 }
 
 /// Says which bars cover less time than the others: the window begins and ends within one.
-fn edges(spending: &Spending, has_first: bool, window: Window, now: Time) -> String {
-    let each = quantity("bar_ms", window.lengths().1);
-    let first = if has_first {
-        format!("The first bar has what was spent since {}, the", clock(spending.since))
-    } else {
-        "The".to_owned()
-    };
-    let last = if has_first { "last one" } else { "last bar has" };
-    format!("{first} {last} what was spent up to {}; each of the others covers {each}.", clock(now))
+fn edges(spending: &Spending, has_first: bool, window: Window, now: Time) -> Markup {
+    html! {
+        @if has_first { "The first bar has what was spent since " (clock(spending.since)) ", the last one" } @else { "The last bar has" }
+        " what was spent up to " (clock(now)) "; each of the others covers " (quantity("bar_ms", window.lengths().1)) "."
+    }
 }
 
 /// Shows the open grants whose budget is used up.
@@ -150,7 +146,7 @@ fn used_up(grants: &[Spender]) -> Markup {
                         li {
                             (badge("held")) " " @if let Some(reference) = &one.reference { (conversation(reference)) " " }
                             "has used up the budget of " code { (one.name.as_deref().unwrap_or_default()) } ": "
-                            @if budget.tokens > 0 { (number(budget.tokens)) " tokens" }
+                            @if budget.tokens > 0 { (tokens(budget.tokens)) " tokens" }
                             @if budget.tokens > 0 && budget.cost_microusd > 0 { " and " }
                             @if budget.cost_microusd > 0 { (money(budget.cost_microusd)) }
                             ". " a.step href=(url("/incidents")) { "Lift or stop it" }

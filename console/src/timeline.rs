@@ -6,7 +6,7 @@ use lastword_facts::visible::escape;
 use maud::{Markup, html};
 
 use super::layout::empty;
-use super::parts::{foreign_line, plural, url};
+use super::parts::{Shown, foreign_line, plural, url, zone};
 use crate::reads::history::{History, HistoryEntry};
 
 /// The distance between two lanes, in pixels.
@@ -53,7 +53,7 @@ pub(super) fn view(history: &History) -> Markup {
     html! {
         p.legend {
             span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
-            span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
+            span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" } " " span { "Times are in " (zone()) }
         }
         // A narrow window has room for one lane.
         p.faint.lanes.some[lanes.len() > 1].many[lanes.len() > LANES_SEEN] {
@@ -61,7 +61,7 @@ pub(super) fn view(history: &History) -> Markup {
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {
             svg.heads width=(width) height=(HEAD) viewBox={ "0 0 " (width) " " (HEAD) } role="group" aria-label="Agents" {
-                text x="6" y="20" { "UTC" }
+                text x="6" y="20" { "Time" }
                 @for (index, name) in lanes.iter().enumerate() {
                     text.name x=(x(index)) y="20" text-anchor="middle" { (escape(&short(name, 20))) }
                 }
@@ -70,7 +70,7 @@ pub(super) fn view(history: &History) -> Markup {
                 @for index in 0..lanes.len() { line.lane x1=(x(index)) y1="0" x2=(x(index)) y2=(height) {} }
                 @for (index, step) in steps.iter().enumerate() {
                     @let y = TOP + index * ROW + ROW / 2;
-                    @if index == 0 || second(steps[index - 1].at()) != second(step.at()) { text.at x="6" y=(y + 4) { (second(step.at())) } }
+                    @if index == 0 || second(steps[index - 1].at()) != second(step.at()) { text.at x="6" y=(y + 4) data-at=(step.at()) data-local=(Shown::Second.pattern()) { (second(step.at())) } }
                     (drawn(step, y))
                 }
             }
@@ -83,8 +83,8 @@ const fn x(lane: usize) -> usize {
 }
 
 /// Returns the hour, minute and second of a time.
-fn second(at: &str) -> &str {
-    at.get(11..19).unwrap_or(at)
+fn second(at: &str) -> String {
+    Shown::Second.of(at)
 }
 
 fn lane(lanes: &mut Vec<String>, name: &str) -> usize {
@@ -141,7 +141,7 @@ fn drawn(step: &RowContent<'_>, y: usize) -> Markup {
             let title =
                 format!("{} {} → {}: {}", message.kind.word(), message.from, message.to, short(&message.body, 200));
             let words =
-                message.status.map_or_else(|| short(&message.body, 24), |status| status.word().replace('_', " "));
+                message.outcome().map_or_else(|| short(&message.body, 24), |outcome| outcome.label().to_owned());
             html! {
                 a href={ (url("/messages/")) (message.id) } {
                     title { (escape(&title)) }

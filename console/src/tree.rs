@@ -1,5 +1,7 @@
 //! The history as a tree: each message below its cause.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use lastword_facts::{MessageType, Seq};
 use lastword_server::views;
 use lastword_wire::{StoredMessage, TreeNode};
@@ -9,99 +11,149 @@ use super::layout::{Moment, empty};
 use super::pages::in_tree;
 use super::parts::{badge, conversation, excerpt, foreign_line, spent, time, url};
 use super::terms::told_of;
-use super::work::{Mark, Work, Works, duration};
+use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
 
 /// What all nodes of a tree are shown with.
 struct Showing<'a> {
     moment: &'a Moment,
     history: &'a History,
-    works: Works,
+    works: &'a Works,
+    /// What happened on the way, by the message below which it stands; by `None` what stands at the first level.
+    marks: BTreeMap<Option<u64>, Vec<&'a Mark>>,
 }
 
-/// Shows the tree. What was refused, held and asked stands below the request in whose turn it happened; refusals outside
-/// of every turn follow below.
+impl<'a> Showing<'a> {
+    /// Puts what happened on the way below the message that opened its turn, or else below its request.
+    fn of(moment: &'a Moment, history: &'a History, works: &'a Works) -> Self {
+        let messages = history.page_lines().iter().filter(|line| line.event.message.is_some());
+        let shown: BTreeSet<u64> = messages.map(|line| line.event.seq).collect();
+        let mut marks: BTreeMap<Option<u64>, Vec<&Mark>> = BTreeMap::new();
+        for work in works.tasks.values() {
+            for mark in &work.marks {
+                let causes = [mark.cause.map(|seq| seq.0), work.message];
+                let below = causes.into_iter().flatten().find(|seq| shown.contains(seq));
+                marks.entry(below).or_default().push(mark);
+            }
+        }
+        Self { moment, history, works, marks }
+    }
+
+    /// Returns all that stands below a message, or at the first level, oldest first.
+    fn branches(&self, above: Option<u64>, nodes: impl Iterator<Item = Branch<'a>>) -> Vec<Branch<'a>> {
+        let marks = self.marks.get(&above).into_iter().flatten();
+        let marks = marks.filter_map(|mark| Some(Branch::Mark(mark, self.history.lines.get(mark.line)?)));
+        let mut branches: Vec<Branch<'a>> = nodes.chain(marks).collect();
+        branches.sort_by_key(Branch::seq);
+        branches
+    }
+}
+
+/// What stands below a message, or at the first level.
+enum Branch<'a> {
+    /// A message with all that it caused.
+    Message(&'a TreeNode),
+    /// Messages whose cause is on an earlier page, and that cause.
+    Earlier(Seq, Vec<&'a TreeNode>),
+    /// Something on the way to an answer, and its event.
+    Mark(&'a Mark, &'a HistoryEntry),
+    /// A message that was refused outside of the requests of the page.
+    Outside(&'a HistoryEntry),
+}
+
+impl Branch<'_> {
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Message(node) => node.message.seq,
+            Self::Earlier(_, nodes) => nodes.first().map_or(0, |node| node.message.seq),
+            Self::Mark(_, line) | Self::Outside(line) => line.event.seq,
+        }
+    }
+}
+
+/// Shows the tree, each level in the order of time. What was refused, held and asked stands below the message in whose turn
+/// it happened; what was refused outside of every turn stands at the first level.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     let messages = history.page_lines().iter().filter_map(|line| line.event.message.clone()).collect();
-    let showing = Showing { moment, history, works: Works::of(history) };
+    let works = Works::of(history);
+    let showing = Showing::of(moment, history, &works);
     let nodes = views::tree(messages);
-    let outside: Vec<&HistoryEntry> = showing.works.outside.iter().filter_map(|at| history.lines.get(*at)).collect();
-    if nodes.is_empty() && outside.is_empty() {
+    let outside = works.outside.iter().filter_map(|at| history.lines.get(*at)).map(Branch::Outside);
+    let branches = showing.branches(None, first_level(&showing, &nodes).into_iter().chain(outside));
+    if branches.is_empty() {
         let words =
             if history.page.total == 0 { "No messages yet." } else { "No messages in this part of the history." };
         return empty(words, &html! {});
     }
-    html! {
-        (roots(&showing, &nodes))
-        @if !outside.is_empty() {
-            h2 { "Refused outside of the requests above " span.count { (outside.len()) } }
-            ul.lines { @for line in &outside { (refusal(moment, line)) } }
-        }
-    }
+    level(&showing, &branches)
 }
 
-/// Shows the tree's first level. Below a line that leads to its page stands what a message of an earlier page caused.
-fn roots(showing: &Showing<'_>, nodes: &[TreeNode]) -> Markup {
+/// Returns the messages without a cause on the page. Those with one on an earlier page stand below a line that leads there.
+fn first_level<'a>(showing: &Showing<'_>, nodes: &'a [TreeNode]) -> Vec<Branch<'a>> {
     let above = |node: &TreeNode| {
         let cause = node.message.cause.as_deref().or(node.message.in_reply_to.as_deref())?;
         Seq::parse(cause).filter(|seq| showing.history.above.contains_key(seq))
     };
-    let mut groups: Vec<(Option<Seq>, Vec<&TreeNode>)> = Vec::new();
+    let mut branches: Vec<Branch<'a>> = Vec::new();
     for node in nodes {
-        let cause = above(node);
-        match groups.iter_mut().find(|(known, _)| cause.is_some() && *known == cause) {
-            Some((_, group)) => group.push(node),
-            None => groups.push((cause, vec![node])),
+        let Some(cause) = above(node) else {
+            branches.push(Branch::Message(node));
+            continue;
+        };
+        let group = branches.iter_mut().find_map(|branch| match branch {
+            Branch::Earlier(known, group) if *known == cause => Some(group),
+            Branch::Earlier(..) | Branch::Message(_) | Branch::Mark(..) | Branch::Outside(_) => None,
+        });
+        match group {
+            Some(group) => group.push(node),
+            None => branches.push(Branch::Earlier(cause, vec![node])),
         }
     }
+    branches
+}
+
+fn level(showing: &Showing<'_>, branches: &[Branch<'_>]) -> Markup {
     let at = |seq: &Seq| in_tree(&showing.history.view.summary.reference, &seq.to_string());
     html! {
         ul.tree {
-            @for (cause, group) in &groups {
-                @match cause {
-                    None => { @for node in group { (twig(showing, node)) } },
-                    Some(seq) => li {
+            @for branch in branches {
+                @match branch {
+                    Branch::Message(node) => (twig(showing, node)),
+                    Branch::Earlier(seq, nodes) => li {
                         p.node.on-earlier-page { "↑ On an earlier page: " a href=(url(&at(seq))) { (seq) } " "
                             @if let Some(text) = showing.history.above.get(seq) { (excerpt(text, 120)) } }
-                        ul.tree { @for node in group { (twig(showing, node)) } }
+                        ul.tree { @for node in nodes { (twig(showing, node)) } }
                     },
+                    Branch::Mark(mark, line) => (marked(showing, mark, line)),
+                    Branch::Outside(line) => (refusal(showing.moment, line)),
                 }
             }
         }
     }
 }
 
-fn branch(showing: &Showing<'_>, nodes: &[TreeNode]) -> Markup {
-    html! { ul.tree { @for node in nodes { (twig(showing, node)) } } }
-}
-
 fn twig(showing: &Showing<'_>, node: &TreeNode) -> Markup {
+    let below = showing.branches(Some(node.message.seq), node.children.iter().map(Branch::Message));
     html! {
         li {
-            @let work = showing.works.on(node.message.seq);
-            (message(showing, work, &node.message))
-            @if let Some(work) = work.filter(|work| !work.marks.is_empty()) {
-                ul.marks { @for mark in &work.marks { (marked(showing, mark)) } }
-            }
-            @if !node.children.is_empty() { (branch(showing, &node.children)) }
+            (message(showing, showing.works.on(node.message.seq), &node.message))
+            @if !below.is_empty() { (level(showing, &below)) }
         }
     }
 }
 
 /// Shows what happened on the way to an answer.
-fn marked(showing: &Showing<'_>, mark: &Mark) -> Markup {
-    match mark {
-        Mark::Refused(at) => {
-            html! { @if let Some(line) = showing.history.lines.get(*at) { (refusal(showing.moment, line)) } }
-        }
-        Mark::Call(id, tool, settled) => html! {
-            li data-row tabindex="-1" {
+fn marked(showing: &Showing<'_>, mark: &Mark, line: &HistoryEntry) -> Markup {
+    match &mark.what {
+        Happened::Refused => refusal(showing.moment, line),
+        Happened::Call(id, tool, settled) => html! {
+            li.mark data-row tabindex="-1" {
                 (badge(settled.unwrap_or("pending"))) " call of " code { (foreign_line(tool)) } " "
                 a.id data-open-row href={ (url("/approvals/")) (id) } { (id) }
             }
         },
-        Mark::Question(id, body, settled) => html! {
-            li data-row tabindex="-1" {
+        Happened::Question(id, body, settled) => html! {
+            li.mark data-row tabindex="-1" {
                 (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (excerpt(body, 140))
             }
         },
@@ -118,9 +170,9 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
                 @if message.reference != *reference { " in " (conversation(&message.reference)) }
                 @if let Some(action) = &message.action { " " code { "#" (foreign_line(action)) } }
                 " " span.faint { "depth " (message.depth) ", hop " (message.hops) }
-                @if let Some(status) = message.status { " " (badge(status.word())) }
+                @if let Some(outcome) = message.outcome().or(work.and_then(|work| work.outcome)) { " " (badge(outcome.word())) }
                 @if message.kind == MessageType::Request {
-                    @if work.is_none_or(|work| work.status.is_none()) { " " (badge(message.delivery_state.word())) }
+                    @if work.is_none_or(|work| work.outcome.is_none()) { " " (badge(message.delivery_state.word())) }
                 }
                 @if let Some(work) = work { (took(work)) }
                 " " (time(&message.created_at, moment.now))
@@ -144,7 +196,7 @@ fn took(work: &Work) -> Markup {
 
 fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
     html! {
-        li data-row tabindex="-1" {
+        li.mark data-row tabindex="-1" {
             (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "
             @if let Some(problem) = &line.refusal {
                 a data-open-row href={ (url("/messages/msg-")) (line.event.seq) } { (foreign_line(&told_of(problem))) }

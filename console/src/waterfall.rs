@@ -2,42 +2,31 @@
 
 use std::collections::BTreeMap;
 
+use lastword_facts::Seq;
 use lastword_facts::ids::TaskId;
 use lastword_facts::visible::escape;
-use lastword_facts::{AnswerStatus, Seq, Time};
 use lastword_server::calls::subjects::first_line;
-use lastword_wire::{ExchangeLine, ExchangeView, rfc3339};
+use lastword_wire::{ExchangeLine, ExchangeView, Outcome};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::axis::{BREAK, Scale, Tick};
 use super::exchange;
 use super::layout::{Moment, empty};
 use super::pages::ViewParams;
-use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent, url};
+use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent, url, zone};
 use super::terms::told_of;
-use super::work::{Mark, Span, Work, Works, duration};
+use super::work::{Happened, Span, Work, Works, duration};
 use crate::reads::history::History;
 
-/// The width of the drawing without zoom, in pixels.
-const WIDTH: u64 = 560;
 /// The height of a row, in pixels; the style sheet has the same.
 const ROW: u64 = 30;
 /// The height of a curve below a row, in pixels; the style sheet has the same.
 const CURVE: u64 = 60;
 /// The height of the axis, in pixels; the style sheet has the same.
 const AXIS: u64 = 26;
-/// The room that a label of the axis takes, in pixels.
-const LABEL: u64 = 84;
 /// The deepest indentation that differs.
 const INDENT_MAX: usize = 8;
-/// The most labels on the axis without zoom.
-const TICKS_MAX: u64 = 6;
-/// The distances between two labels, in ms.
-const STEPS_MS: [u64; 23] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
-    1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000,
-];
-
 /// How many times wider than without zoom the drawing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -61,70 +50,6 @@ impl Zoom {
             self.0
         }
     }
-}
-
-/// The time that is drawn, and its width.
-struct Scale {
-    from: Time,
-    ms: u64,
-    width: u64,
-    now: Time,
-}
-
-impl Scale {
-    fn of(works: &Works, now: Time, zoom: Zoom) -> Self {
-        let from = works.tasks.values().map(|work| work.asked).min().unwrap_or(now);
-        let to = works.tasks.values().map(|work| work.answered.unwrap_or(now)).max().unwrap_or(now);
-        Self { from, ms: to.since(from).max(1), width: WIDTH * zoom.times(), now }
-    }
-
-    fn x(&self, at: Time) -> u64 {
-        // In 128 bits, which can't overflow.
-        let x = u128::from(at.since(self.from)) * u128::from(self.width) / u128::from(self.ms);
-        u64::try_from(x).unwrap_or(self.width).min(self.width)
-    }
-
-    /// Returns the begin and the width of a stretch, which is never too narrow to be seen.
-    fn bar(&self, span: Span) -> (u64, u64) {
-        let (from, to) = (self.x(span.from), self.x(span.to.unwrap_or(self.now)));
-        (from, to.saturating_sub(from).max(2))
-    }
-
-    /// Returns the labels of the axis.
-    fn ticks(&self, zoom: Zoom) -> Vec<(u64, String)> {
-        let max = TICKS_MAX * zoom.times();
-        let last = STEPS_MS[STEPS_MS.len() - 1];
-        let step = STEPS_MS.into_iter().find(|step| self.ms / step <= max).unwrap_or(last * (self.ms / last / max + 1));
-        let first = self.from.0.div_ceil(step) * step;
-        let moments = (0..).map(|n| Time(first + n * step)).take_while(|at| at.0 <= self.from.0 + self.ms);
-        moments.map(|at| (self.x(at), label(at, step))).collect()
-    }
-
-    /// Returns where each label of the axis begins: right of its tick, or left of it where it would end outside. One that
-    /// would cover the label before it is left out.
-    fn labels(&self, zoom: Zoom) -> Vec<(u64, String)> {
-        let mut free = 0;
-        let mut labels = Vec::new();
-        for (x, text) in self.ticks(zoom) {
-            let begins = if x + LABEL > self.width { x.saturating_sub(LABEL) } else { x + 3 };
-            if begins >= free {
-                free = begins + LABEL;
-                labels.push((begins, text));
-            }
-        }
-        labels
-    }
-}
-
-fn label(at: Time, step: u64) -> String {
-    let text = rfc3339(at);
-    let range = match step {
-        86_400_000.. => 5..10,
-        60_000.. => 11..16,
-        1_000.. => 11..19,
-        _ => 11..23,
-    };
-    text.get(range).unwrap_or_default().to_owned()
 }
 
 /// One row: a request, how deep it is below the first, and the exchanges of its task that R5 warned of, which are drawn
@@ -161,7 +86,7 @@ pub(super) fn view(
     }
     // What is unanswered as far as was read is drawn up to there.
     let end = history.lines.last().filter(|_| history.is_cut).map(|line| line.entry.at);
-    let scale = Scale::of(&works, end.unwrap_or(moment.now), zoom);
+    let scale = Scale::of(&works, end.unwrap_or(moment.now), zoom.times());
     let messages: BTreeMap<u64, (&str, &str)> = history
         .lines
         .iter()
@@ -176,7 +101,7 @@ pub(super) fn view(
                 div.axis { "Request" }
                 @for row in &rows { (name(row, history, &messages)) @for told in &row.stalled { (stalled_name(told)) } }
             }
-            div.bars-area { (drawing(&scale, zoom, &rows, history)) }
+            div.bars-area { (drawing(&scale, &rows, history)) }
             div.sums {
                 div.axis { "Spent" }
                 @for row in &rows { (sums(row.work)) @for told in &row.stalled { div.sum.curve { (exchange::tenths(told.dry_millis)) " of " (exchange::tenths(told.hold_at_millis)) " dry" } } }
@@ -193,7 +118,7 @@ fn legend(scale: &Scale, history: &History, params: &ViewParams) -> Markup {
             span { "queued or waiting for answers: "
                 span { span.key.done {} " completed " } span { span.key.open {} " open or partial " } span { span.key.failed {} " failed" } }
             span.bad { "✕ refused" }
-            span { (duration(scale.ms)) " in all, UTC" }
+            span { (duration(scale.ms)) " in all, in " (zone()) @if !scale.breaks.is_empty() { ", of which " span.key.waited {} " " (duration(scale.waited_ms())) " of waiting are drawn narrow" } }
             span.zoom { "Zoom "
                 @if times > 1 { a href=(url(&params.to_zoom(history, times / 2))) aria-label="Zoom out" { "−" } }
                 " " (times) "× "
@@ -241,7 +166,7 @@ fn name(row: &RequestRow<'_>, history: &History, messages: &BTreeMap<u64, (&str,
                 Some(seq) => { a data-open-row href={ (url("/messages/msg-")) (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
                 None => { "own root " code { (row.task) } },
             }
-            @if let Some(status) = row.work.status.filter(|status| *status != AnswerStatus::Completed) { " " (badge(status.word())) }
+            @if let Some(outcome) = row.work.outcome.filter(|outcome| *outcome != Outcome::Completed) { " " (badge(outcome.word())) }
             // A narrow window has no room for the column.
             span.narrow { (took_in_short(row.work)) }
         }
@@ -267,14 +192,7 @@ fn took(work: &Work) -> Markup {
 
 /// Returns the same in few characters.
 fn took_in_short(work: &Work) -> String {
-    let took = work.took_ms().map_or_else(
-        || "open".to_owned(),
-        |ms| match ms {
-            0..60_000 => duration(ms),
-            60_000..3_600_000 => format!("{} min", ms / 60_000),
-            _ => format!("{} h", ms / 3_600_000),
-        },
-    );
+    let took = work.took_ms().map_or_else(|| "open".to_owned(), in_short);
     let about = if work.is_estimated() { "≈" } else { "" };
     let tokens = match work.tokens() {
         0 => return took,
@@ -285,22 +203,35 @@ fn took_in_short(work: &Work) -> String {
     if cost > 0 { format!("{took} · {tokens} · {}", money(cost)) } else { format!("{took} · {tokens}") }
 }
 
-fn drawing(scale: &Scale, zoom: Zoom, rows: &[RequestRow<'_>], history: &History) -> Markup {
+fn in_short(ms: u64) -> String {
+    match ms {
+        0..60_000 => duration(ms),
+        60_000..3_600_000 => format!("{} min", ms / 60_000),
+        3_600_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} d", ms / 86_400_000),
+    }
+}
+
+fn drawing(scale: &Scale, rows: &[RequestRow<'_>], history: &History) -> Markup {
     let height = AXIS + rows.last().map_or(0, |last| last.y + last.height());
     let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
     html! {
         svg.axis width=(scale.width) height=(AXIS) viewBox={ "0 0 " (scale.width) " " (AXIS) } aria-hidden="true" {
-            @for (x, _) in scale.ticks(zoom) { line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {} }
-            @for (x, text) in scale.labels(zoom) { text x=(x) y="16" { (text) } }
+            @for Tick { x, .. } in scale.ticks() { line x1=(x) y1=(AXIS - 6) x2=(x) y2=(AXIS) {} }
+            @for Tick { x, at, shown } in scale.labels() { text x=(x) y="16" data-at=(at) data-local=(shown.pattern()) { (shown.of(&at)) } }
+            @for wait in &scale.breaks { text.waited x=(scale.begin(*wait) + BREAK / 2) y="16" text-anchor="middle" { (in_short(wait.ms())) } }
         }
         svg.rows width=(scale.width) height=(height - AXIS) viewBox={ "0 0 " (scale.width) " " (height - AXIS) } role="group" aria-label=(label) {
             defs { pattern #hatch width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
                 rect.hatch-back width="6" height="6" {} line.hatch-line x1="0" y1="0" x2="0" y2="6" {}
             } }
-            @for (x, _) in scale.ticks(zoom) { line.tick x1=(x) y1="0" x2=(x) y2=(height) {} }
+            @for Tick { x, .. } in scale.ticks() { line.tick x1=(x) y1="0" x2=(x) y2=(height) {} }
             @for row in rows {
                 (bars(scale, row, row.y, history))
                 @for (index, told) in row.stalled.iter().enumerate() { (curve(scale, told, row.y + ROW + CURVE * index as u64, history)) }
+            }
+            @for wait in &scale.breaks {
+                rect.waited x=(scale.begin(*wait)) y="0" width=(BREAK) height=(height) { title { "no agent works for " (duration(wait.ms())) } }
             }
             line.cursor x1=(scale.width) y1="0" x2=(scale.width) y2=(height) {}
         }
@@ -311,13 +242,11 @@ fn drawing(scale: &Scale, zoom: Zoom, rows: &[RequestRow<'_>], history: &History
 fn bars(scale: &Scale, row: &RequestRow<'_>, y: u64, history: &History) -> Markup {
     let work = row.work;
     let (x, width) = scale.bar(Span { from: work.asked, to: work.answered });
-    let tone = match work.status {
+    let tone = match work.outcome {
         None => "open",
-        Some(AnswerStatus::Completed) => "done",
-        Some(AnswerStatus::Partial | AnswerStatus::Cancelled) => "half",
-        Some(AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted) => {
-            "failed"
-        }
+        Some(Outcome::Completed) => "done",
+        Some(Outcome::Partial | Outcome::Cancelled) => "half",
+        Some(Outcome::Failed | Outcome::TimedOut | Outcome::Stopped) => "failed",
     };
     html! {
         rect class={ "whole " (tone) } data-x=(x) x=(x) y=(y + 8) width=(width) height=(ROW - 16) rx="3" {}
@@ -330,7 +259,7 @@ fn bars(scale: &Scale, row: &RequestRow<'_>, y: u64, history: &History) -> Marku
             rect.human data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" fill="url(#hatch)" { title { "waiting for a human" } }
         }
         @for mark in &work.marks {
-            @if let Mark::Refused(at) = mark && let Some(line) = history.lines.get(*at) {
+            @if let Happened::Refused = mark.what && let Some(line) = history.lines.get(mark.line) {
                 @let x = scale.x(line.entry.at).min(scale.width - 14);
                 a href={ (url("/messages/msg-")) (line.event.seq) } {
                     title { (escape(&line.refusal.as_ref().map_or_else(|| "refused".to_owned(), told_of))) }
@@ -377,33 +306,5 @@ fn curve(scale: &Scale, told: &ExchangeView, y: u64, history: &History) -> Marku
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_axis_has_labels_whatever_the_span() {
-        for ms in [1, 900, 59_000, 3_700_000, 90_000_000, 900_000_000_000] {
-            let scale = Scale { from: Time(1_700_000_000_123), ms, width: WIDTH, now: Time(0) };
-            let ticks = scale.ticks(Zoom(1));
-            assert!(ticks.len() <= 8, "{ms}: {ticks:?}");
-            assert!(ticks.iter().all(|(x, text)| *x <= WIDTH && !text.is_empty()), "{ms}: {ticks:?}");
-            let labels = scale.labels(Zoom(1));
-            assert!(
-                !labels.is_empty() && labels.windows(2).all(|two| two[0].0 + LABEL <= two[1].0),
-                "{ms}: {labels:?}"
-            );
-            assert!(labels.iter().all(|(x, _)| x + LABEL <= WIDTH + 3), "{ms}: {labels:?}");
-        }
-    }
-
-    #[test]
-    fn a_bar_is_never_too_narrow_to_be_seen() {
-        let scale = Scale { from: Time(0), ms: 10_000_000, width: WIDTH, now: Time(10_000_000) };
-        assert_eq!(scale.bar(Span { from: Time(5_000_000), to: Some(Time(5_000_001)) }), (WIDTH / 2, 2));
-        assert_eq!(scale.bar(Span { from: Time(0), to: None }), (0, WIDTH));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{Fact, Part, Rerun, Spend};
+use lastword_facts::fact::{Answer, EndReason, Fact, Part, Rerun, Spend};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
-use lastword_facts::{AnswerStatus, Message, Seq, Time};
+use lastword_facts::{Message, Seq, Time};
+use lastword_wire::Outcome;
 
 use crate::reads::history::{History, HistoryEntry};
 
@@ -22,16 +23,37 @@ pub(super) struct Span {
 pub(super) struct WorkTurn {
     /// When it ran.
     pub(super) span: Span,
+    /// The position of the message that opened it.
+    message: Seq,
     tokens: u64,
     cost_microusd: u64,
     estimated: bool,
 }
 
+#[cfg(test)]
+impl WorkTurn {
+    /// Returns a turn that spent nothing.
+    pub(super) const fn at(span: Span) -> Self {
+        Self { span, message: Seq(0), tokens: 0, cost_microusd: 0, estimated: false }
+    }
+}
+
 /// Something that happened on the way to the answer.
 #[derive(Clone, Debug)]
-pub(super) enum Mark {
-    /// A refused message, by its place among the lines.
-    Refused(usize),
+pub(super) struct Mark {
+    /// Its place among the lines.
+    pub(super) line: usize,
+    /// The position of the message that opened the turn in which it happened.
+    pub(super) cause: Option<Seq>,
+    /// What happened.
+    pub(super) what: Happened,
+}
+
+/// What happened on the way to the answer.
+#[derive(Clone, Debug)]
+pub(super) enum Happened {
+    /// A message was refused.
+    Refused,
     /// A held call: its id, the tool, and the decision once there is one.
     Call(ApprovalId, Box<str>, Option<&'static str>),
     /// A question to a human: its id, its text, and how it ended once it has.
@@ -51,8 +73,8 @@ pub(super) struct Work {
     pub(super) asked: Time,
     /// The time of its answer; `None` while it is open.
     pub(super) answered: Option<Time>,
-    /// The status of its answer; `None` while it is open.
-    pub(super) status: Option<AnswerStatus>,
+    /// How it ended; `None` while it is open.
+    pub(super) outcome: Option<Outcome>,
     /// Its turns, oldest first.
     pub(super) turns: Vec<WorkTurn>,
     /// The times in which it waited for a human.
@@ -67,6 +89,11 @@ impl Work {
     /// Returns the time from the request to its answer, in ms.
     pub(super) fn took_ms(&self) -> Option<u64> {
         Some(self.answered?.since(self.asked))
+    }
+
+    fn mark(&mut self, line: usize, what: Happened) {
+        let cause = self.turns.last().map(|turn| turn.message);
+        self.marks.push(Mark { line, cause, what });
     }
 
     /// Returns the tokens spent in its turns.
@@ -115,6 +142,12 @@ impl Works {
         works
     }
 
+    /// Returns the work on one request.
+    #[cfg(test)]
+    pub(super) fn with(work: Work) -> Self {
+        Self { tasks: [(TaskId(1), work)].into(), ..Self::default() }
+    }
+
     /// Returns the work on the request at a position.
     pub(super) fn on(&self, message: u64) -> Option<&Work> {
         self.tasks.get(self.messages.get(&message)?)
@@ -128,9 +161,13 @@ impl Works {
             Fact::RootStarted { task, .. } if on_page => {
                 self.tasks.insert(*task, Work { asked: at, ..Work::default() });
             }
-            Fact::RootEnded { task, status } => self.end(*task, at, *status),
+            Fact::RootEnded { task, status } => self.end(*task, at, Outcome::of(*status, false)),
             Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
-            Fact::TurnOpened { turn, task, attempt, .. } => self.turn(at, *turn, *task, *attempt),
+            Fact::TurnOpened { turn, task, attempt, message, .. } => {
+                let span = Span { from: at, to: None };
+                let begun = WorkTurn { span, message: *message, tokens: 0, cost_microusd: 0, estimated: false };
+                self.turn(*turn, *task, *attempt, begun);
+            }
             Fact::TurnClosed { turn, spend, .. } => self.charge(*turn, *spend, true, Some(at)),
             Fact::TurnFinished { turn, spend, .. } => {
                 self.charge(*turn, *spend, false, Some(at));
@@ -142,13 +179,13 @@ impl Works {
             Fact::Refused { turn, .. } => {
                 let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
                 match task.and_then(|task| self.tasks.get_mut(&task)) {
-                    Some(work) => work.marks.push(Mark::Refused(index)),
+                    Some(work) => work.mark(index, Happened::Refused),
                     None if on_page => self.outside.push(index),
                     None => {}
                 }
             }
             Fact::ApprovalAsked { approval, task: Some(task), tool, .. } => {
-                let place = self.wait(*task, at, Mark::Call(*approval, tool.clone(), None));
+                let place = self.wait(*task, at, index, Happened::Call(*approval, tool.clone(), None));
                 self.calls.extend(place.map(|place| (*approval, place)));
             }
             Fact::ApprovalDecided { approval, decision, by, .. } => {
@@ -158,7 +195,7 @@ impl Works {
                 }
             }
             Fact::EscalationOpened { escalation, task: Some(task), body, .. } => {
-                let place = self.wait(*task, at, Mark::Question(*escalation, body.clone(), None));
+                let place = self.wait(*task, at, index, Happened::Question(*escalation, body.clone(), None));
                 self.questions.extend(place.map(|place| (*escalation, place)));
             }
             Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } => {
@@ -181,15 +218,15 @@ impl Works {
                 self.messages.insert(seq, terms.task);
                 self.tasks.insert(terms.task, work);
             }
-            Part::Answer(answer) => self.end(answer.task, at, answer.status),
+            Part::Answer(answer) => self.end(answer.task, at, outcome(answer)),
             Part::Reply { escalation: Some(escalation), .. } => self.answered(*escalation, at, "answered"),
             Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => {}
         }
     }
 
-    fn end(&mut self, task: TaskId, at: Time, status: AnswerStatus) {
+    fn end(&mut self, task: TaskId, at: Time, outcome: Outcome) {
         if let Some(work) = self.tasks.get_mut(&task) {
-            (work.answered, work.status) = (Some(at), Some(status));
+            (work.answered, work.outcome) = (Some(at), Some(outcome));
             for wait in work.waits.iter_mut().filter(|wait| wait.to.is_none()) {
                 wait.to = Some(at);
             }
@@ -206,12 +243,11 @@ impl Works {
         }
     }
 
-    fn turn(&mut self, at: Time, turn: TurnId, task: TaskId, attempt: u32) {
+    fn turn(&mut self, turn: TurnId, task: TaskId, attempt: u32, begun: WorkTurn) {
         if let Some(work) = self.tasks.get_mut(&task) {
             work.attempts = work.attempts.max(attempt);
             self.turns.insert(turn, (task, work.turns.len()));
-            let span = Span { from: at, to: None };
-            work.turns.push(WorkTurn { span, tokens: 0, cost_microusd: 0, estimated: false });
+            work.turns.push(begun);
         }
     }
 
@@ -220,18 +256,18 @@ impl Works {
         let known = self.turns.get(&turn).and_then(|(task, at)| self.tasks.get_mut(task)?.turns.get_mut(*at));
         if let Some(turn) = known {
             let Spend { tokens, cost_microusd } = spend;
-            *turn = WorkTurn { span: Span { to: end, ..turn.span }, tokens, cost_microusd, estimated };
+            *turn = WorkTurn { span: Span { to: end, ..turn.span }, tokens, cost_microusd, estimated, ..*turn };
         }
     }
 
     /// Notes that a task waits for a human from now on, and returns the places of the wait and of the mark; `None` if its
     /// request is on another page.
-    fn wait(&mut self, task: TaskId, at: Time, mark: Mark) -> Option<WaitPlace> {
+    fn wait(&mut self, task: TaskId, at: Time, line: usize, what: Happened) -> Option<WaitPlace> {
         let work = self.tasks.get_mut(&task)?;
         // A request that timed out is over; nobody waits for the answer to the question about it.
         let ended = work.answered;
         work.waits.push(Span { from: at, to: ended });
-        work.marks.push(mark);
+        work.mark(line, what);
         Some(WaitPlace { task, wait: work.waits.len() - 1, mark: work.marks.len() - 1 })
     }
 
@@ -246,11 +282,15 @@ impl Works {
         if let Some(wait) = work.waits.get_mut(wait) {
             wait.to = wait.to.or(Some(at));
         }
-        match work.marks.get_mut(mark) {
-            Some(Mark::Call(_, _, settled) | Mark::Question(_, _, settled)) => *settled = Some(word),
-            Some(Mark::Refused(_)) | None => {}
+        match work.marks.get_mut(mark).map(|mark| &mut mark.what) {
+            Some(Happened::Call(_, _, settled) | Happened::Question(_, _, settled)) => *settled = Some(word),
+            Some(Happened::Refused) | None => {}
         }
     }
+}
+
+const fn outcome(answer: &Answer) -> Outcome {
+    Outcome::of(answer.status, matches!(answer.cause, EndReason::Stopped))
 }
 
 /// Formats a duration for humans.

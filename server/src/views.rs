@@ -29,7 +29,7 @@ pub(crate) use self::claims::claim;
 pub(crate) use self::clock::clock;
 pub use self::clock::note;
 pub(crate) use self::conversations::summary;
-pub use self::conversations::{conversation, fullest, grant, listed, standing, tree, waits_for_human};
+pub use self::conversations::{conversation, fullest, grant, listed, outcome, standing, tree, waits_for_human};
 pub(crate) use self::escalations::escalation;
 pub use self::events::{EventDraft, event, subject};
 pub use self::explanations::lift_of;

@@ -95,6 +95,9 @@ pub struct ApprovalView {
     /// The decision, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+    /// The time of the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<String>,
     /// The human or agent who decided; `policy` if a rule of the policy did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

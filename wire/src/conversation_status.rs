@@ -2,7 +2,7 @@
 
 use lastword_facts::status::Running;
 
-use crate::ConversationSummary;
+use crate::{ConversationSummary, Outcome};
 
 /// The status of a conversation in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl ConversationStatus {
         }
     }
 
-    /// Returns the word that every surface shows.
+    /// Returns the word that programs read.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -47,6 +47,16 @@ impl ConversationStatus {
             Self::Idle => "idle",
         }
     }
+
+    /// Returns the word that a human reads: `held` for `latched`, and `ended` for `idle`.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Latched => "held",
+            Self::Idle => "ended",
+            Self::Stopped | Self::Paused | Self::Active => self.word(),
+        }
+    }
 }
 
 impl ConversationSummary {
@@ -54,5 +64,11 @@ impl ConversationSummary {
     #[must_use]
     pub const fn standing(&self) -> ConversationStatus {
         ConversationStatus::of(self.state, self.latched, self.counters.open_tasks > 0)
+    }
+
+    /// Returns the outcome of a conversation that ended; `None` while it has a status of its own.
+    #[must_use]
+    pub fn ended(&self) -> Option<Outcome> {
+        self.outcome.filter(|_| self.standing() == ConversationStatus::Idle)
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use lastword_facts::status::Running;
 
-use crate::{EscalationView, GrantView, HeldBy, RefusedSend, StoredMessage, amount, is_cost};
+use crate::{EscalationView, GrantView, HeldBy, Outcome, RefusedSend, StoredMessage, amount, is_cost};
 
 /// Counters of a conversation.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -42,6 +42,9 @@ pub struct ConversationSummary {
     pub waits_for_user: Vec<String>,
     /// Its message and task counters.
     pub counters: Counters,
+    /// How its last work ended; absent while a request is open, and once that work is forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
     /// The time at which it was opened.
     pub opened_at: String,
     /// The time of its last message.

@@ -93,6 +93,9 @@ pub struct EscalationView {
     /// The text of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// The time of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_at: Option<String>,
     /// In the response to a send alone: the members of the message that mean nothing to Lastword.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,

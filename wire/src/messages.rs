@@ -86,6 +86,9 @@ pub struct StoredMessage {
     /// Answer: how the request ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<AnswerStatus>,
+    /// Answer: whether a human's stop ended the request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Answer: the reason that the agent gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -161,6 +164,7 @@ impl StoredMessage {
             created_at: String::new(),
             delivery_state: DeliveryState::Noted,
             status: None,
+            stopped: false,
             reason: None,
             in_reply_to: None,
             completed: Vec::new(),

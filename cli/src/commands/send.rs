@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lastword_client::wire::{Envelope, EscalationView, Finished, StoredMessage, To};
+use lastword_client::wire::{Envelope, EscalationView, Finished, Outcome, StoredMessage, To};
 use lastword_client::{Client, SendTerms, Sent};
 use lastword_facts::{MessageType, Priority};
 use serde::Deserialize as _;
@@ -95,11 +95,11 @@ pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
 
 /// Fails if an answer says that the work wasn't completed.
 pub(super) fn completed(answer: Option<&StoredMessage>) -> Result<(), Failure> {
-    match answer.and_then(|answer| answer.status) {
-        Some(status) if status.word() != "completed" => {
-            Err(Failure::not_completed(format!("the request was answered, and its status is {}", status.word())))
+    match answer.and_then(StoredMessage::outcome) {
+        None | Some(Outcome::Completed) => Ok(()),
+        Some(outcome) => {
+            Err(Failure::not_completed(format!("the request was answered, and its outcome is {}", outcome.label())))
         }
-        Some(_) | None => Ok(()),
     }
 }
 

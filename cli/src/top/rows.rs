@@ -15,6 +15,7 @@ use lastword_facts::status::Running;
 use super::model::Lists;
 use crate::out::{Tone, escape_line};
 use crate::render;
+use crate::tree::outcome_tone;
 
 /// The state of an agent whose program has a dialog open for its own user, and of its work.
 pub(crate) const WAITS_FOR_USER: &str = "waits for its user";
@@ -206,7 +207,7 @@ pub(crate) fn state_of(summary: &ConversationSummary) -> Cell {
     if found == ConversationStatus::Active && !summary.waits_for_user.is_empty() {
         return (WAITS_FOR_USER.to_owned(), Tone::Warn);
     }
-    standing(found)
+    summary.ended().map_or_else(|| standing(found), |outcome| (outcome.label().to_owned(), outcome_tone(outcome)))
 }
 
 /// Formats a status as one word.
@@ -217,13 +218,7 @@ fn standing(standing: ConversationStatus) -> Cell {
         ConversationStatus::Active => Tone::Good,
         ConversationStatus::Idle => Tone::Faint,
     };
-    // What a person reads where the API says `latched` and `idle`.
-    let word = match standing {
-        ConversationStatus::Latched => "held",
-        ConversationStatus::Idle => "ended",
-        ConversationStatus::Stopped | ConversationStatus::Paused | ConversationStatus::Active => standing.word(),
-    };
-    (word.to_owned(), look)
+    (standing.label().to_owned(), look)
 }
 
 /// Formats the nearest limit, by its name in `lastword limits`.

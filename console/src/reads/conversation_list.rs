@@ -1,6 +1,6 @@
 //! The list of conversations with its filters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
 use lastword_core::State;
@@ -12,7 +12,7 @@ use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::{Caller, subjects};
 use lastword_server::{ApiError, Context, views};
 use lastword_store::{Cursor, Filter, IndexReader, ReadError, SpentIn};
-use lastword_wire::{ConversationStatus, ConversationView, FieldError};
+use lastword_wire::{ConversationStatus, ConversationView, FieldError, Outcome};
 use serde::Deserialize;
 
 use super::history;
@@ -41,7 +41,7 @@ pub(crate) struct ListParams {
     /// The depth of one of its messages.
     #[serde(default)]
     pub(crate) depth: String,
-    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`.
+    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`; or its outcome, such as `timed_out`.
     #[serde(default)]
     pub(crate) state: String,
     /// Words in one of its messages.
@@ -99,7 +99,9 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     if !said {
         let folded = !wanted.limits();
         let look = move |live: &Live<'_>| {
-            if folded { families(live.state, before) } else { by_activity(live.state, &wanted, before) }
+            let state = live.state;
+            let (found, next) = if folded { families(state, before) } else { by_activity(state, &wanted, before) };
+            (counted(state, found), next)
         };
         let (found, next) = ctx.handle.query(look).await?;
         return Ok(Listed { items: filled(ctx, found).await?, next });
@@ -121,7 +123,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
     let look = move |live: &Live<'_>| -> Vec<Family> {
         let known = found.iter().filter_map(|(id, _)| Some((*id, live.state.conversations.get(id)?)));
-        known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect()
+        counted(live.state, known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect())
     };
     let found = ctx.handle.query(look).await?;
     Ok(Listed { items: filled(ctx, found).await?, next })
@@ -134,28 +136,67 @@ struct Family {
     messages: u64,
     open_tasks: u64,
     human_waits: bool,
-    /// All conversations below it.
+    /// The conversation itself, and all below it.
     all: Vec<ConvId>,
-    /// The newest of them.
+    /// The newest of those that are folded into it.
     below: Vec<Self>,
+    /// How many more are folded into it.
+    below_more: usize,
 }
 
 impl Family {
     fn alone(state: &State, id: ConvId, conv: &Conversation) -> Self {
         let view = views::listed(state, conv);
-        let counters = view.summary.counters;
-        let (messages, open_tasks) = (counters.messages, counters.open_tasks);
-        let human_waits = views::waits_for_human(state, conv);
-        Self { id, view, messages, open_tasks, human_waits, all: Vec::new(), below: Vec::new() }
+        let (all, below) = (Vec::new(), Vec::new());
+        Self { id, view, messages: 0, open_tasks: 0, human_waits: false, all, below, below_more: 0 }
     }
+
+    fn count(&mut self, state: &State, lineages: &mut BTreeMap<ConvId, Vec<ConvId>>) {
+        self.all = lineages.remove(&self.id).unwrap_or_default();
+        for conv in self.all.iter().filter_map(|conv| state.conversations.get(conv)) {
+            self.messages += conv.messages;
+            self.open_tasks += conv.open_tasks.len() as u64;
+            self.human_waits |= views::waits_for_human(state, conv);
+        }
+        for below in &mut self.below {
+            below.count(state, lineages);
+        }
+    }
+}
+
+/// Counts what is in each conversation and in those below it, as the conversation's own page does.
+fn counted(state: &State, mut found: Vec<Family>) -> Vec<Family> {
+    let shown = found.iter().flat_map(|one| std::iter::once(one.id).chain(one.below.iter().map(|below| below.id)));
+    let mut lineages = lineages(state, shown.collect());
+    for family in &mut found {
+        family.count(state, &mut lineages);
+    }
+    found
+}
+
+/// Returns for each of these conversations itself and all below it, from one pass over all.
+fn lineages(state: &State, wanted: BTreeSet<ConvId>) -> BTreeMap<ConvId, Vec<ConvId>> {
+    let mut lineages: BTreeMap<ConvId, Vec<ConvId>> = BTreeMap::new();
+    for (id, _) in state.conversations.range(..) {
+        let (mut known, mut next) = (BTreeSet::from([id]), vec![id]);
+        while let Some(conv) = next.pop().and_then(|at| state.conversations.get(&at)) {
+            let above = conv.parent.into_iter().chain(state.named_above(conv.reference.as_str()));
+            next.extend(above.filter(|above| known.insert(*above)));
+        }
+        for above in known.intersection(&wanted) {
+            lineages.entry(*above).or_default().push(id);
+        }
+    }
+    lineages
 }
 
 /// Adds the subjects and what was spent.
 async fn filled(ctx: &Context, found: Vec<Family>) -> Result<Vec<ListedConversation>, ApiError> {
     let shown = found.iter().flat_map(|family| std::iter::once(family.id).chain(family.below.iter().map(|one| one.id)));
     let mut subjects = subjects::of(ctx, shown.collect()).await?;
-    let convs: Vec<ConvId> =
-        found.iter().flat_map(|one| std::iter::once(one.id).chain(one.all.iter().copied())).collect();
+    let members = |one: &Family| one.all.iter().chain(one.below.iter().flat_map(|below| &below.all)).copied().collect();
+    let convs: BTreeSet<ConvId> = found.iter().flat_map::<Vec<ConvId>, _>(members).collect();
+    let convs: Vec<ConvId> = convs.into_iter().collect();
     let both =
         move |index: &IndexReader| -> Result<_, ReadError> { Ok((index.spent_in(&convs)?, index.refused_in(&convs)?)) };
     let (spent, refused) = ask_fresh(ctx, both).await?;
@@ -170,12 +211,12 @@ struct Sums {
 }
 
 fn listed(family: Family, subjects: &mut BTreeMap<ConvId, String>, sums: &Sums) -> ListedConversation {
-    let all = || std::iter::once(family.id).chain(family.all.iter().copied());
+    let all = || family.all.iter().copied();
     ListedConversation {
         subject: subjects.remove(&family.id).unwrap_or_default(),
         spent: history::add_up(all().filter_map(|conv| sums.spent.get(&conv).copied())),
         refused: all().filter_map(|conv| sums.refused.get(&conv)).sum(),
-        below_more: family.all.len().saturating_sub(family.below.len()),
+        below_more: family.below_more,
         below: family.below.into_iter().map(|one| listed(one, subjects, sums)).collect(),
         view: family.view,
         human_waits: family.human_waits,
@@ -204,15 +245,11 @@ fn families(state: &State, before: Option<Position>) -> (Vec<Family>, Option<Str
     let family = |(_, id): &Position| {
         let id = ConvId(*id);
         let mut family = Family::alone(state, id, state.conversations.get(&id)?);
-        family.all = newest.get(&id).map(|(_, all)| all.clone()).unwrap_or_default();
-        for conv in family.all.iter().filter_map(|conv| state.conversations.get(conv)) {
-            family.messages += conv.messages;
-            family.open_tasks += conv.open_tasks.len() as u64;
-            family.human_waits |= views::waits_for_human(state, conv);
-        }
-        let newest = family.all.iter().rev().take(BELOW_MAX);
-        let below = newest.filter_map(|id| Some(Family::alone(state, *id, state.conversations.get(id)?)));
+        let all = newest.get(&id).map(|(_, all)| all.as_slice()).unwrap_or_default();
+        let below = all.iter().rev().take(BELOW_MAX);
+        let below = below.filter_map(|id| Some(Family::alone(state, *id, state.conversations.get(id)?)));
         family.below = below.collect();
+        family.below_more = all.len() - family.below.len();
         Some(family)
     };
     (order.iter().filter_map(family).collect(), next)
@@ -255,21 +292,42 @@ fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
 /// The part of the filters that concerns the conversations themselves.
 struct Wanted {
     reference: String,
-    state: Option<ConversationStatus>,
+    state: Option<WantedState>,
+}
+
+/// A status, or the outcome of a conversation that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WantedState {
+    Status(ConversationStatus),
+    Ended(Outcome),
+}
+
+impl WantedState {
+    fn parse(word: &str) -> Result<Self, FieldError> {
+        let status = ConversationStatus::ALL.into_iter().find(|status| status.word() == word).map(Self::Status);
+        status.or_else(|| Outcome::from_word(word).map(Self::Ended)).ok_or_else(|| {
+            let words = ConversationStatus::ALL.map(ConversationStatus::word);
+            let outcomes = Outcome::ALL.iter().map(|outcome| outcome.word()).filter(|word| !words.contains(word));
+            let words = words.into_iter().chain(outcomes).collect::<Vec<_>>().join(", ");
+            FieldError::new("state", format!("{word:?} is none of {words}"))
+        })
+    }
+
+    fn admits(self, state: &State, conv: &Conversation) -> bool {
+        let status = views::standing(state, conv);
+        let ended = || views::outcome(state, conv).filter(|_| status == ConversationStatus::Idle);
+        match self {
+            // The work in it was stopped, or the conversation itself.
+            Self::Status(ConversationStatus::Stopped) if ended() == Some(Outcome::Stopped) => true,
+            Self::Status(wanted) => status == wanted,
+            Self::Ended(wanted) => ended() == Some(wanted),
+        }
+    }
 }
 
 impl Wanted {
     fn of(params: &ListParams) -> Result<Self, FieldError> {
-        let state = match params.state.as_str() {
-            "" => None,
-            asked => match ConversationStatus::ALL.into_iter().find(|standing| standing.word() == asked) {
-                None => {
-                    let words = ConversationStatus::ALL.map(ConversationStatus::word).join(", ");
-                    return Err(FieldError::new("state", format!("{asked:?} is none of {words}")));
-                }
-                known => known,
-            },
-        };
+        let state = Some(params.state.as_str()).filter(|word| !word.is_empty()).map(WantedState::parse).transpose()?;
         Ok(Self { reference: params.reference.trim().to_ascii_lowercase(), state })
     }
 
@@ -279,7 +337,7 @@ impl Wanted {
 
     fn admits(&self, state: &State, conv: &Conversation) -> bool {
         let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
-        named && self.state.is_none_or(|wanted| wanted == views::standing(state, conv))
+        named && self.state.is_none_or(|wanted| wanted.admits(state, conv))
     }
 }
 

@@ -4,7 +4,7 @@ use lastword_facts::Limits;
 use serde_json::json;
 
 use crate::browser::{Browser, Seen};
-use crate::world::World;
+use crate::world::{World, id};
 
 /// Returns the number that stands before `words` on a page.
 #[track_caller]
@@ -73,4 +73,52 @@ async fn an_agent_that_works_elsewhere_is_working_and_the_page_says_what_is_held
     world.take("coder").await;
     let works = plain(&browser.get("/agents").await.is(200).text);
     assert!(works.contains("working · BIG-1 is held"), "{works}");
+}
+
+#[tokio::test]
+async fn a_conversation_has_the_same_counts_in_each_list_and_on_its_page() {
+    let world = World::with(&["lead", "coder"]).await;
+    world.send("operator", "lead", "SHOP-1", "build it").await.is(201);
+    world.take("lead").await;
+    let part = json!({"type": "request", "to": "coder", "body": "a part", "ref": "SHOP-1/part"});
+    world.post("lead", "/v1/messages", part).await.is(201);
+    let turn = world.take("coder").await;
+    let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
+    let usage = json!({"input_tokens": 1_000, "output_tokens": 200, "cost_usd": 0.5});
+    world.post("coder", &path, json!({"answer": "done", "usage": usage})).await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/conversations/SHOP-1").await.is(200).has("$0.50");
+    assert_eq!(number(&page, "messages, child conversations included"), 3);
+    for filter in ["", "?to=lead", "?from=operator", "?ref=SHOP", "?state=active&q=build"] {
+        let list = browser.get(&format!("/conversations{filter}")).await.is(200);
+        let (_, row) = list.text.split_once("id=\"c-SHOP-1\"").unwrap();
+        let row = Seen { text: row.to_owned(), ..list }.has("$0.50");
+        assert_eq!(number(&row, "messages"), 3, "{filter}");
+    }
+    // The one below has its own.
+    let below = browser.get("/conversations?to=coder").await.is(200).has("$0.50");
+    assert_eq!(number(&below, "messages"), 2);
+}
+
+#[tokio::test]
+async fn the_bars_of_what_agents_spent_have_the_order_of_their_list() {
+    let world = World::with(&["dear", "cheap"]).await;
+    for (agent, tokens, dollars) in [("dear", 1_000, 0.5), ("cheap", 2_000_000, 0.125)] {
+        world.send("operator", agent, agent, "work").await.is(201);
+        let turn = world.take(agent).await;
+        let usage = json!({"input_tokens": tokens, "output_tokens": 0, "cost_usd": dollars});
+        let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
+        world.post(agent, &path, json!({"answer": "done", "usage": usage})).await.is(200);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let cheap = "<span title=\"2\u{202f}000\u{202f}000\">2.00\u{202f}M</span> tokens";
+    for path in ["/", "/spend"] {
+        let page = browser.get(path).await.is(200).has(cheap);
+        let bars = ["dear, of the most", "cheap, of the most"].map(|name| {
+            let (before, _) = page.text.split_once(name).unwrap();
+            before.rsplit("<progress").next().unwrap().to_owned()
+        });
+        assert!(bars[0].contains("max=\"500000\" value=\"500000\""), "{path}: {bars:?}");
+        assert!(bars[1].contains("max=\"500000\" value=\"125000\""), "{path}: {bars:?}");
+    }
 }

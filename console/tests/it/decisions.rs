@@ -96,3 +96,23 @@ async fn what_a_human_stopped_or_cancelled_is_not_said_to_be_undecided_or_pendin
     let view = world.get("operator", &format!("/v1/approvals/{held}")).await.is(200);
     assert_eq!((&view["state"], &view["ended"]), (&json!("withdrawn"), &json!("cancelled")));
 }
+
+#[tokio::test]
+async fn a_settled_decision_says_when_and_by_whom() {
+    let world = asked().await;
+    let question = world.post("coder", "/v1/escalations", json!({"message": "Now?", "options": []})).await.is(201);
+    let call = hold(&world, json!({"tool": "Bash", "arguments": {"command": "ls"}})).await;
+    let browser = Browser::signed_in(&world).await;
+    browser.post(&format!("/approvals/{call}/reject"), &[("comment", "no")]).await.is(200);
+    let asked = id(&question, "id");
+    browser.post(&format!("/escalations/{asked}/answer"), &[("answer", "yes")]).await.is(200);
+    let decided = world.get("operator", &format!("/v1/approvals/{call}")).await.is(200);
+    let answered = world.get("operator", &format!("/v1/escalations/{asked}")).await.is(200);
+    let time = |at: &str| format!("<time datetime=\"{at}\"");
+    let by = format!("by <b>operator</b> {}", time(id(&decided, "decided_at")));
+    browser.get(&format!("/approvals/{call}")).await.is(200).has(&by);
+    let by = format!("by <b>operator</b> {}", time(id(&answered, "answered_at")));
+    browser.get(&format!("/questions/{asked}")).await.is(200).has(&by);
+    let inbox = browser.get("/inbox").await.is(200);
+    inbox.has(&time(id(&decided, "decided_at"))).has(&time(id(&answered, "answered_at")));
+}

@@ -9,12 +9,14 @@ mod history_pages;
 #[path = "../../../server/tests/it/machine.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod machine;
+mod outcomes;
 mod people;
 mod risk;
 mod roles;
 mod schedules;
 mod team;
 mod templates;
+mod tree;
 #[path = "../../../server/tests/it/world.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod world;

@@ -52,7 +52,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
         .await
         .is(200)
         .has("budget used up</span>")
-        .has("Works again at 00:00 UTC")
+        .has(">00:00 UTC</time>, or once you")
         .has("200/100");
     // It is stopped by nobody, and each page says what it is and when that ends.
     browser
@@ -60,10 +60,10 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
         .await
         .is(200)
         .has("budget used up</span>")
-        .has("Works again at 00:00 UTC")
+        .has(">00:00 UTC</time>, or once you")
         .lacks(">stopped<");
     browser.get("/graph").await.is(200).has("<span class=\"dot rests\"></span> budget used up").has("until 00:00 UTC");
-    browser.get("/").await.is(200).has("starts no work before 00:00 UTC");
+    browser.get("/").await.is(200).has("starts no work before <time ");
     let from = "div#grant-form-said";
     let give = async |tokens: &str, usd: &str| {
         browser.post_from("/agents/kilo/grant", &[("tokens", tokens), ("cost_usd", usd)], from).await
@@ -76,6 +76,22 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["rests_until"], Value::Null);
     // What is given counts from what is used.
     browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}200");
+}
+
+#[tokio::test]
+async fn every_page_says_who_is_signed_in_with_which_role_and_where() {
+    let mut world = World::with(&["kilo"]).await;
+    world.register_human("vera", "viewer").await;
+    let browser = Browser::as_human(&world, "vera").await;
+    let at = world.url("").replace("http://", "");
+    let title = format!("Signed in as vera, with the role viewer, in the workspace at {at}");
+    for path in
+        ["/", "/inbox", "/conversations", "/agents", "/spend", "/schedules", "/incidents", "/limits", "/settings"]
+    {
+        let page = browser.get(path).await.is(200);
+        let (header, _) = page.text.split_once("</header>").unwrap();
+        assert!(header.contains(&title) && header.contains("<b>vera</b>, viewer"), "{path}: {header}");
+    }
 }
 
 #[tokio::test]

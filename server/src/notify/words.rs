@@ -397,6 +397,7 @@ mod tests {
             created_at: rfc3339(Time(0)),
             decision: None,
             by: None,
+            decided_at: None,
             by_kind: None,
             policy: None,
             tier: None,

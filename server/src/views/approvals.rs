@@ -27,6 +27,7 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         request_id: request_of(state, known.task),
         created_at: rfc3339(known.at),
         decision: known.decision,
+        decided_at: known.decided_at.get().map(rfc3339),
         by: known.by.map(|by| if by == SYSTEM { "policy" } else { state.name_of(by) }.to_owned()),
         by_kind: known.by.filter(|by| *by != SYSTEM).and_then(|by| state.agent(by)).map(|by| by.kind),
         policy: known.rule.as_ref().map(|rule| rule.call.to_string()),

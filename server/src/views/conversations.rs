@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::identity::TurnSigner;
 use lastword_core::State;
-use lastword_core::state::{Conversation, Grant};
+use lastword_core::state::{Conversation, Grant, Phase};
+use lastword_facts::fact::EndReason;
 use lastword_facts::ids::{ConvId, GrantId};
 use lastword_wire::{
-    ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, StoredMessage,
-    TreeNode, rfc3339,
+    ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, Outcome,
+    StoredMessage, TreeNode, rfc3339,
 };
 
 use super::held::held_in_conversation;
@@ -30,6 +31,7 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
             deepest: conv.deepest,
             open_tasks: conv.open_tasks.len() as u64,
         },
+        outcome: outcome(state, conv),
         opened_at: rfc3339(conv.opened_at),
         last_at: rfc3339(conv.last_at),
         nearest: nearest(state, conv),
@@ -85,6 +87,17 @@ pub fn waits_for_human(state: &State, conv: &Conversation) -> bool {
 /// Returns the status of a conversation.
 pub fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
+}
+
+/// Returns how the last work in a conversation ended: the first request that arrived in it under its last grant. `None`
+/// while a request is open, and once that work is forgotten.
+pub fn outcome(state: &State, conv: &Conversation) -> Option<Outcome> {
+    let grant = state.grants.get(&conv.grant.get()?).filter(|_| conv.open_tasks.is_empty())?;
+    let mut tasks = grant.tasks.iter().filter_map(|id| state.tasks.get(id));
+    match tasks.find(|task| state.ref_of(task.conv) == Some(&conv.reference))?.phase {
+        Phase::Closed(status, cause) => Some(Outcome::of(status, cause == EndReason::Stopped)),
+        Phase::Queued | Phase::Open(_) | Phase::Waiting => None,
+    }
 }
 
 /// Returns a conversation with its grants and their traces, without its messages.

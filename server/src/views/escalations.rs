@@ -22,6 +22,7 @@ pub(crate) fn escalation(
         Some(Fact::EscalationOpened { body, options, .. }) => (body.to_string(), options.clone()),
         Some(_) | None => (String::new(), Vec::new()),
     };
+    let answered_at = answer.map(|entry| rfc3339(entry.at));
     let answer = answer.and_then(|entry| {
         if let Fact::EscalationNoted { body, .. } = &entry.fact {
             Some(body.to_string())
@@ -48,6 +49,7 @@ pub(crate) fn escalation(
         created_at: rfc3339(known.at),
         answered_by: known.by.map(|by| state.name_of(by).to_owned()),
         answer,
+        answered_at,
         warning: None,
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_broker::{Handle, Live};
 use lastword_core::state::{Agent, Asker};
 use lastword_core::{Principal, State};
-use lastword_facts::fact::{Answer, Part, Recipient, SYSTEM};
+use lastword_facts::fact::{Answer, EndReason, Part, Recipient, SYSTEM};
 use lastword_facts::fsm::RequestState;
 use lastword_facts::ids::{AgentId, TaskId};
 use lastword_facts::{Entry, Fact, Message, Seq};
@@ -287,6 +287,7 @@ fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>
 
 fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, to_human: bool) {
     out.status = Some(answer.status);
+    out.stopped = answer.cause == EndReason::Stopped;
     // An answer without a text of the agent has only the broker's reason to show.
     let by_broker = message.from == SYSTEM || message.body.is_empty();
     let reason = answer.reason.as_deref().or_else(|| by_broker.then(|| answer.cause.word()));
