@@ -78,7 +78,7 @@ test('a held call is on its conversation, in the tree below its request, and on 
   await page.goto(`${broker.url}/conversations/HELD-1`);
   await connected(page);
   await page.locator('.waits').getByText('make deploy').waitFor();
-  await page.locator('.tree .marks').getByRole('link', { name: id }).waitFor();
+  await page.locator('.tree .mark').getByRole('link', { name: id }).waitFor();
   await page.goto(`${broker.url}/agents`);
   await page.locator('#a-coder .badge', { hasText: 'waiting for you' }).waitFor();
   await page.locator('#a-coder').getByRole('link', { name: id }).click();
@@ -88,7 +88,7 @@ test('a held call is on its conversation, in the tree below its request, and on 
   await page.getByText('The call was approved by operator').waitFor();
   await page.goto(`${broker.url}/conversations/HELD-1`);
   assert.equal(await page.locator('.waits').count(), 0);
-  const kept = page.locator('.tree .marks li', { hasText: id });
+  const kept = page.locator('.tree .mark', { hasText: id });
   await kept.getByText('approve', { exact: true }).waitFor();
 });
 

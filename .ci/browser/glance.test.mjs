@@ -99,7 +99,7 @@ test('a conversation without open work has ended, and offers no stop at first si
   await finish('helper', turn, 'did it');
   await page.goto(`${broker.url}/conversations/DONE-1`);
   await connected(page);
-  await page.locator('.heading .badge', { hasText: 'ended' }).waitFor();
+  await page.locator('.heading .badge', { hasText: 'completed' }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Stop', exact: true }).isVisible(), false);
   // What a rule refused on the way is said beside it, here and in the list.
   await page.locator('.facts').getByText('1 refused').waitFor();
@@ -107,7 +107,7 @@ test('a conversation without open work has ended, and offers no stop at first si
   await page.getByRole('button', { name: 'Pause', exact: true }).click();
   await page.locator('.heading .badge', { hasText: 'paused' }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
-  await page.locator('.heading .badge', { hasText: 'ended' }).waitFor();
+  await page.locator('.heading .badge', { hasText: 'completed' }).waitFor();
   // A finished answer leaves no state of now on its edge.
   await page.goto(`${broker.url}/conversations/DONE-1?view=graph`);
   assert.equal(await page.locator('.edges td .badge').count(), 0);
@@ -119,7 +119,7 @@ test('a filter that is chosen applies at once, without its button', async () => 
   await page.getByLabel('State').selectOption('idle');
   await page.waitForURL(/state=idle/);
   await page.locator('.row', { hasText: 'DONE-1' }).getByText('1 refused').waitFor();
-  await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.every((word) => word === 'ended')), true);
+  await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.length > 0 && all.every((word) => /^(completed|partial|failed|timed out|cancelled|stopped)$/.test(word))), true);
 });
 
 test('buttons that answer are named apart, and the card says what a press and silence do', async () => {
@@ -214,11 +214,38 @@ test('the chart of messages has a scale of hours', async () => {
 
 test('the log of a conversation has clock times, and a message its exact time', async () => {
   await page.goto(`${broker.url}/conversations/DONE-1?view=log`);
-  await page.getByText('Times are UTC.').waitFor();
+  await page.getByText('Times are in your time zone (UTC).').waitFor();
   const times = await page.locator('.log time').allTextContents();
   assert.ok(times.length > 2 && times.every((text) => /^\d\d:\d\d:\d\d$/.test(text.trim())), `${times}`);
   await page.locator('.log li', { hasText: 'Do it' }).locator('a.seq').click();
-  await page.getByText(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.* UTC/).first().waitFor();
+  await page.getByText(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d/).first().waitFor();
+});
+
+test('times are those of the reader\'s time zone, also after a change; the title has UTC, and so has the page without scripts', async () => {
+  const storageState = await page.context().storageState();
+  const context = await browser.newContext({ storageState, timezoneId: 'Asia/Kolkata' });
+  const here = await context.newPage();
+  const path = `${broker.url}/conversations/DONE-1?view=log`;
+  await here.goto(path);
+  await connected(here);
+  await here.getByText('Times are in your time zone (Asia/Calcutta).').or(here.getByText('Times are in your time zone (Asia/Kolkata).')).waitFor();
+  const shown = () => here.locator('.log time').evaluateAll((all) => all.map((time) => [time.dateTime, time.textContent, time.title]));
+  const right = (times) => times.length > 2 && times.every(([at, text, title]) => {
+    const local = new Date(Date.parse(at) + 5.5 * 3_600_000).toISOString();
+    return text.endsWith(local.slice(11, 19)) && title === at.replace('T', ' ').replace('Z', ' UTC');
+  });
+  assert.ok(right(await shown()), `${await shown()}`);
+  const before = (await shown()).length;
+  await broker.ask('helper', 'DONE-1', 'And this');
+  await until(async () => (await shown()).length > before, true);
+  assert.ok(right(await shown()), `${await shown()}`);
+  await context.close();
+  const plain = await browser.newContext({ javaScriptEnabled: false, storageState });
+  const bare = await plain.newPage();
+  await bare.goto(path);
+  await bare.getByText('Times are in UTC.').waitFor();
+  assert.match(await bare.locator('.log time').first().textContent(), /\d\d:\d\d:\d\d UTC$/);
+  await plain.close();
 });
 
 test('the banner of a paused workspace stays in view', async () => {

@@ -57,9 +57,8 @@ const storm = async (who, at, count, period) => {
 const texts = (page) => page.evaluate(async () => {
   const plain = (main) => {
     const copy = main.cloneNode(true);
-    for (const time of copy.querySelectorAll('time, textarea')) time.remove();
-    // Spending ends at the minute in which the page was made, and a minute makes no event.
-    return copy.textContent.replace(/\d\d:\d\d UTC|up to \d\d:\d\d/g, '').replace(/\s+/g, ' ');
+    for (const time of copy.querySelectorAll('time, textarea, [data-local], [data-zone]')) time.remove();
+    return copy.textContent.replace(/\s+/g, ' ');
   };
   const fresh = await (await fetch(location.href)).text();
   const parsed = new DOMParser().parseFromString(fresh, 'text/html');

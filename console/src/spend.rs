@@ -166,7 +166,7 @@ fn small(budgets: &[&DayBudget]) -> Markup {
                 @for budget in budgets.iter().take(LINES_MAX) {
                     li {
                         span { (name_link(&budget.agent)) }
-                        b { @if budget.estimated { "≈ " } @if budget.is_cost { (money(budget.used)) } @else { (number(budget.used)) } " of " (counted(budget, budget.limit)) }
+                        b { @if budget.estimated { "≈ " } (shown(budget, budget.used)) " of " (shown(budget, budget.limit)) @if !budget.is_cost { " tokens" } }
                         progress max=(budget.limit) value=(budget.used) aria-label={ (budget.agent) ", of its budget" } {}
                     }
                 }
@@ -176,6 +176,12 @@ fn small(budgets: &[&DayBudget]) -> Markup {
     }
 }
 
+/// Shows an amount of a budget without its unit.
+fn shown(budget: &DayBudget, n: u64) -> Markup {
+    html! { @if budget.is_cost { (money(n)) } @else { (tokens(n)) } }
+}
+
+/// Returns an amount of a budget for where no markup fits.
 fn counted(budget: &DayBudget, n: u64) -> String {
     if budget.is_cost { money(n) } else { format!("{} tokens", number(n)) }
 }
@@ -264,7 +270,7 @@ fn day(budget: &DayBudget, now: Time) -> Markup {
         article.card {
             h2 { (name_link(&budget.agent)) }
             p {
-                @if budget.estimated { "≈ " } (words(budget.used)) " of " (words(budget.limit)) ". "
+                @if budget.estimated { "≈ " } (shown(budget, budget.used)) " of " (shown(budget, budget.limit)) @if !budget.is_cost { " tokens" } ". "
                 @match budget.used_up {
                     Some(at) if over => b.bad { "Used up at " (clock(at)) "." },
                     Some(at) => span.warn { "At this pace used up at " (clock(at)) "." },

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{Answer, EndReason, Fact, Part, Rerun, Spend};
+use lastword_facts::fact::{Answer, EndReason, EscalationCause, Fact, Part, Rerun, Spend};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_facts::{Message, Seq, Time};
 use lastword_wire::Outcome;
 
 use crate::reads::history::{History, HistoryEntry};
+
+/// What the broker asks about a request that timed out.
+const TIMED_OUT: &str = "Nobody finished it in time. Ask again, ask another agent, or dismiss it?";
 
 /// A stretch of time; it has no end while it lasts.
 #[derive(Clone, Copy, Debug)]
@@ -194,8 +197,9 @@ impl Works {
                     self.settle(place, at, word);
                 }
             }
-            Fact::EscalationOpened { escalation, task: Some(task), body, .. } => {
-                let place = self.wait(*task, at, index, Happened::Question(*escalation, body.clone(), None));
+            Fact::EscalationOpened { escalation, task: Some(task), cause, body, .. } => {
+                let body = if *cause == EscalationCause::TimedOut { TIMED_OUT.into() } else { body.clone() };
+                let place = self.wait(*task, at, index, Happened::Question(*escalation, body, None));
                 self.questions.extend(place.map(|place| (*escalation, place)));
             }
             Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } => {

@@ -37,6 +37,7 @@ pub mod session;
 pub mod text;
 mod time;
 mod tokens;
+mod told;
 mod turns;
 mod usage;
 
@@ -74,5 +75,6 @@ pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
 pub use tokens::{NarrowedToken, NewToken, Scope};
+pub use told::told;
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StepResult, TurnView};
 pub use usage::{CACHE_READ, CACHE_WRITE, MODELS_MAX, ModelUsage, Usage, microusd, weighted};

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_end_has_one_of_six_words() {
-        let told = |stopped| AnswerStatus::ALL.iter().map(|status| Outcome::of(*status, stopped).label());
+        let told = |stopped| AnswerStatus::ALL.iter().map(move |status| Outcome::of(*status, stopped).label());
         let words = ["completed", "partial", "failed", "failed", "timed out", "failed", "cancelled"];
         assert_eq!(told(false).collect::<Vec<_>>(), words);
         assert!(told(true).all(|word| word == "stopped"));

@@ -31,7 +31,7 @@ const FLAGS: &[&str] = &[
     // A static program finds the system call without the dynamic linker.
     "--cfg=getrandom_backend=\"linux_getrandom\"",
     // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
-    "-Cllvm-args=-inlinedefault-threshold=40",
+    "-Cllvm-args=-inlinedefault-threshold=30",
 ];
 /// Parts of SQLite that nothing here uses.
 const WITHOUT: &[&str] =

@@ -224,7 +224,7 @@ fn standing(standing: ConversationStatus) -> Cell {
 /// Formats the nearest limit, by its name in `lastword limits`.
 fn nearest(distance: &Distance) -> Cell {
     let (text, look) = share(distance);
-    (format!("{} {text}", distance.name.trim_end_matches("_max")), look)
+    (format!("{} {text}", distance.name.trim_end_matches("_max").trim_end_matches("_microusd")), look)
 }
 
 /// Formats the used share of a limit.

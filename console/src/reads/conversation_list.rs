@@ -167,7 +167,7 @@ impl Family {
 /// Counts what is in each conversation and in those below it, as the conversation's own page does.
 fn counted(state: &State, mut found: Vec<Family>) -> Vec<Family> {
     let shown = found.iter().flat_map(|one| std::iter::once(one.id).chain(one.below.iter().map(|below| below.id)));
-    let mut lineages = lineages(state, shown.collect());
+    let mut lineages = lineages(state, &shown.collect());
     for family in &mut found {
         family.count(state, &mut lineages);
     }
@@ -175,7 +175,7 @@ fn counted(state: &State, mut found: Vec<Family>) -> Vec<Family> {
 }
 
 /// Returns for each of these conversations itself and all below it, from one pass over all.
-fn lineages(state: &State, wanted: BTreeSet<ConvId>) -> BTreeMap<ConvId, Vec<ConvId>> {
+fn lineages(state: &State, wanted: &BTreeSet<ConvId>) -> BTreeMap<ConvId, Vec<ConvId>> {
     let mut lineages: BTreeMap<ConvId, Vec<ConvId>> = BTreeMap::new();
     for (id, _) in state.conversations.range(..) {
         let (mut known, mut next) = (BTreeSet::from([id]), vec![id]);
@@ -183,7 +183,7 @@ fn lineages(state: &State, wanted: BTreeSet<ConvId>) -> BTreeMap<ConvId, Vec<Con
             let above = conv.parent.into_iter().chain(state.named_above(conv.reference.as_str()));
             next.extend(above.filter(|above| known.insert(*above)));
         }
-        for above in known.intersection(&wanted) {
+        for above in known.intersection(wanted) {
             lineages.entry(*above).or_default().push(id);
         }
     }

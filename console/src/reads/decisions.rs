@@ -1,7 +1,7 @@
 //! The decisions that wait for a human, those that expire first at the top, with the work that they hold up.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
 use lastword_core::State;
@@ -10,7 +10,7 @@ use lastword_facts::fact::{EscalationCause, Latched, Place};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
-use lastword_facts::{Priority, Seq, Time};
+use lastword_facts::{Code, Priority, Seq, Time};
 use lastword_server::calls::audit::PAGE_BYTES_MAX;
 use lastword_server::calls::{Caller, approvals, epochs, escalations, subjects};
 use lastword_server::views::{self, Shown};
@@ -193,7 +193,15 @@ pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
 
 /// Returns the ids of all pending decisions, so that a change can be noticed by comparing.
 pub(crate) fn open(state: &State) -> Vec<DecisionId> {
-    let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+    let open = || state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+    let offers = |known: &Escalation| known.lifts.as_ref().is_some_and(|lifts| lifts.met.code == Code::NoProgress);
+    let asked: BTreeSet<Option<TaskId>> = open()
+        .filter(|(_, known)| known.cause == EscalationCause::Asked && offers(known))
+        .map(|(_, one)| one.task)
+        .collect();
+    // An agent that asks about its hold asks for the same lift as the broker: one decision.
+    let twice = |known: &Escalation| known.cause == EscalationCause::NoProgress && asked.contains(&known.task);
+    let questions = open().filter(|(_, known)| !twice(known));
     let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
     let latches = state.incidents.iter().filter(|(_, known)| holds(known));
     let questions = questions.map(|(id, _)| DecisionId::Question(*id));

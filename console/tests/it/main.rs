@@ -11,6 +11,7 @@ mod history_pages;
 mod machine;
 mod outcomes;
 mod people;
+mod readers;
 mod risk;
 mod roles;
 mod schedules;

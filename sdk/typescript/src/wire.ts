@@ -1117,6 +1117,8 @@ export interface components {
             comment?: string | null;
             /** @description The time at which the call was held. */
             created_at: string;
+            /** @description The time of the decision. */
+            decided_at?: string | null;
             decision?: components["schemas"]["Decision"] | null;
             /** @description The digest of the call that may be made, in hexadecimal. */
             digest: string;
@@ -1284,6 +1286,7 @@ export interface components {
             opened_at: string;
             /** @description The agent or human that opened it. */
             opener: string;
+            outcome?: components["schemas"]["Outcome"] | null;
             /** @description The conversation from which it was opened. */
             parent_ref?: string | null;
             /** @description The REF that names it. */
@@ -1488,6 +1491,8 @@ export interface components {
             agent: string;
             /** @description The text of the answer. */
             answer?: string | null;
+            /** @description The time of the answer. */
+            answered_at?: string | null;
             /** @description The human who answered. */
             answered_by?: string | null;
             /** @description Whether an agent asked, or a request that timed out caused it. */
@@ -2609,6 +2614,8 @@ export interface components {
              */
             seq: number;
             status?: components["schemas"]["AnswerStatus"] | null;
+            /** @description Answer: whether a human's stop ended the request. */
+            stopped?: boolean;
             /** @description The recipient: a name or `all`. */
             to: string;
             /** @description The message type. */

@@ -2,7 +2,6 @@
 
 use lastword_core::State;
 use lastword_core::state::Lifts;
-use lastword_facts::fact::EscalationCause;
 use lastword_facts::ids::EscalationId;
 use lastword_facts::{Entry, Fact};
 use lastword_wire::{EscalationView, LiftView, grant_body, rfc3339};
@@ -32,8 +31,7 @@ pub(crate) fn escalation(
             None
         }
     });
-    let timed_out = known.task.filter(|_| known.cause == EscalationCause::TimedOut);
-    let message = timed_out.and_then(|task| words::timed_out(state, task)).unwrap_or(message);
+    let message = words::question(state, known.task, known.cause, &message);
     Some(EscalationView {
         id: id.to_string(),
         seq: known.asked.0,
@@ -57,7 +55,7 @@ pub(crate) fn escalation(
 fn lift_views(state: &State, lifts: &Lifts) -> Vec<LiftView> {
     let view = |(place, lift): (usize, &lastword_facts::fact::Lift)| LiftView {
         id: format!("lift-{}", place + 1),
-        text: state.lift_words(*lift),
+        text: words::lift(state, *lift),
         grant: grant_body(*lift),
         chosen: lifts.chosen.is_some_and(|chosen| usize::try_from(chosen) == Ok(place + 1)),
     };

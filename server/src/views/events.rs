@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::incidents::counts_cost;
 use super::messages::{Labels, label, may_read, stored};
+use super::words;
 
 /// The member that says that the numbers of an event are money, in millionths of a dollar.
 const IS_COST: &str = "is_cost";
@@ -162,7 +163,7 @@ pub fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Opt
         message: None,
         data: detailed(data, state, &entry.fact).0,
     };
-    let message = message.map(|message| (Arc::clone(entry), label(state, seq, message)));
+    let message = message.map(|message| (Arc::clone(entry), label(state, seq, message).read_by(who)));
     Some(EventDraft { event, message })
 }
 
@@ -264,13 +265,14 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             };
             data.with("models", models.iter().map(part).collect::<Vec<_>>())
         }
-        Fact::Late { body, .. } | Fact::EscalationOpened { body, .. } | Fact::Posted { body, .. } => {
-            data.with("body", &**body)
+        Fact::EscalationOpened { task, cause, body, .. } => {
+            data.with("body", words::question(state, *task, *cause, body))
         }
+        Fact::Late { body, .. } | Fact::Posted { body, .. } => data.with("body", &**body),
         Fact::Requeued { why, .. } => data.with("why", why.word()),
 
         Fact::EscalationLifts { met, lifts, .. } => {
-            let lifts: Vec<String> = lifts.iter().map(|lift| state.lift_words(*lift)).collect();
+            let lifts: Vec<String> = lifts.iter().map(|lift| words::lift(state, *lift)).collect();
             data.with("code", met.code.word()).with("lifts", lifts)
         }
         Fact::LiftChosen { lift, by, .. } => data.with("lift", format!("lift-{lift}")).by(state, *by),

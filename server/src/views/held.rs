@@ -12,6 +12,7 @@ use lastword_wire::{HeldBy, Hold, LiftStep, RefusedAt, amount, rfc3339};
 
 use super::explanations::ExplainContext;
 use super::incidents::is_cost;
+use super::words;
 
 /// Returns the holds of a task and of every task that works for it.
 pub(crate) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
@@ -144,7 +145,7 @@ fn of_question(state: &State, id: EscalationId, known: &Escalation) -> HeldBy {
         Some(lift) => (
             "{\"lift\":\"lift-1\"}",
             "--lift lift-1",
-            format!("A human chooses \"{}\", or answers with a text.", state.lift_words(*lift)),
+            format!("A human chooses \"{}\", or answers with a text.", words::lift(state, *lift)),
         ),
         None => ("{\"answer\":\"…\"}", "\"…\"", "A human gives the answer.".to_owned()),
     };

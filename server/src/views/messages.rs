@@ -31,6 +31,7 @@ pub(crate) struct Labels {
     from: Box<str>,
     from_human: bool,
     to: Box<str>,
+    /// Whether a human reads it.
     to_human: bool,
     reference: Box<str>,
     parent_ref: Option<Box<str>>,
@@ -97,6 +98,13 @@ pub(crate) fn may_read(state: &State, who: Principal, message: &Message) -> bool
         || message.to == Recipient::One(who.agent())
         || message.to == Recipient::All
         || state.conversations.get(&message.conv).is_some_and(|c| c.has_part(who.agent()))
+}
+
+impl Labels {
+    /// Returns the same for this reader: what the broker adds for a model is left out for a human.
+    pub(crate) fn read_by(self, who: Principal) -> Self {
+        Self { to_human: self.to_human || who.is_human(), ..self }
+    }
 }
 
 /// Reads a message's names and delivery state from the state.

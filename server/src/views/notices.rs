@@ -204,7 +204,8 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
         Fact::EscalationNoted { escalation, by, body } => {
             (NoticeKind::Info, *by, None, format!("Answer to {escalation}: {body}"))
         }
-        Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
+        Fact::EscalationOpened { escalation, task, agent, conv, cause, body, .. } => {
+            let body = words::question(state, *task, *cause, body);
             let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
             (NoticeKind::Alert, *agent, reference(*conv), text)
         }
@@ -236,7 +237,7 @@ fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
     let mut text = format!("\n{} A text answer extends nothing.", words::met(lifts));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
-        let lift = state.lift_words(*lift);
+        let lift = words::lift(state, *lift);
         text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
     }
     text

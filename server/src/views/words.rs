@@ -2,10 +2,10 @@
 
 use lastword_core::State;
 use lastword_core::state::{Lifts, Phase};
-use lastword_facts::fact::{EndReason, Lift, Met};
+use lastword_facts::fact::{EndReason, EscalationCause, Lift, Met};
 use lastword_facts::ids::{AgentId, TaskId};
 use lastword_facts::{AnswerStatus, Code};
-use lastword_wire::amount;
+use lastword_wire::{amount, money, told};
 use serde_json::Value;
 
 /// Parses a JSON text that an edge has already checked.
@@ -21,17 +21,46 @@ pub(crate) fn met(offered: &Lifts) -> String {
     if conv.is_none() && matches!(code, Code::TurnsSoft | Code::TurnsHard) {
         return format!("Too many agent messages in a room without a human message: limit {limit}, {current} so far.");
     }
-    let title = code.title();
-    let times = match extended {
-        0 => "never extended".to_owned(),
-        1 => "extended once".to_owned(),
-        times => format!("extended {times} times"),
+    let numbers = if offered.met.current > offered.met.limit {
+        format!("The limit is {limit}, and this would make it {current}.")
+    } else {
+        format!("The limit of {limit} is reached.")
     };
-    format!("{title}: limit {limit}, would be {current}, {times}.")
+    let times = match extended {
+        0 => String::new(),
+        1 => " A human has extended it once.".to_owned(),
+        times => format!(" Humans have extended it {times} times."),
+    };
+    format!("{}. {numbers}{times}", told(*code))
+}
+
+/// Returns what a lift does, in words for the human who can choose it.
+pub(crate) fn lift(state: &State, lift: Lift) -> String {
+    match lift {
+        Lift::CostMicroUsd(cost) => format!("{} more", money(cost)),
+        Lift::Rearm => "continue; the count restarts at 0".to_owned(),
+        Lift::RearmRoom(room) => {
+            let name = state.rooms.get(&room).map_or_else(|| room.to_string(), |room| room.name.to_string());
+            format!("continue in the room {name}; the count restarts at 0")
+        }
+        Lift::Rounds(_)
+        | Lift::Messages(_)
+        | Lift::Turns(_)
+        | Lift::Requests(_)
+        | Lift::Agents(_)
+        | Lift::Tokens(_)
+        | Lift::TimeMs(_) => lift.to_string(),
+    }
+}
+
+/// Returns the text of a question: the agent's, or the broker's sentence about the request that timed out.
+pub(crate) fn question(state: &State, task: Option<TaskId>, cause: EscalationCause, body: &str) -> String {
+    let late = task.filter(|_| cause == EscalationCause::TimedOut);
+    late.and_then(|task| timed_out(state, task)).unwrap_or_else(|| body.to_owned())
 }
 
 /// Returns the sentence about a request that timed out for good: who didn't take whose request (Q3).
-pub(crate) fn timed_out(state: &State, task: TaskId) -> Option<String> {
+fn timed_out(state: &State, task: TaskId) -> Option<String> {
     let known = state.tasks.get(&task)?;
     let Phase::Closed(_, cause) = known.phase else { return None };
     let agent = state.name_of(known.agent);
@@ -61,7 +90,7 @@ pub(crate) fn noted(state: &State, agent: AgentId, code: Code, [limit, current]:
              {current}. `lastword stop --agent {about}` keeps it from new work."
         );
     }
-    format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", code.title())
+    format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", told(code))
 }
 
 /// Returns the sentence that no human has acted for a large part of the time after which agents start no work (D12).

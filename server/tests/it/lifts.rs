@@ -34,7 +34,7 @@ async fn words_extend_nothing_and_a_lift_extends_and_resumes_in_one_act() {
         let asked = world.post("kilo", "/v1/escalations", json!({"message": "two more rounds?"})).await.is(201);
         assert_eq!(asked["lifts"][0]["id"], "lift-1", "{asked}");
         assert_eq!(asked["lifts"][0]["text"], "2 more rounds");
-        assert!(id(&asked, "limit").contains("never extended"), "{asked}");
+        assert!(id(&asked, "limit").contains("and this would make it"), "{asked}");
         format!("/v1/escalations/{}/answer", id(&asked, "id"))
     };
     let (first, second) = (ask().await, ask().await);
@@ -66,7 +66,7 @@ async fn a_model_hears_of_the_lift_and_the_human_of_the_commands() {
     done(&world, "kilo", "escalate_to_user", json!({"message": "go on?"})).await;
     let told = world.take("operator").await;
     let body = id(&told["message"], "body");
-    assert!(body.contains("never extended") && body.contains("A text answer extends nothing"), "{body}");
+    assert!(body.contains("and this would make it") && body.contains("A text answer extends nothing"), "{body}");
     assert!(body.contains("lift-1: 2 more rounds (`lastword answer esc-1 --lift lift-1`)"), "{body}");
 }
 
@@ -109,7 +109,7 @@ async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
         .get("/inbox")
         .await
         .is(200)
-        .has("never extended")
+        .has("and this would make it")
         .has("It answers no question; an answer lifts no limit");
     let inbox = inbox.has("id=\"esc-1-lift\"");
     inbox.has("name=\"lift\" value=\"lift-1\" data-key=\"l\">2 more rounds</button>");
@@ -281,7 +281,7 @@ async fn a_yes_to_a_post_that_was_refused_in_a_room_lets_agents_post_there_again
     let refused = post().await.refused(422, "turns_soft");
     assert_eq!(refused["lift"]["cli"], "lastword resume --room den", "{refused}");
     let asked = world.post("kilo", "/v1/escalations", json!({"message": "May I go on?"})).await.is(201);
-    assert_eq!(asked["lifts"][0]["text"], "go on in the room den, counted from 0", "{asked}");
+    assert_eq!(asked["lifts"][0]["text"], "continue in the room den; the count restarts at 0", "{asked}");
     let path = format!("/v1/escalations/{}/answer", id(&asked, "id"));
     world.post("operator", &path, json!({"lift": "lift-1", "answer": "but be brief"})).await.is(200);
     let heard = world.take("kilo").await;

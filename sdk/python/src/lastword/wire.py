@@ -583,6 +583,7 @@ StoredMessage = TypedDict(
         'room': NotRequired[str | None],
         'seq': int,
         'status': NotRequired[AnswerStatus | None],
+        'stopped': NotRequired[bool],
         'to': str,
         'type': MessageType,
         'warning': NotRequired[str | None],
@@ -664,6 +665,7 @@ class ApprovalView(TypedDict):
     by_kind: NotRequired[Kind | None]
     comment: NotRequired[str | None]
     created_at: str
+    decided_at: NotRequired[str | None]
     decision: NotRequired[Decision | None]
     digest: str
     ended: NotRequired[EndReason | None]
@@ -711,28 +713,6 @@ CausalLink = TypedDict(
 )
 
 
-class ConversationSummary(TypedDict):
-    cost_microusd: NotRequired[int]
-    counters: Counters
-    last_at: str
-    latched: bool
-    nearest: NotRequired[Distance | None]
-    opened_at: str
-    opener: str
-    parent_ref: NotRequired[str | None]
-    ref: str
-    state: Running
-    subject: NotRequired[str]
-    tokens: NotRequired[int]
-    waits_for_user: NotRequired[list[str]]
-
-
-class ConversationSummaryPage(TypedDict):
-    behind: NotRequired[int]
-    items: list[ConversationSummary]
-    next: NotRequired[str]
-
-
 class DecideApproval(TypedDict, closed=True):
     comment: NotRequired[str | None]
     decision: Decision
@@ -743,6 +723,7 @@ class DecideApproval(TypedDict, closed=True):
 class EscalationView(TypedDict):
     agent: str
     answer: NotRequired[str | None]
+    answered_at: NotRequired[str | None]
     answered_by: NotRequired[str | None]
     cause: EscalationCause
     created_at: str
@@ -976,18 +957,6 @@ class AgentViewPage(TypedDict):
     next: NotRequired[str]
 
 
-class ConversationView(ConversationSummary):
-    behind: NotRequired[int]
-    grants: list[GrantView]
-    held_by: NotRequired[list[HeldBy]]
-    left_out: NotRequired[int]
-    limits: list[Distance]
-    participants: list[str]
-    questions: NotRequired[list[EscalationView]]
-    refusals: NotRequired[list[RefusedSend]]
-    tree: list[TreeNode]
-
-
 class Delivery(TypedDict):
     delivery: str
     message: StoredMessage
@@ -1020,25 +989,6 @@ Envelope = TypedDict(
 )
 
 
-class Explanation(TypedDict):
-    approval: NotRequired[ApprovalView | None]
-    at: str
-    chain: list[CausalLink]
-    conversation: NotRequired[ConversationSummary | None]
-    deciders: NotRequired[list[str]]
-    escalation: NotRequired[EscalationView | None]
-    exchange: NotRequired[ExchangeView | None]
-    grant: NotRequired[GrantView | None]
-    held_by: NotRequired[list[HeldBy]]
-    holds: NotRequired[list[Hold]]
-    id: str
-    incident: NotRequired[IncidentView | None]
-    limits: NotRequired[list[Distance]]
-    message: NotRequired[StoredMessage | None]
-    refused: NotRequired[RefusedSend | None]
-    subject: Subject
-
-
 class Extended(TypedDict):
     held_by: list[HeldBy]
 
@@ -1061,3 +1011,57 @@ class Outcome(TypedDict):
 
 class Outcomes(TypedDict):
     items: list[Outcome]
+
+
+class ConversationSummary(TypedDict):
+    cost_microusd: NotRequired[int]
+    counters: Counters
+    last_at: str
+    latched: bool
+    nearest: NotRequired[Distance | None]
+    opened_at: str
+    opener: str
+    outcome: NotRequired[Outcome | None]
+    parent_ref: NotRequired[str | None]
+    ref: str
+    state: Running
+    subject: NotRequired[str]
+    tokens: NotRequired[int]
+    waits_for_user: NotRequired[list[str]]
+
+
+class ConversationSummaryPage(TypedDict):
+    behind: NotRequired[int]
+    items: list[ConversationSummary]
+    next: NotRequired[str]
+
+
+class ConversationView(ConversationSummary):
+    behind: NotRequired[int]
+    grants: list[GrantView]
+    held_by: NotRequired[list[HeldBy]]
+    left_out: NotRequired[int]
+    limits: list[Distance]
+    participants: list[str]
+    questions: NotRequired[list[EscalationView]]
+    refusals: NotRequired[list[RefusedSend]]
+    tree: list[TreeNode]
+
+
+class Explanation(TypedDict):
+    approval: NotRequired[ApprovalView | None]
+    at: str
+    chain: list[CausalLink]
+    conversation: NotRequired[ConversationSummary | None]
+    deciders: NotRequired[list[str]]
+    escalation: NotRequired[EscalationView | None]
+    exchange: NotRequired[ExchangeView | None]
+    grant: NotRequired[GrantView | None]
+    held_by: NotRequired[list[HeldBy]]
+    holds: NotRequired[list[Hold]]
+    id: str
+    incident: NotRequired[IncidentView | None]
+    limits: NotRequired[list[Distance]]
+    message: NotRequired[StoredMessage | None]
+    refused: NotRequired[RefusedSend | None]
+    subject: Subject
