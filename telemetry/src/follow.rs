@@ -68,12 +68,10 @@ async fn grown(committed: &mut watch::Receiver<Seq>, after: Seq) -> bool {
 }
 
 impl Exporter {
-    pub(crate) fn new(ctx: Context, poster: Arc<Poster>, include_text: bool) -> Self {
-        let committed = *ctx.handle.committed().borrow();
-        let position = load(&ctx.files).unwrap_or_else(|| {
-            // Without a position the export starts at the end of the log.
-            Position { version: VERSION, folded: committed.0, ..Position::default() }
-        });
+    /// Creates the exporter. Without a saved position it starts at `begin`, the end of the log as the server started.
+    pub(crate) fn new(ctx: Context, poster: Arc<Poster>, include_text: bool, begin: Seq) -> Self {
+        let position =
+            load(&ctx.files).unwrap_or_else(|| Position { version: VERSION, folded: begin.0, ..Position::default() });
         poster.counts.folded(Seq(position.folded));
         Self {
             ctx,

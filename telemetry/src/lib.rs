@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_broker::priority;
-use lastword_facts::Time;
+use lastword_facts::{Seq, Time};
 use lastword_server::{Companion, Context, ended};
 use prost::Message as _;
 use reqwest::Url;
@@ -79,25 +79,28 @@ pub struct Settings {
 /// Returns the exporter, to run beside the broker.
 #[must_use]
 pub fn companion(settings: Settings) -> Companion {
-    let run =
-        move |ctx: &Context| -> BoxFuture<'static, io::Result<()>> { Box::pin(run(ctx.clone(), settings.clone())) };
+    let run = move |ctx: &Context| -> BoxFuture<'static, io::Result<()>> {
+        // What comes while the exporter starts is exported as well.
+        let begin = *ctx.handle.committed().borrow();
+        Box::pin(run(ctx.clone(), settings.clone(), begin))
+    };
     Companion { run: Arc::new(run) }
 }
 
 /// Exports until the server shuts down, on a thread that leaves the processors to messages: what isn't exported yet is in
 /// the log.
-async fn run(ctx: Context, settings: Settings) -> io::Result<()> {
+async fn run(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (done, ended) = oneshot::channel();
     let exporting = move || {
         priority::lower(priority::AFTER_OTHERS);
-        _ = done.send(runtime.block_on(export(ctx, settings)));
+        _ = done.send(runtime.block_on(export(ctx, settings, begin)));
     };
     thread::Builder::new().name("telemetry".to_owned()).spawn(exporting)?;
     ended.await.map_err(io::Error::other)?
 }
 
-async fn export(ctx: Context, settings: Settings) -> io::Result<()> {
+async fn export(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
     let exports = |signal| settings.signals.contains(&signal);
     let counts = Arc::new(Counts::new(exports(Signal::Traces).then(|| ctx.handle.committed())));
     let (configured, counted) = (settings.clone(), Arc::clone(&counts));
@@ -112,7 +115,7 @@ async fn export(ctx: Context, settings: Settings) -> io::Result<()> {
     };
     ctx.handle.metrics().extend(move || counts.families());
     let mut stopping = ctx.stopping.clone();
-    let mut exporter = Exporter::new(ctx.clone(), Arc::clone(&poster), settings.include_text);
+    let mut exporter = Exporter::new(ctx.clone(), Arc::clone(&poster), settings.include_text, begin);
     tokio::select! {
         () = ended(&mut stopping) => {}
         () = exporter.follow(), if exports(Signal::Traces) => {}

@@ -44,7 +44,7 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
         escalate(&server, "kilo", "two more rounds?");
     }
     let listed = server.operator(&["escalations"]).ok();
-    for part in ["never extended", "2 more rounds  lastword answer esc-1 --lift lift-1"] {
+    for part in ["The limit is 1, and this would make it 2.", "2 more rounds  lastword answer esc-1 --lift lift-1"] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
     let words = server.operator(&["answer", "esc-1", "sure", "--yes"]);
