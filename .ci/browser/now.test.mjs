@@ -88,28 +88,33 @@ test('the front page says what waits, what runs, what went wrong and what it cos
 });
 
 test('what timed out says who took no request of whom, and is asked again, asked of another, or dismissed', async () => {
-  const one = await timeOut('LATE-1', 'Paint it');
+  const one = await timeOut('LATE-1', 'Paint it red');
   const two = await timeOut('LATE-2', 'Paint it blue');
-  const three = await timeOut('LATE-3', 'Paint it red');
-  assert.match(one.message, /^idler didn't take operator's request: 2 deliveries/);
+  const three = await timeOut('LATE-3', 'Paint it');
+  assert.match(three.message, /^idler didn't take operator's request: 2 deliveries/);
   await page.goto(`${broker.url}/inbox`);
   await connected(page);
   const card = (asked) => page.locator(`#${asked.id}`);
-  await card(one).getByText("idler didn't take operator's request").waitFor();
-  await card(one).getByText('Paint it', { exact: true }).first().waitFor();
-  assert.equal(await card(one).locator('textarea').count(), 0, 'nobody waits for a text');
-  await card(one).getByRole('button', { name: 'Ask idler again' }).click();
+  await card(three).getByText("idler didn't take operator's request").waitFor();
+  // Those of one agent are one card, which shows the newest.
+  await card(three).getByText('3 × Timed out').waitFor();
+  await card(three).getByRole('button', { name: 'Dismiss all 3' }).waitFor();
+  assert.equal(await card(one).count(), 0);
+  await card(three).getByText('Paint it', { exact: true }).first().waitFor();
+  assert.equal(await card(three).locator('textarea').count(), 0, 'nobody waits for a text');
+  await card(three).getByRole('button', { name: 'Ask idler again' }).click();
   await flash().getByText('Asked idler again').waitFor();
-  await card(one).waitFor({ state: 'detached' });
+  await card(three).waitFor({ state: 'detached' });
   assert.equal((await broker.take('idler')).message.body, 'Paint it');
+  await card(two).getByText('2 × Timed out').waitFor();
   await card(two).getByRole('combobox').selectOption('helper');
   await card(two).getByRole('button', { name: 'Ask this agent' }).click();
   await card(two).waitFor({ state: 'detached' });
   const again = (await broker.take('helper')).message;
   assert.deepEqual([again.body, again.ref], ['Paint it blue', 'LATE-2']);
-  await card(three).getByRole('button', { name: 'Dismiss' }).click();
-  await card(three).waitFor({ state: 'detached' });
-  assert.equal((await escalation(three.id)).answer, 'dismissed');
+  await card(one).getByRole('button', { name: 'Dismiss', exact: true }).click();
+  await card(one).waitFor({ state: 'detached' });
+  assert.equal((await escalation(one.id)).answer, 'dismissed');
 });
 
 test('the front page fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {

@@ -1959,6 +1959,11 @@ export interface components {
              */
             value: number;
         };
+        MessageOutcome: {
+            body?: components["schemas"]["Sent"];
+            problem?: components["schemas"]["Problem"];
+            status: number;
+        };
         /**
          * @description The six types of message (E4). Only a REQUEST and its answer wake an agent.
          * @enum {string}
@@ -2160,13 +2165,13 @@ export interface components {
          * @enum {string}
          */
         NoticeKind: "status" | "info" | "alert" | "broadcast" | "late" | "warning";
-        Outcome: {
-            body?: components["schemas"]["Sent"];
-            problem?: components["schemas"]["Problem"];
-            status: number;
-        };
+        /**
+         * @description How a request or a conversation ended.
+         * @enum {string}
+         */
+        Outcome: "completed" | "partial" | "failed" | "timed_out" | "cancelled" | "stopped";
         Outcomes: {
-            items: components["schemas"]["Outcome"][];
+            items: components["schemas"]["MessageOutcome"][];
         };
         /** @description Posts to a room; `POST /v1/rooms/{room}/messages`. */
         Post: {
@@ -2821,6 +2826,7 @@ export type LiftStep = components['schemas']['LiftStep'];
 export type LiftView = components['schemas']['LiftView'];
 export type LimitsView = components['schemas']['LimitsView'];
 export type LimitView = components['schemas']['LimitView'];
+export type MessageOutcome = components['schemas']['MessageOutcome'];
 export type MessageType = components['schemas']['MessageType'];
 export type Metadata = components['schemas']['Metadata'];
 export type ModelUsage = components['schemas']['ModelUsage'];

@@ -375,6 +375,11 @@ NoticeKind: TypeAlias = Literal[
 ]
 
 
+Outcome: TypeAlias = Literal[
+    'completed', 'partial', 'failed', 'timed_out', 'cancelled', 'stopped'
+]
+
+
 Mention: TypeAlias = str
 
 
@@ -713,6 +718,29 @@ CausalLink = TypedDict(
 )
 
 
+class ConversationSummary(TypedDict):
+    cost_microusd: NotRequired[int]
+    counters: Counters
+    last_at: str
+    latched: bool
+    nearest: NotRequired[Distance | None]
+    opened_at: str
+    opener: str
+    outcome: NotRequired[Outcome | None]
+    parent_ref: NotRequired[str | None]
+    ref: str
+    state: Running
+    subject: NotRequired[str]
+    tokens: NotRequired[int]
+    waits_for_user: NotRequired[list[str]]
+
+
+class ConversationSummaryPage(TypedDict):
+    behind: NotRequired[int]
+    items: list[ConversationSummary]
+    next: NotRequired[str]
+
+
 class DecideApproval(TypedDict, closed=True):
     comment: NotRequired[str | None]
     decision: Decision
@@ -957,6 +985,18 @@ class AgentViewPage(TypedDict):
     next: NotRequired[str]
 
 
+class ConversationView(ConversationSummary):
+    behind: NotRequired[int]
+    grants: list[GrantView]
+    held_by: NotRequired[list[HeldBy]]
+    left_out: NotRequired[int]
+    limits: list[Distance]
+    participants: list[str]
+    questions: NotRequired[list[EscalationView]]
+    refusals: NotRequired[list[RefusedSend]]
+    tree: list[TreeNode]
+
+
 class Delivery(TypedDict):
     delivery: str
     message: StoredMessage
@@ -989,65 +1029,6 @@ Envelope = TypedDict(
 )
 
 
-class Extended(TypedDict):
-    held_by: list[HeldBy]
-
-
-Sent: TypeAlias = (
-    SentMessage
-    | SentReceipt
-    | StoredMessagePage
-    | ReceiptPage
-    | Finished
-    | EscalationView
-)
-
-
-class Outcome(TypedDict):
-    body: NotRequired[Sent]
-    problem: NotRequired[Problem]
-    status: int
-
-
-class Outcomes(TypedDict):
-    items: list[Outcome]
-
-
-class ConversationSummary(TypedDict):
-    cost_microusd: NotRequired[int]
-    counters: Counters
-    last_at: str
-    latched: bool
-    nearest: NotRequired[Distance | None]
-    opened_at: str
-    opener: str
-    outcome: NotRequired[Outcome | None]
-    parent_ref: NotRequired[str | None]
-    ref: str
-    state: Running
-    subject: NotRequired[str]
-    tokens: NotRequired[int]
-    waits_for_user: NotRequired[list[str]]
-
-
-class ConversationSummaryPage(TypedDict):
-    behind: NotRequired[int]
-    items: list[ConversationSummary]
-    next: NotRequired[str]
-
-
-class ConversationView(ConversationSummary):
-    behind: NotRequired[int]
-    grants: list[GrantView]
-    held_by: NotRequired[list[HeldBy]]
-    left_out: NotRequired[int]
-    limits: list[Distance]
-    participants: list[str]
-    questions: NotRequired[list[EscalationView]]
-    refusals: NotRequired[list[RefusedSend]]
-    tree: list[TreeNode]
-
-
 class Explanation(TypedDict):
     approval: NotRequired[ApprovalView | None]
     at: str
@@ -1065,3 +1046,27 @@ class Explanation(TypedDict):
     message: NotRequired[StoredMessage | None]
     refused: NotRequired[RefusedSend | None]
     subject: Subject
+
+
+class Extended(TypedDict):
+    held_by: list[HeldBy]
+
+
+Sent: TypeAlias = (
+    SentMessage
+    | SentReceipt
+    | StoredMessagePage
+    | ReceiptPage
+    | Finished
+    | EscalationView
+)
+
+
+class MessageOutcome(TypedDict):
+    body: NotRequired[Sent]
+    problem: NotRequired[Problem]
+    status: int
+
+
+class Outcomes(TypedDict):
+    items: list[MessageOutcome]

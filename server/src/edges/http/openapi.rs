@@ -216,13 +216,13 @@ fn sent() -> [(String, Value); 5] {
         ("SentMessage", answered("StoredMessage")),
         ("SentReceipt", answered("Receipt")),
         ("Sent", json!({ "anyOf": all.map(schema) })),
-        ("Outcome", outcome),
+        ("MessageOutcome", outcome),
         (
             "Outcomes",
             json!({
                 "type": "object",
                 "required": ["items"],
-                "properties": { "items": { "type": "array", "items": schema("Outcome") } },
+                "properties": { "items": { "type": "array", "items": schema("MessageOutcome") } },
             }),
         ),
     ]
@@ -369,6 +369,14 @@ pub(crate) mod tests {
             }
             Value::Array(items) => items.iter().for_each(|item| references(item, found)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn what_is_composed_takes_the_name_of_no_type() {
+        let types = schemas();
+        for (name, _) in sent() {
+            assert!(!types.contains_key(&name), "{name} is a type of the wire");
         }
     }
 
