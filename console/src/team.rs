@@ -7,7 +7,7 @@ use lastword_facts::fact::{Kind, Role};
 use lastword_facts::{Code, Time};
 use lastword_server::calls::{agents, humans, tokens};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{AgentToken, NewAgent, SignInLink, TokenTerms, rfc3339};
+use lastword_wire::{AgentToken, NewAgent, NewHuman, SignInLink, TokenTerms, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -256,16 +256,7 @@ pub(super) async fn add_human(
     let Form { viewer, fields } = form;
     humans::require(&ctx, viewer.caller, Role::Owner).await?;
     let role = Role::from_word(&fields.role).ok_or_else(|| ApiError::unknown(&fields.role))?;
-    let new = NewAgent {
-        name: fields.name.trim().to_owned(),
-        actions: Vec::new(),
-        groups: Vec::new(),
-        kind: Kind::Human,
-        turns_max: 0,
-        role: Some(role),
-        display_name: None,
-        key: None,
-    };
+    let new = NewHuman { name: fields.name.trim().to_owned(), role }.into();
     let made = agents::add(&ctx, viewer.caller, new).await?;
     let link = tokens::invite(&ctx, viewer.caller, &made).await?;
     reply(&ctx, &viewer, &signs_in(&ctx, &headers, &made, &link)).await
