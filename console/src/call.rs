@@ -1,5 +1,7 @@
 //! The card of a held call in the inbox, with everything that an approval would allow.
 
+use std::collections::BTreeSet;
+
 use lastword_facts::fact::Role;
 use lastword_server::calls::policy::{self, written};
 use lastword_wire::call::{Argument, ArgumentKind, arguments, json};
@@ -54,7 +56,7 @@ pub(super) fn card(
             }
             (apart(decision))
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
-            (alike(decision))
+            (alike(decision, held))
             (arguments_of(&held.arguments, extent))
             (differs(decision))
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
@@ -106,13 +108,16 @@ fn differs(decision: &Decision) -> Markup {
 }
 
 /// Lists the calls that are decided with this one.
-fn alike(decision: &Decision) -> Markup {
+fn alike(decision: &Decision, held: &ApprovalView) -> Markup {
     if decision.alike.is_empty() {
         return html! {};
     }
+    let names: BTreeSet<&str> =
+        decision.alike.iter().map(|one| one.agent.as_str()).chain([held.agent.as_str()]).collect();
+    let names: Vec<&str> = names.into_iter().collect();
     html! {
         details.alike id={ (decision.asked.id()) "-alike" } {
-            summary { (plural(decision.alike.len() as u64 + 1, "call", "calls")) " of this tool with these very arguments" }
+            summary { (plural(decision.alike.len() as u64 + 1, "call", "calls")) " of this tool with these very arguments, by " (foreign_line(&names.join(", "))) }
             ul.lines { @for Alike { id, agent, .. } in &decision.alike {
                 @let id = id.to_string();
                 li { a.id href={ (url("/approvals/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }

@@ -35,7 +35,7 @@ pub(super) enum Place {
     Incidents,
     /// The limits in force and their peaks.
     Limits,
-    /// Who is in the team, and by which token.
+    /// The agents and humans, and their tokens.
     Team,
 }
 

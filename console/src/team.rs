@@ -1,4 +1,4 @@
-//! The team: who is in it and by which token, and what adds, invites, renews and removes.
+//! The agents and humans of the team, their tokens, and the forms that change them.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
@@ -104,15 +104,16 @@ fn renewing(viewer: &Viewer, name: &str) -> Markup {
             label { span { (label) } select name=(name) { @for (ms, words) in all { option value=(ms) { (words) } } } }
         }
     };
-    let name = encoded(name);
+    let path = encoded(name);
     viewer.fill_in(
-        &format!("token-{name}"),
-        &format!("/team/{name}/token"),
+        &format!("token-{path}"),
+        &format!("/team/{path}/token"),
         &html! {
             div.fields {
                 (choice("expires_in_ms", "The new token", &EXPIRES))
                 (choice("overlap_ms", "The old one", &OVERLAPS))
             }
+            @if name == viewer.name { p.faint { "This ends your sessions, this one too. Keep the token: the file " code { "operator.token" } " of the server isn't changed." } }
             button type="submit" { "Make a new token" }
         },
     )

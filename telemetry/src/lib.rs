@@ -90,11 +90,11 @@ pub fn companion(settings: Settings) -> Companion {
 /// Exports until the server shuts down, on a thread that leaves the processors to messages: what isn't exported yet is in
 /// the log.
 async fn run(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (done, ended) = oneshot::channel();
     let exporting = move || {
         priority::lower(priority::AFTER_OTHERS);
-        _ = done.send(runtime.block_on(export(ctx, settings, begin)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        _ = done.send(runtime.and_then(|runtime| runtime.block_on(export(ctx, settings, begin))));
     };
     thread::Builder::new().name("telemetry".to_owned()).spawn(exporting)?;
     ended.await.map_err(io::Error::other)?

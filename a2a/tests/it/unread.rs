@@ -1,4 +1,4 @@
-//! What a caller makes the edge send and doesn't read takes its own room, and nobody else's (L4).
+//! Answers that a caller doesn't read count against its own bound, not against another's (L4).
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn a_caller_that_reads_no_answers_is_refused_more_of_them_until_it_does() 
     let refused = async { while is_shown(&world, &task).await {} };
     tokio::time::timeout(LATE, refused).await.expect("a refusal");
     world.http = plain_http().unwrap();
-    assert_eq!(world.rpc("other", "ListTasks", json!({})).await.unwrap()["totalSize"], 0, "nobody else waits for it");
+    assert_eq!(world.rpc("other", "ListTasks", json!({})).await.unwrap()["totalSize"], 0, "another caller is served");
     drop(unread);
     until(async || is_shown(&world, &task).await).await;
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_broker::Live;
+use lastword_broker::{Live, off_thread};
 use lastword_core::State;
 use lastword_core::state::{Approval, Escalation, Incident, IncidentOn, Task};
 use lastword_facts::fact::{EscalationCause, Latched, Place};
@@ -220,7 +220,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Api
     let agent = caller.principal.agent();
     let look = move |live: &Live<'_>| (pending_of(live.state), settled(live.state), unread(live.state, agent));
     let (pending, settled, unread) = ctx.handle.query(look).await?;
-    let (waiting, waiting_all) = first_pending(pending);
+    let (waiting, waiting_all) = off_thread(move || Ok(first_pending(pending))).await?;
     let unread_all = unread.len();
     Ok(Decisions {
         waiting_all,
@@ -268,7 +268,8 @@ async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> 
 /// Lists the pending decisions that expire first, and counts all.
 pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<Decision>, usize), ApiError> {
     caller.human()?;
-    let (waiting, all) = first_pending(ctx.handle.query(|live| pending_of(live.state)).await?);
+    let pending = ctx.handle.query(|live| pending_of(live.state)).await?;
+    let (waiting, all) = off_thread(move || Ok(first_pending(pending))).await?;
     Ok((filled(ctx, caller, waiting).await?, all))
 }
 
@@ -352,10 +353,14 @@ pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decis
         let known = if let DecisionId::Call(id) = wanted { live.state.approvals.get(&id) } else { None };
         Some((row, known.filter(pending).map(|known| (approved.look(known), approved.reaching()))))
     };
-    let row = ctx.handle.query(look).await?.map(|(mut row, look)| {
-        row.risk = look.map(|(look, reaching)| look.risk(&risk::hosts(&reaching)));
-        row
-    });
+    let found = ctx.handle.query(look).await?;
+    let judge = move || {
+        Ok(found.map(|(mut row, look)| {
+            row.risk = look.map(|(look, reaching)| look.risk(&risk::hosts(&reaching)));
+            row
+        }))
+    };
+    let row = off_thread(judge).await?;
     let found = filled(ctx, caller, row.into_iter().collect()).await?.into_iter().next();
     match found {
         Some(decision) => Ok(decision),

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lastword_broker::identity::hex;
 use lastword_core::State;
 use lastword_core::state::Approval;
 use lastword_facts::fact::{EscalationCause, SYSTEM};
 use lastword_facts::ids::{AgentId, ApprovalId};
+use lastword_facts::names::Label;
 use lastword_facts::status::ApprovalState;
 use lastword_server::calls::risk::effects;
 use lastword_wire::Arguments;
@@ -15,6 +17,10 @@ use super::decisions::{DecisionId, DecisionRow};
 
 /// The most approved calls that a pending one is compared with.
 const APPROVED_MAX: usize = 200;
+/// The most bytes of approved calls whose hosts are known, and of one whose words are compared: they are copied on the
+/// thread of the state.
+const REACHING_BYTES_MAX: usize = 256 << 10;
+const COMPARED_BYTES_MAX: usize = 4 << 10;
 
 /// A pending decision that is like another one, which is shown in its place.
 #[derive(Clone, Debug)]
@@ -68,7 +74,9 @@ pub(super) const UNJUDGED: u8 = 2;
 pub(super) struct Look {
     tool: Box<str>,
     arguments: Box<str>,
-    last: Option<(ApprovalId, Box<str>)>,
+    is_first: bool,
+    /// The last approved call of its tool and agent, unless that is long.
+    compared: Option<(ApprovalId, Box<str>)>,
 }
 
 /// The approved calls, newest first.
@@ -86,13 +94,20 @@ impl<'a> Approved<'a> {
     /// Returns the arguments that may name a host.
     pub(super) fn reaching(&self) -> Vec<Box<str>> {
         let texts: BTreeSet<&str> = self.0.iter().map(|(_, known)| &*known.arguments).collect();
-        texts.into_iter().filter(|text| text.contains("://")).map(Into::into).collect()
+        let mut bytes = 0;
+        let fits = |text: &&str| {
+            bytes += text.len();
+            bytes <= REACHING_BYTES_MAX
+        };
+        texts.into_iter().filter(|text| text.contains("://")).take_while(fits).map(Into::into).collect()
     }
 
     pub(super) fn look(&self, known: &Approval) -> Look {
         let same = |(_, before): &&(ApprovalId, &Approval)| before.agent == known.agent && before.tool == known.tool;
-        let last = self.0.iter().find(same).map(|(id, before)| (*id, (&*before.arguments).into()));
-        Look { tool: known.tool.clone(), arguments: (&*known.arguments).into(), last }
+        let last = self.0.iter().find(same);
+        let short = |(_, before): &&(ApprovalId, &Approval)| before.arguments.len() <= COMPARED_BYTES_MAX;
+        let compared = last.filter(short).map(|(id, before)| (*id, (&*before.arguments).into()));
+        Look { tool: known.tool.clone(), arguments: (&*known.arguments).into(), is_first: last.is_none(), compared }
     }
 }
 
@@ -111,14 +126,14 @@ impl Look {
     pub(super) fn risk(&self, known_hosts: &BTreeSet<String>) -> Risk {
         let all = Arguments::stored(&self.arguments);
         let effects = effects(&self.tool, &all);
-        let differs = self.last.as_ref().and_then(|(from, before)| {
+        let differs = self.compared.as_ref().and_then(|(from, before)| {
             let (without, with) = difference(&subject(&Arguments::stored(before)), &subject(&all))?;
             Some(Differs { from: *from, without, with })
         });
         Risk {
             destroys: effects.destroys,
             new_hosts: effects.hosts.into_iter().filter(|host| !known_hosts.contains(host)).collect(),
-            is_first: self.last.is_none(),
+            is_first: self.is_first,
             differs,
         }
     }
@@ -150,8 +165,8 @@ fn difference(before: &str, now: &str) -> Option<(String, String)> {
 /// What makes two decisions alike.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
-    /// Calls of one tool with the same arguments.
-    Call(&'a str, &'a str),
+    /// Calls of one tool with the same arguments, under the same tier of the policy.
+    Call(&'a str, &'a str, Option<&'a str>),
     /// Requests that one agent didn't answer in time.
     TimedOut(AgentId),
     /// Nothing is like it.
@@ -160,7 +175,10 @@ enum Key<'a> {
 
 fn key<'a>(state: &'a State, row: &DecisionRow) -> Key<'a> {
     let alike = match row.id {
-        DecisionId::Call(id) => state.approvals.get(&id).map(|known| Key::Call(&known.tool, &known.arguments)),
+        DecisionId::Call(id) => state.approvals.get(&id).map(|known| {
+            let tier = known.rule.as_ref().and_then(|rule| rule.tier.as_ref());
+            Key::Call(&known.tool, &known.arguments, tier.map(Label::as_str))
+        }),
         DecisionId::Question(id) => {
             let known = state.escalations.get(&id).filter(|known| known.cause == EscalationCause::TimedOut);
             known.and_then(|_| state.tasks.get(&row.task?)).map(|task| Key::TimedOut(task.agent))
@@ -188,7 +206,7 @@ fn alike(state: &State, id: DecisionId) -> Option<Alike> {
     let (agent, digest) = match id {
         DecisionId::Call(call) => {
             let known = state.approvals.get(&call)?;
-            (known.agent, known.digest.iter().map(|byte| format!("{byte:02x}")).collect())
+            (known.agent, hex(&known.digest))
         }
         DecisionId::Question(question) => (state.escalations.get(&question)?.agent, String::new()),
         DecisionId::Latch(_) => return None,

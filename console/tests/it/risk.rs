@@ -39,7 +39,7 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
         ids.push(hold(&world, who, "npm test").await);
     }
     let odd = hold(&world, "mike", "npm test && rm -rf /").await;
-    let inbox = browser.get("/inbox").await.is(200).has("4 pending decisions").has("3 calls of this tool");
+    let inbox = browser.get("/inbox").await.is(200).has("4 pending decisions").has("by hive, kilo, mike");
     let cards: Vec<&str> =
         inbox.text.split("<article class=\"card\" id=\"").skip(1).map(|card| card.split('"').next().unwrap()).collect();
     assert_eq!(cards, [odd.as_str(), ids[0].as_str()], "the destructive one first, the others as one");
@@ -57,7 +57,7 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
 
     // The odd one says by what it differs from what its agent may.
     let page = browser.get(&format!("/approvals/{odd}")).await.is(200);
-    let page = page.has("which was approved: ").has("<ins>&amp;&amp; rm -rf /</ins>").lacks("first of its kind");
+    page.has("which was approved: ").has("<ins>&amp;&amp; rm -rf /</ins>").lacks("first of its kind");
     // A digest that isn't the call's decides nothing.
     let wrong = [(odd.as_str(), group[1].1)];
     let refused = browser.post("/inbox/alike/approve", &wrong).await;
@@ -65,7 +65,6 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
     assert_eq!(states(&world, &[odd]).await, ["pending"]);
     browser.post("/inbox/alike/ignore", &group).await.is(404);
     browser.post("/inbox/alike/approve", &[("comment", "x")]).await.is(400);
-    drop(page);
 }
 
 #[tokio::test]

@@ -23,7 +23,14 @@ async fn owner(world: &World, token: &str) -> Option<String> {
 async fn an_agent_is_added_and_told_how_each_program_joins() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;
-    browser.get("/team").await.is(200).has("kilo").has("action=\"/team/agents\"").lacks("lw_");
+    browser
+        .get("/team")
+        .await
+        .is(200)
+        .has("kilo")
+        .has("action=\"/team/agents\"")
+        .has("This ends your sessions")
+        .lacks("lw_");
     let from = "div#add-agent-said";
     let new = [("name", " coder "), ("display_name", "Prüfer"), ("actions", "review_code, deploy"), ("groups", "")];
     let made = browser.post_from("/team/agents", &new, from).await.is(200);

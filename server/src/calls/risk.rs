@@ -13,7 +13,7 @@ use super::canonical::subjects;
 /// Commands that destroy, publish or act as another user, and what they do. The policy's matcher sees them through
 /// wrappers, nesting and quotes.
 const COMMANDS: [(&str, &str); 27] = [
-    ("rm -*", "deletes files"),
+    ("rm *", "deletes files"),
     ("find * -delete*", "deletes files"),
     ("shred *", "deletes files"),
     ("truncate *", "empties files"),
@@ -105,6 +105,7 @@ mod tests {
         let destroys = |command: &str| of("Bash", &serde_json::json!({ "command": command }).to_string()).destroys;
         for (command, words) in [
             ("rm -rf /", "deletes files"),
+            ("rm orders.sqlite", "deletes files"),
             ("npm test && rm -rf build", "deletes files"),
             ("timeout 5 bash -c 'rm -r x'", "deletes files"),
             ("git push origin main --force", "rewrites a remote branch"),
