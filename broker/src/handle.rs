@@ -571,6 +571,12 @@ impl Handle {
         &self.0.wakes.approvals
     }
 
+    /// Returns the bell that rings when a claim ends.
+    #[must_use]
+    pub fn claims(&self) -> &tokio::sync::Notify {
+        &self.0.wakes.claims
+    }
+
     /// Returns the number of agents and humans with a valid token.
     #[must_use]
     pub fn known(&self) -> usize {

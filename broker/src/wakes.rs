@@ -29,6 +29,8 @@ pub(crate) struct Wakes {
     last_taker: AtomicU64,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
+    /// Rings when a claim ends.
+    pub(crate) claims: Notify,
 }
 
 /// The senders that wait for the answers to their requests, by request and in order.
@@ -87,6 +89,9 @@ impl Wakes {
     pub(crate) fn durable(&self, entry: &Entry) {
         if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
             self.approvals.notify_waiters();
+        }
+        if matches!(entry.fact, Fact::Released { .. } | Fact::ClaimBroken { .. }) {
+            self.claims.notify_waiters();
         }
     }
 

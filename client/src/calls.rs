@@ -6,11 +6,11 @@ use std::time::Duration;
 use lastword_wire::calls::{
     AcceptClock, AnswerEscalation, Archive, CancelRequest, ClaimResource, DecideOnCall, Escalate, Explain,
     ExtendConversation, FinishTurn, GetApproval, GetArchives, GetClock, GetConversation, GetEscalation, GetLimits,
-    GetMessage, GetRequest, HoldCall, ListApprovals, ListConversations, ListEscalations, ListFailedNotifications,
-    ListIncidents, ListMessages, ListRooms, ListSchedules, OpenRoom, PauseAgent, PauseConversation, PauseWorkspace,
-    PostToRoom, ReleaseClaim, RemoveSchedule, ReplayNotifications, ReportProgress, ResendNotification, ResumeAgent,
-    ResumeConversation, ResumeWorkspace, RunSchedule, SendMessage, SetSchedule, SpendApproval, StopAgent,
-    StopConversation, StopWorkspace, TakeDelivery,
+    GetMessage, GetRequest, HoldCall, ListApprovals, ListClaims, ListConversations, ListEscalations,
+    ListFailedNotifications, ListIncidents, ListMessages, ListRooms, ListSchedules, OpenRoom, PauseAgent,
+    PauseConversation, PauseWorkspace, PostToRoom, ReleaseClaim, RemoveSchedule, ReplayNotifications, ReportProgress,
+    ResendNotification, ResumeAgent, ResumeConversation, ResumeWorkspace, RunSchedule, SendMessage, SetSchedule,
+    SpendApproval, StopAgent, StopConversation, StopWorkspace, TakeDelivery,
 };
 use lastword_wire::{
     AgentToken, ApprovalView, ArchivesView, ClaimView, ClockView, ConversationSummary, ConversationView,
@@ -299,6 +299,11 @@ impl Client {
     /// Claims a resource.
     pub async fn claim(&self, claim: &NewClaim) -> Result<ClaimView, ClientError> {
         self.ask::<ClaimResource>("").body(claim).answer().await
+    }
+
+    /// Returns all claims.
+    pub async fn claims(&self) -> Result<Page<ClaimView>, ClientError> {
+        self.ask::<ListClaims>("").answer().await
     }
 
     /// Releases a claim.

@@ -56,6 +56,7 @@ pub use agents::{Agent, DayUse};
 pub use approvals::Approval;
 use approvals::AskedCall;
 pub use attendance::Attendance;
+pub(crate) use claims::CLAIMS;
 pub use claims::Claim;
 pub use conversations::{Conversation, RootLine};
 pub use epochs::{Epochs, Numbered};

@@ -400,15 +400,15 @@ pub enum Fact {
         /// The approval that was used.
         approval: ApprovalId,
     },
-    /// A claim was granted: a lease on a resource (C1).
+    /// A claim was granted, which is a lease on a resource, or its lease was renewed (C1).
     Claimed {
-        /// The next number, which is also the claim's fence.
+        /// The next number, which is also the claim's fence; its own at a renewal.
         claim: ClaimId,
         /// The agent or human that holds the claim.
         agent: AgentId,
         /// The task for which it is held; `None` outside every turn.
         task: Option<TaskId>,
-        /// The name of the claimed resource; a trailing `*` covers every name that begins with the text before it.
+        /// The name of the claimed resource.
         resource: Resource,
         /// Whether other claims may share the resource.
         mode: ClaimMode,
@@ -841,5 +841,12 @@ pub enum Fact {
         grant: GrantId,
         /// Where in the trace its work begins.
         context: TraceContext,
+    },
+    /// A human ended the claim of another (C1).
+    ClaimBroken {
+        /// The claim that ended.
+        claim: ClaimId,
+        /// The human.
+        by: AgentId,
     },
 }

@@ -31,6 +31,7 @@ pub mod named;
 pub mod names;
 pub mod policy;
 pub mod refusal;
+pub mod resource;
 pub mod stall;
 pub mod status;
 pub mod trace;

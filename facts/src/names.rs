@@ -5,11 +5,12 @@ use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::{SmolStr, format_smolstr};
 
+pub use crate::resource::Resource;
 use crate::visible::steers;
 
 /// The longest agent name, action or group, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// The longest REF, request id or resource name, in bytes.
+/// The longest REF or request id, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
 /// The longest name of a model, in characters.
 pub const MODEL_CHARACTERS_MAX: usize = 64;
@@ -28,8 +29,6 @@ const FORM_NAME: &str = "use a-z, 0-9 and, inside, `_` `.` `-`";
 const FORM_REF: &str = "use A-Z, a-z, 0-9 and, after the first, `.` `_` `/` `#` `:` `-`";
 /// What a request id may hold.
 const FORM_REQUEST_ID: &str = "use visible ASCII without spaces, `[` and `]`";
-/// What the name of a resource may hold.
-const FORM_RESOURCE: &str = "use visible ASCII without spaces, and `*` only at the end";
 /// What a display name may hold.
 const FORM_DISPLAY_NAME: &str =
     "use one line with a letter or digit, without spaces at its ends and invisible characters";
@@ -165,11 +164,6 @@ name!(
     RequestId, check_request_id
 );
 name!(
-    /// The name of a shared resource, such as `repo:src/auth/*`; a trailing `*` covers every name that begins with the
-    /// text before it (C1).
-    Resource, check_resource
-);
-name!(
     /// The name that humans and models read beside an agent's own: 1 to 64 characters of any script on one line, none of
     /// which steers a terminal, changes the reading direction or is invisible; not reserved (§1).
     DisplayName, check_display_name
@@ -208,12 +202,6 @@ fn check_ref(text: &str) -> Result<(), NameError> {
 
 fn check_request_id(text: &str) -> Result<(), NameError> {
     check_bytes(text, REF_BYTES_MAX, FORM_REQUEST_ID, |_, byte| byte.is_ascii_graphic() && byte != b'[' && byte != b']')
-}
-
-fn check_resource(text: &str) -> Result<(), NameError> {
-    check_bytes(text, REF_BYTES_MAX, FORM_RESOURCE, |offset, byte| {
-        byte.is_ascii_graphic() && (byte != b'*' || offset + 1 == text.len())
-    })
 }
 
 fn check_model(text: &str) -> Result<(), NameError> {
@@ -353,11 +341,5 @@ mod tests {
         }
         assert_eq!(DisplayName::new(&"é".repeat(65)), Err(NameError::TooManyCharacters { max: 64 }));
         assert_eq!(DisplayName::new("System"), Err(NameError::Reserved));
-    }
-
-    #[test]
-    fn a_star_ends_a_resource_name_or_is_refused() {
-        assert!(Resource::new("repo:src/auth/*").is_ok());
-        assert!(Resource::new("repo:*/auth").is_err());
     }
 }

@@ -291,7 +291,7 @@ codes! {
     NotApproved "not_approved" 409 "H2" "The call was not approved"
         "Do not make this call; the approval says why.";
     ClaimHeld "claim_held" 409 "C1" "Another task holds that resource"
-        "Work on something else, or wait until the holder's task ends.";
+        "Work on something else and come back, claim it again with wait_ms to wait for its release, or ask its holder.";
     NotDecided "not_decided" 409 "H2" "That call is not decided yet"
         "Wait for the decision before you make the call.";
     Unattended "unattended" 409 "D12" "No human has acted in this workspace for too long"

@@ -130,6 +130,7 @@ pub(super) struct Claim {
     pub(super) resource: String,
     pub(super) mode: Option<ClaimMode>,
     pub(super) ttl_ms: Option<u64>,
+    pub(super) wait_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]

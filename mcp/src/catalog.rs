@@ -88,7 +88,7 @@ const TOOLS: &[ToolRow] = &[
     ),
     (
         "check_request",
-        "Get the state of a request or an approval (apr-…). Without an id: list the held calls that you may decide.",
+        "Get the state of a request, an approval (apr-…), or a claim (clm-…), which waits for its end. Without an id: list the held calls that you may decide.",
         &[("request_id", "string", "The id", Optional)],
     ),
     ("list_agents", "List the agents and the actions they serve.", &[]),
@@ -158,6 +158,7 @@ const TOOLS: &[ToolRow] = &[
             ("resource", "string", "Such as repo:src/auth/*", Required),
             ("mode", "string", "exclusive (default) or shared", Optional),
             ("ttl_ms", "integer", "Duration of the claim", Optional),
+            ("wait_ms", "integer", "Wait for its release", Optional),
         ],
     ),
     ("release_resource", "Release a claim early.", &[("claim_id", "string", "clm-…", Required)]),

@@ -247,12 +247,21 @@ async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, 
 
 async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, ApiError> {
     let Some(wanted) = args.request_id else { return to_decide(ctx, caller).await };
-    // Ids of approvals have a prefix of their own; all other ids are of requests.
+    // Ids of claims and approvals have a prefix of their own; all other ids are of requests.
+    if let Some(id) = ClaimId::parse(&wanted) {
+        return Ok(match claims::until_ended(ctx, caller, id, CLAIM_WAIT).await? {
+            Some(claim) => json!({ "state": "held", "claim": value(&claim)? }),
+            None => json!({ "state": "ended", "note": "What it covered may have changed: read it again first." }),
+        });
+    }
     let Some(id) = ApprovalId::parse(&wanted) else { return value(&requests::show(ctx, caller, &wanted).await?) };
     let view = approvals::show(ctx, caller, id, Duration::ZERO).await?;
     ctx.shown.remember_views(caller.principal.agent(), [&view]);
     call_value(&view)
 }
+
+/// The longest wait for the end of a claim.
+const CLAIM_WAIT: Duration = Duration::from_mins(2);
 
 /// Lists the held calls that the caller may decide. A call with long arguments is only named, and doesn't count as
 /// shown.
@@ -277,6 +286,6 @@ async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
 
 async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value, ApiError> {
     let mode = args.mode.unwrap_or(ClaimMode::Exclusive);
-    let claim = NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms, key: None };
+    let claim = NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms, wait_ms: args.wait_ms, key: None };
     value(&claims::take(ctx, caller, claim).await?)
 }

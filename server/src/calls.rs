@@ -112,6 +112,8 @@ pub struct Resources {
     pub(crate) scrub: LastScrub,
     /// The small files of the data directory.
     pub files: Files,
+    /// What is known of claims beside the state.
+    pub(crate) claims: claims::Claims,
     /// Signs checkpoints of the log, and what an edge states for the workspace.
     pub signer: Arc<LogSigner>,
     /// The code of the console's one-time link.

@@ -27,12 +27,13 @@ use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_facts::{Limits, Seq};
 use lastword_store::{Index, IndexError, Log, LogReader, OpenError};
-use lastword_wire::DiskSpace;
+use lastword_wire::{ClaimRule, DiskSpace};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
 use crate::base_path::BasePath;
+use crate::calls::claims::Claims;
 use crate::calls::policy::{Policies, RuleBook};
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
@@ -162,6 +163,8 @@ pub struct WorkspaceSettings {
     /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
     /// be answered there.
     pub seats: BTreeMap<String, String>,
+    /// Who may claim certain paths, and how (C1).
+    pub claims: Vec<ClaimRule>,
     /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
     /// for all guards.
     pub set_at: BTreeMap<String, String>,
@@ -194,6 +197,7 @@ impl Default for WorkspaceSettings {
             archive: ArchivePolicy::default(),
             renew_operator_token: false,
             seats: BTreeMap::new(),
+            claims: Vec::new(),
             set_at: BTreeMap::new(),
             rules: None,
             notify: Vec::new(),
@@ -262,12 +266,8 @@ impl Workspace {
             }
         };
         let (stop, stopping) = watch::channel(false);
-        let checkpoints = checkpoint::keep(
-            Arc::clone(&signers.log),
-            settings.checkpoint_every_facts,
-            handle.committed(),
-            stopping.clone(),
-        );
+        let every = settings.checkpoint_every_facts;
+        let checkpoints = checkpoint::keep(Arc::clone(&signers.log), every, handle.committed(), stopping.clone());
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
         let (archives, mover) =
@@ -293,6 +293,7 @@ impl Workspace {
             scheduled: Arc::default(),
             shown: Arc::default(),
             files: files.clone(),
+            claims: Claims::by(settings.claims),
             signer: signers.log,
             sign_in: Arc::default(),
             archives,

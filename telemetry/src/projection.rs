@@ -285,12 +285,16 @@ impl Projection {
             }
             Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired", None, ended),
             Fact::Claimed { claim, task: Some(task), resource, .. } => {
+                // A renewal is of the same claim.
+                if self.claims.contains_key(&claim.0) {
+                    return;
+                }
                 let Some(mut held) = self.within(with, *task, Operation::Claim.word(), here) else { return };
                 held.span.set("lastword.claim", &claim.to_string());
                 held.span.set("lastword.resource", resource.as_str());
                 self.claims.insert(claim.0, held);
             }
-            Fact::Released { claim } => {
+            Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => {
                 ended.extend(self.claims.remove(&claim.0).map(|claim| Operation::Claim.ended(claim.span, at)));
             }
             Fact::LatchSet { on, code, incident, .. } => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use lastword_facts::status::Running;
 
-use crate::{EscalationView, GrantView, HeldBy, Outcome, RefusedSend, StoredMessage, amount, is_cost};
+use crate::{ClaimView, EscalationView, GrantView, HeldBy, Outcome, RefusedSend, StoredMessage, amount, is_cost};
 
 /// Counters of a conversation.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -152,6 +152,9 @@ pub struct ConversationView {
     /// All that holds its open requests until a human acts: each with the step that lifts it (H6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<HeldBy>,
+    /// The files and other resources that its requests hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimView>,
 }
 
 impl ConversationView {

@@ -45,7 +45,7 @@ pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Prompt
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
 pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use calls::{CALLS, Call, TypedCall};
-pub use claims::{ClaimView, NewClaim};
+pub use claims::{ClaimRule, ClaimView, NewClaim, PathMode, Pattern};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView, Scrub, ScrubFault};
 pub use conversation_status::ConversationStatus;
 pub use conversations::{ConversationSummary, ConversationView, Counters, Distance, TreeNode};

@@ -242,7 +242,8 @@ impl Witness {
             | Fact::ApprovalRuled { .. }
             | Fact::ApprovalDecided { .. }
             | Fact::ApprovalUsed { .. } => self.see_asked(fact),
-            Fact::Claimed { agent, .. } => self.see_write(*agent),
+            Fact::Claimed { agent, .. } => self.see_window(*agent, windows::Target::Claim),
+            Fact::ClaimBroken { by, .. } => self.human_may(*by, fact),
             Fact::AgentGranted { by, .. } | Fact::PolicyChanged { by, .. } => self.human_may(*by, fact),
             Fact::Idled { ms, .. } => self.see_idled(*ms),
             // These change nothing that is recounted.

@@ -167,6 +167,7 @@ impl Witness {
                 | Fact::LiftChosen { .. }
                 | Fact::AgentGranted { .. }
                 | Fact::PromptTyped { .. }
+                | Fact::ClaimBroken { .. }
         );
         let may = self.has_role(by, if operator { Role::Operator } else { Role::Approver });
         self.expect(may, "only a human who may lifts, extends, stops or answers", || by.to_string());
@@ -182,6 +183,7 @@ impl Witness {
             Fact::GrantExtended { by, .. }
             | Fact::RoundsGranted { by, .. }
             | Fact::RequestsGranted { by, .. }
+            | Fact::ClaimBroken { by, .. }
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }

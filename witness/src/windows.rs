@@ -14,8 +14,10 @@ pub(super) enum Target {
     One(AgentId),
     /// All agents, as in a broadcast.
     All,
-    /// No agent: a post, a question, a held call or a claim.
+    /// No agent: a post, a question or a held call.
     Nobody,
+    /// No agent: a claim.
+    Claim,
 }
 
 /// Something that an agent wrote.
@@ -51,7 +53,13 @@ impl Witness {
             .collect();
         party.sent.push_back(Sent { at, to });
         let inside = || party.sent.iter().filter(|sent| at.since(sent.at) < window);
-        let (all, pair) = (inside().count() as u64, inside().filter(|sent| sent.to == to).count() as u64);
+        let pair = inside().filter(|sent| sent.to == to).count() as u64;
+        if to == Target::Claim {
+            let max = limits.claims_max.saturating_mul(2);
+            let within = pair <= max || !self.enforced("sender_rate");
+            return self.expect(within, "windows: claims", || format!("{pair} of {max}"));
+        }
+        let all = inside().filter(|sent| sent.to != Target::Claim).count() as u64;
         let all_max = or(party.own.sender_messages_max, limits.sender_messages_max);
         let pair_max = or(party.own.pair_messages_max, limits.pair_messages_max);
         let targets_max = limits.fan_out_targets_max;

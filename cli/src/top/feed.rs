@@ -151,6 +151,7 @@ fn changed_by(kind: EventKind) -> &'static [List] {
         | K::ApprovalOffered
         | K::Claimed
         | K::Released
+        | K::ClaimBroken
         | K::RoomOpened
         | K::Posted
         | K::PostKeyed

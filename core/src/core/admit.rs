@@ -29,7 +29,7 @@ impl Step<'_> {
             return Ok(again);
         }
         self.not_too_often(by.agent())?;
-        let made = self.admit_write(by).and_then(|()| make(self));
+        let made = self.admit_write(by, write).and_then(|()| make(self));
         match made {
             Ok(reply) => {
                 self.keep_key(by.agent(), key, &reply);
@@ -101,14 +101,15 @@ impl Step<'_> {
         self.record(Fact::IncidentNoted { incident, agent, code, limit, current });
     }
 
-    pub(super) fn admit_write(&self, by: Principal) -> Result<(), Refusal> {
+    pub(super) fn admit_write(&self, by: Principal, write: WriteKind) -> Result<(), Refusal> {
         if by.is_human() {
             return Ok(());
         }
         self.require_active(by.agent())?;
         self.has_room(by.agent())?;
         let agent = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate"));
-        agent.and_then(|agent| guards::write_rate(agent, &self.state().limits, self.now)).map_or(Ok(()), Err)
+        let rate = if write == WriteKind::Claim { guards::claim_rate } else { guards::write_rate };
+        agent.and_then(|agent| rate(agent, &self.state().limits, self.now)).map_or(Ok(()), Err)
     }
 
     /// Refuses an agent that has had its day's bytes stored (G2).

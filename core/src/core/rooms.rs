@@ -97,7 +97,7 @@ impl Step<'_> {
             None => refusal,
         };
         let refused = self.over_in_room(turns).map(|(code, max)| of_room(Refusal::new(code).numbers(max, turns)));
-        refused.or_else(|| self.admit_write(by).err())
+        refused.or_else(|| self.admit_write(by, WriteKind::Post).err())
     }
 
     /// Returns the limit that refuses a post where agents have posted so often since a human spoke (R1).

@@ -16,7 +16,7 @@ pub(super) fn mutual_wait(view: &View<'_>) -> Option<Refusal> {
 }
 
 /// Whether `from` blocks in a send on `goal`, directly or through others.
-fn blocks_on(state: &State, now: Time, from: AgentId, goal: AgentId) -> bool {
+pub(crate) fn blocks_on(state: &State, now: Time, from: AgentId, goal: AgentId) -> bool {
     let mut seen: Vec<AgentId> = Vec::new();
     let mut next = alloc::vec![from];
     while let Some(agent) = next.pop() {

@@ -6,7 +6,7 @@ use lastword_facts::limits::Limits;
 use lastword_facts::refusal::{Code, Refusal};
 
 use super::View;
-use crate::state::{Agent, Few};
+use crate::state::{Agent, CLAIMS, Few};
 
 /// Refuses a message beyond the rate from one sender to one recipient.
 pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
@@ -19,14 +19,21 @@ pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
 /// Refuses a message beyond the rate from one sender.
 pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
     let max = view.sender()?.sender_messages_max(&view.state.limits);
-    rate(view, max, view.ahead.count(), Code::SenderRate, |_| true)
+    rate(view, max, view.ahead.count(), Code::SenderRate, |to| to != CLAIMS)
 }
 
-/// Refuses a write of an agent beyond its rate that isn't a message: a post, question, held call or claim.
+/// Refuses a write of an agent beyond its rate that isn't a message: a post, question or held call.
 pub(crate) fn write_rate(agent: &Agent, limits: &Limits, now: Time) -> Option<Refusal> {
     let max = agent.sender_messages_max(limits);
     let quota = Quota { max, ahead: 0, code: Code::SenderRate };
-    beyond(agent, now, limits.window_ms, quota, |_| true)
+    beyond(agent, now, limits.window_ms, quota, |to| to != CLAIMS)
+}
+
+/// Refuses a claim beyond the rate: twice as many in a window as an agent may hold. Claims have a window of their own, so that an
+/// agent that edits many files may still write.
+pub(crate) fn claim_rate(agent: &Agent, limits: &Limits, now: Time) -> Option<Refusal> {
+    let quota = Quota { max: limits.claims_max.saturating_mul(2), ahead: 0, code: Code::SenderRate };
+    beyond(agent, now, limits.window_ms, quota, |to| to == CLAIMS)
 }
 
 fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
@@ -78,8 +85,8 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
             targets.push((*target, view.now));
         }
     }
-    // A post, question, call or claim has no recipient; it is in the list as one to its own author.
-    targets.retain(|(target, _)| *target != SYSTEM && *target != view.sender);
+    // A post, question, call or claim has no recipient.
+    targets.retain(|(target, _)| ![SYSTEM, CLAIMS, view.sender].contains(target));
     if (targets.len() as u64) < limits.fan_out_targets_max || targets.iter().any(|(known, _)| *known == to) {
         return None;
     }

@@ -112,6 +112,7 @@ impl State {
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
             | Fact::PromptTyped { by, .. }
+            | Fact::ClaimBroken { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

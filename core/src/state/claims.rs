@@ -8,6 +8,9 @@ use lastword_facts::names::Resource;
 
 use super::{State, Timer};
 
+/// The recipient of claims in the list of what an agent wrote: they have a window of their own (G1).
+pub(crate) const CLAIMS: AgentId = AgentId(u32::MAX);
+
 /// A lease on a resource (C1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
@@ -24,12 +27,50 @@ pub struct Claim {
 }
 
 impl State {
+    /// Returns the claim of another holder with which a claim of this agent, for this task, would conflict.
+    #[must_use]
+    pub fn claim_against(
+        &self,
+        (agent, task): (AgentId, Option<TaskId>),
+        resource: &Resource,
+        mode: ClaimMode,
+    ) -> Option<(ClaimId, &Claim)> {
+        // The task is the holder: two tasks of one agent conflict, too.
+        let conflicts = |held: &Claim| {
+            (held.agent, held.task) != (agent, task)
+                && (mode == ClaimMode::Exclusive || held.mode == ClaimMode::Exclusive)
+                && held.resource.overlaps(resource)
+        };
+        self.claims.iter().find(|(_, held)| conflicts(held)).map(|(id, held)| (*id, held))
+    }
+
+    /// Returns whether an agent blocks in a send on another one, directly or through others (Q8).
+    #[must_use]
+    pub fn blocks_on(&self, now: Time, from: AgentId, goal: AgentId) -> bool {
+        crate::guards::blocks_on(self, now, from, goal)
+    }
+
+    /// A claim was granted, or its lease renewed.
     pub(super) fn claimed(&mut self, at: Time, id: ClaimId, claim: Claim) {
-        self.minted.claim = id.0;
+        self.released(id);
+        self.minted.claim = self.minted.claim.max(id.0);
         self.timers.insert(claim.expires_at, Timer::Claim(id));
         self.agents[claim.agent.0 as usize].claims += 1;
-        self.charge_sender(at, claim.agent, claim.agent);
+        self.charge_sender(at, claim.agent, CLAIMS);
         self.claims.insert(id, claim);
+    }
+
+    /// Keeps the claims of a task at least as long as its turn is leased: its holder works.
+    pub(super) fn keep_claims(&mut self, task: TaskId, until: Time) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let short = |claim: &Claim| claim.task == Some(task) && claim.expires_at < until;
+        for (id, claim) in self.claims.iter_mut().filter(|(_, claim)| short(claim)) {
+            self.timers.remove(claim.expires_at, Timer::Claim(*id));
+            claim.expires_at = until;
+            self.timers.insert(until, Timer::Claim(*id));
+        }
     }
 
     pub(super) fn released(&mut self, id: ClaimId) {

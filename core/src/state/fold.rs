@@ -143,7 +143,7 @@ impl State {
                 let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
                 self.claimed(at, *claim, held);
             }
-            Fact::Released { claim } => self.released(*claim),
+            Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => self.released(*claim),
             Fact::RoomOpened { room, name, members } => self.room_opened(*room, name, members),
             Fact::Posted { room, from, .. } => self.posted(at, *room, *from),
             Fact::PostKeyed { agent, key, admitted, .. } => self.post_keyed(at, *agent, key, *admitted),

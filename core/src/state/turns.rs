@@ -164,6 +164,8 @@ impl State {
         self.renew(turn, lease_until);
         if let Some(turn) = self.turns.get_mut(&turn) {
             turn.progress_at = at.into();
+            let task = turn.task;
+            self.keep_claims(task, lease_until);
         }
     }
 

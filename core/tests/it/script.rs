@@ -456,6 +456,7 @@ impl World {
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
             Fact::Released { claim } => format!("{claim} released"),
+            Fact::ClaimBroken { claim, by } => format!("{claim} ended by {}", self.name(*by)),
             Fact::PostKeyed { agent, key, admitted: false, .. } => {
                 format!("post {} of {} is remembered", key.id, self.name(*agent))
             }

@@ -90,6 +90,7 @@ kinds! {
     ApprovalUsed = "approval_used",
     Claimed = "claimed",
     Released = "released",
+    ClaimBroken = "claim_broken",
     RoomOpened = "room_opened",
     Posted = "posted",
     PostKeyed = "post_keyed",
@@ -345,6 +346,7 @@ impl Fact {
             // A claim isn't a step of the task that it is held for.
             Self::Claimed { agent, .. } => About::new(K::Claimed, Rooms).agent(*agent),
             Self::Released { .. } => About::new(K::Released, Rooms),
+            Self::ClaimBroken { by, .. } => About::new(K::ClaimBroken, Rooms).agent(*by),
             Self::RoomOpened { .. } => About::new(K::RoomOpened, Rooms),
             Self::Posted { room, from, .. } => About::new(K::Posted, Rooms).agent(*from).room(*room),
             Self::PostKeyed { room, agent, .. } => About::new(K::PostKeyed, Rooms).agent(*agent).room(*room),

@@ -7,12 +7,13 @@ use lastword_broker::identity::TurnSigner;
 use lastword_core::State;
 use lastword_core::state::{Conversation, Grant, Phase};
 use lastword_facts::fact::EndReason;
-use lastword_facts::ids::{ConvId, GrantId};
+use lastword_facts::ids::{ClaimId, ConvId, GrantId};
 use lastword_wire::{
     ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, Outcome,
     StoredMessage, TreeNode, rfc3339,
 };
 
+use super::claims::claim;
 use super::held::held_in_conversation;
 use crate::trace::Traces;
 
@@ -116,7 +117,12 @@ pub fn conversation(
         Some(GrantView { trace, trace_url: url.flatten(), ..grant(state, id)? })
     };
     let grants = open.into_iter().rev().chain(last).filter_map(traced).collect();
-    ConversationView { grants, held_by: held_in_conversation(state, id), ..listed(state, conv) }
+    let of = |claim: &&ClaimId| {
+        let task = state.claims.get(claim).and_then(|claim| state.tasks.get(&claim.task?));
+        task.is_some_and(|task| task.conv == id)
+    };
+    let claims = state.claims.keys().filter(of).filter_map(|id| claim(state, *id)).collect();
+    ConversationView { grants, held_by: held_in_conversation(state, id), claims, ..listed(state, conv) }
 }
 
 /// Returns a conversation as a list shows it, without its grants and messages.
@@ -132,6 +138,7 @@ pub fn listed(state: &State, conv: &Conversation) -> ConversationView {
         refusals: Vec::new(),
         questions: Vec::new(),
         held_by: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

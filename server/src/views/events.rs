@@ -290,7 +290,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         Fact::Claimed { claim, resource, .. } => {
             data.with("claim", claim.to_string()).with("resource", resource.as_str())
         }
-        Fact::Released { claim } => data.with("claim", claim.to_string()),
+        Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => data.with("claim", claim.to_string()),
         Fact::RoomOpened { name, .. } => data.with("room", name.as_str()),
         Fact::PostKeyed { key, admitted, .. } => data.with("key", key.id.as_str()).with("admitted", *admitted),
 

@@ -135,6 +135,57 @@ async fn a_claim_excludes_others_until_it_is_released() {
 }
 
 #[tokio::test]
+async fn a_claim_can_wait_for_a_release_but_two_never_for_each_other() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let claim = |resource: &str| json!({ "resource": resource, "wait_ms": 60_000 });
+    let a = world.post("kilo", "/v1/claims", claim("repo:src/a")).await.is(201);
+    let b = world.post("hive", "/v1/claims", claim("repo:src/b")).await.is(201);
+    let again = world.post("kilo", "/v1/claims", claim("repo:./src//a")).await.is(201);
+    assert_eq!(again["id"], a["id"], "what a task holds, it holds");
+    let mut kilo = Box::pin(world.post("kilo", "/v1/claims", claim("repo:src")));
+    let mut hive = Box::pin(world.post("hive", "/v1/claims", claim("repo:src")));
+    // Whoever asks second learns that the other one waits for it.
+    let (refused, other, holds, by) = tokio::select! {
+        refused = &mut kilo => (refused, hive, a, "kilo"),
+        refused = &mut hive => (refused, kilo, b, "hive"),
+    };
+    refused.refused(409, "mutual_wait");
+    let path = format!("/v1/claims/{}", id(&holds, "id"));
+    world.request(by, Method::DELETE, &path).send().await.unwrap().error_for_status().unwrap();
+    let whole = other.await.is(201);
+    assert_eq!(whole["resource"], "repo:src");
+    let all = world.get("kilo", "/v1/claims").await.is(200);
+    assert_eq!(all["items"].as_array().unwrap().len(), 1, "the whole takes the place of its part: {all}");
+    world
+        .post("kilo", "/v1/claims", json!({ "resource": "repo:src/b", "wait_ms": 1 }))
+        .await
+        .refused(409, "claim_held");
+    // A human may end it, which the log says.
+    let path = format!("/v1/claims/{}", id(&whole, "id"));
+    world.request(by, Method::DELETE, &path).send().await.unwrap();
+    world.request("operator", Method::DELETE, &path).send().await.unwrap().error_for_status().unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_edits_many_files_may_still_write() {
+    let world = World::with(&["kilo", "hive"]).await;
+    for n in 0..40 {
+        world.post("kilo", "/v1/claims", json!({ "resource": format!("repo:src/{n}") })).await.is(201);
+    }
+    let asks = json!({ "type": "request", "to": "hive", "body": "done?", "ref": "P-1" });
+    world.post("kilo", "/v1/messages", asks).await.is(201);
+    for n in 40..64 {
+        world.post("kilo", "/v1/claims", json!({ "resource": format!("repo:src/{n}") })).await.is(201);
+    }
+    // As many as it may hold; the directory takes the place of all that are in it.
+    let refused = world.post("kilo", "/v1/claims", json!({ "resource": "repo:src/64" })).await;
+    refused.refused(503, "saturated");
+    world.post("kilo", "/v1/claims", json!({ "resource": "repo:src" })).await.is(201);
+    let all = world.get("kilo", "/v1/claims").await.is(200);
+    assert_eq!(all["items"].as_array().unwrap().len(), 1, "{all}");
+}
+
+#[tokio::test]
 async fn a_named_approver_sees_what_it_may_decide_and_nobody_else_does() {
     let approvers = Approvers { asker: false, agents: vec![AgentName::new("boss").unwrap()] };
     let world = World::within(Limits { approvers, ..Limits::default() }, &["kilo", "boss", "spy"]).await;

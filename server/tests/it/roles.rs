@@ -159,12 +159,12 @@ async fn an_agent_sees_the_schedules_that_ask_it_and_a_human_sees_all() {
 #[tokio::test]
 async fn an_agents_claim_names_a_directory_and_a_humans_may_cover_everything() {
     let world = World::with(&["kilo"]).await;
-    for wide in ["*", "a*", "repo:*", "repo:s*", "/*"] {
+    for wide in ["*", "a*", "repo:*", "repo:s*", "/*", "a/../*", "src/..", "*.rs"] {
         let refused = world.post("kilo", "/v1/claims", json!({ "resource": wide })).await.refused(403, "forbidden");
         assert!(refused["detail"].as_str().unwrap().contains("name a directory"), "{wide}: {refused}");
     }
-    for (name, by) in [("a/../*", "kilo"), ("repo:../x", "kilo"), ("src/..", "operator")] {
-        let refused = world.post(by, "/v1/claims", json!({ "resource": name })).await.refused(400, "malformed");
+    for name in ["repo:../x", "src/../../x"] {
+        let refused = world.post("kilo", "/v1/claims", json!({ "resource": name })).await.refused(400, "malformed");
         assert!(refused["detail"].as_str().unwrap().contains("`..`"), "{name}: {refused}");
     }
     for narrow in ["repo:src/auth/*", "docs/*", "README.md", "plan", "a..b"] {

@@ -397,7 +397,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 7] {
+fn prompts() -> [(&'static str, Fact); 8] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -429,6 +429,7 @@ fn prompts() -> [(&'static str, Fact); 7] {
                 context: TraceContext { trace: [7; 16], parent: [9; 8], sampled: true },
             },
         ),
+        ("ClaimBroken", Fact::ClaimBroken { claim: ClaimId(11), by: AgentId(1) }),
     ]
 }
 

@@ -2,6 +2,8 @@
 //! calls. Compiled for tests only: the program serves the documents as `docs/` has them, and a test here compares.
 
 use lastword_wire::{self as wire, CALLS, Call};
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
@@ -316,11 +318,13 @@ fn message_schema() -> String {
     pretty(&root).replace("#/components/schemas/", "#/$defs/").replace(grammar::ALSO, "allOf")
 }
 
-/// With sorted keys, whatever order the map of `serde_json` is built with.
+/// With sorted keys, whatever order the map of `serde_json` is built with. Indented by one space: the program carries it.
 pub(crate) fn pretty(value: &Value) -> String {
-    let mut text = serde_json::to_string_pretty(&sorted(value)).unwrap_or_default();
-    text.push('\n');
-    text
+    let mut text = Vec::new();
+    let mut form = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
+    let written = sorted(value).serialize(&mut form);
+    text.push(b'\n');
+    written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
 }
 
 fn sorted(value: &Value) -> Value {
