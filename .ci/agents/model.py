@@ -3,6 +3,7 @@
 The newest prompt is the script; of a prompt by Lastword, the text after its last header. These lines are directives:
 
   call: TOOL {JSON}  calls the first tool whose name matches the regular expression TOOL, then says `done: RESULT`
+  edit: TOOL {JSON}  the same for an edit; one that is refused because another task holds the file is made once that ends
   pong: ANN BOB      sends this line as a request to the other of the two, then answers with this line and the result
   say: TEXT          says TEXT
   wait: NAME         before any of these: waits until the test calls `release(NAME)`
@@ -16,7 +17,9 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-DIRECTIVE = re.compile(r"^(call|pong|say|wait): (.+)$", re.M)
+DIRECTIVE = re.compile(r"^(call|edit|pong|say|wait): (.+)$", re.M)
+# What a model is told that may wait for a file.
+HELD = re.compile(r'call check_request with request_id \\?"(.*?)\\?"')
 RECIPIENT = re.compile(r"^\[FROM:[^]]*\]\[TO:([^]]*)\]", re.M)
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 
@@ -81,6 +84,9 @@ def scripted(body):
             pass
         if found := DIRECTIVE.findall(text, header.start() if header else 0):
             script, recipient, results = dict(found), header and header[1], []
+        elif "edit" in script:
+            # A program that can't say why a call was refused is told by the next prompt.
+            results.append(text)
     return script, recipient, results
 
 
@@ -91,6 +97,14 @@ def decide(script, recipient, results, tools):
         first, second = script["pong"].split()
         line = f"pong: {script['pong']}"
         pattern, arguments = "send_agent_message", {"target_agent_id": second if recipient == first else first, "message": line}
+    elif "edit" in script:
+        pattern, arguments = script["edit"].split(" ", 1)
+        arguments = json.loads(arguments)
+        if held := results and HELD.search(results[-1]):
+            pattern, arguments = "check_request", {"request_id": held[1]}
+            results = []
+        elif results and ('"ended"' in results[-1] or "read it again" in results[-1] or "refused permission" in results[-1]):
+            results = []
     elif "call" in script:
         pattern, arguments = script["call"].split(" ", 1)
         arguments = json.loads(arguments)

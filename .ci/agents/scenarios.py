@@ -153,7 +153,7 @@ class Space(Workspace):
 def is_guard(pid):
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as read:
-            return b"guard" in read.read().split(b"\0")
+            return b"end-program" in read.read().split(b"\0")
     except FileNotFoundError:
         return False
 

@@ -11,6 +11,7 @@ mod audit;
 mod backup;
 mod bound;
 mod checkpoint;
+mod claims;
 mod claude;
 mod clock;
 mod cluster;
@@ -27,6 +28,7 @@ mod escalations;
 mod explain;
 mod finish;
 mod gemini;
+mod git_guard;
 mod grant;
 mod guard;
 pub(crate) mod help;
@@ -109,7 +111,7 @@ pub(crate) enum Command {
     DemoAgent(demo_agent::Args),
     /// The end of a launched program whose launcher is gone
     #[command(hide = true)]
-    Guard(guard::Args),
+    EndProgram(guard::Args),
     /// A program in a terminal of its own
     #[command(hide = true)]
     InTerminal(own_terminal::Args),
@@ -175,6 +177,14 @@ pub(crate) enum Command {
     StopServer,
     /// Extend a conversation's budget, or an agent's budget for today
     Grant(grant::Args),
+    /// Claim a file or another resource, so that no other task changes it
+    Claim(claims::Take),
+    /// End a claim
+    Release(claims::Release),
+    /// List what is claimed, by whom and for which work
+    Claims(claims::Args),
+    /// Have git refuse commits of files that another task holds
+    Guard(git_guard::Args),
     /// Schedule recurring requests by a cron expression
     Schedule(schedule::Args),
     /// List incidents: limits that tripped and hold work
@@ -233,7 +243,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(args, cx),
         Command::Demo(args) => demo::run(&args, cx),
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
-        Command::Guard(args) => guard::run(&args),
+        Command::EndProgram(args) => guard::run(&args),
         Command::InTerminal(args) => own_terminal::run(&args),
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
@@ -266,6 +276,10 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Stop(args) => wait(stop::run(args, cx)),
         Command::StopServer => stop_server::run(cx),
         Command::Grant(args) => wait(grant::run(args, cx)),
+        Command::Claim(args) => wait(claims::take(args, cx)),
+        Command::Release(args) => wait(claims::release(args, cx)),
+        Command::Claims(args) => wait(claims::list(args, cx)),
+        Command::Guard(args) => wait(git_guard::run(args, cx)),
         Command::Incidents(args) => wait(incidents::run(args, cx)),
         Command::Schedule(args) => wait(schedule::run(args, cx)),
         Command::Limits(args) => wait(limits::run(args, cx)),

@@ -13,7 +13,7 @@ use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_programs::{Price, Prices};
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
-use lastword_wire::NewSchedule;
+use lastword_wire::{ClaimRule, NewSchedule};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -159,6 +159,8 @@ struct File {
     prices: BTreeMap<String, Price>,
     /// Channels that notify humans of pending decisions.
     notify: Vec<notify::NotifyTable>,
+    /// Who may claim certain paths, and how (C1).
+    claim: Vec<ClaimRule>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
     /// Sessions that launchers start.
@@ -283,6 +285,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     /// Agents whose MCP client a human uses directly, and which human.
     pub(crate) seats: BTreeMap<String, String>,
+    /// Who may claim certain paths, and how.
+    pub(crate) claims: Vec<ClaimRule>,
     /// Agents that `serve --with-agents` runs.
     pub(crate) team: Vec<Member>,
     /// The prices of models: the file's over the built-in ones.
@@ -381,6 +385,7 @@ impl Settings {
             limits,
             policy,
             seats: file.seats,
+            claims: file.claim,
             team,
             prices: Prices::new(file.prices),
             notify,

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use lastword_client::wire::{
-    ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView, HeldBy,
-    Outcome, RefusedSend, StoredMessage, TreeNode,
+    ClaimView, ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView,
+    HeldBy, Outcome, RefusedSend, StoredMessage, TreeNode,
 };
 use lastword_facts::MessageType;
 use lastword_facts::status::EscalationState;
@@ -21,6 +21,7 @@ pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
     let mut lines = vec![heading(&view.summary), counts(view)];
     lines.extend(view.grants.iter().flat_map(grant));
     lines.extend(held(&view.held_by));
+    lines.extend(view.claims.iter().map(claimed));
     let mut branches: Vec<Branch<'_>> = view.tree.iter().map(Branch::Node).collect();
     branches.extend(view.refusals.iter().map(Branch::Refusal));
     branches.extend(view.questions.iter().map(Branch::Question));
@@ -100,6 +101,12 @@ pub(crate) fn held(holds: &[HeldBy]) -> Vec<StyledLine> {
         [what, vec![(Tone::Strong, format!("    lift it: {}", escape_line(&held.lift.cli)))]]
     };
     holds.iter().flat_map(line).collect()
+}
+
+/// Shows what a request of the conversation holds.
+fn claimed(claim: &ClaimView) -> StyledLine {
+    let text = format!("  {} works on {} ({})", claim.agent, claim.path(), claim.id);
+    vec![(Tone::Plain, escape_line(&text))]
 }
 
 /// A child of a message in the tree.

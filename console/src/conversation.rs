@@ -27,7 +27,7 @@ use super::parts::{
     tokens as counted, url,
 };
 use super::session::Viewer;
-use super::{decision, exchange, graph, incidents, log, now, timeline, tree, waterfall};
+use super::{claims, decision, exchange, graph, incidents, log, now, timeline, tree, waterfall};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
@@ -75,6 +75,7 @@ pub(super) async fn detail(
         (essentials(&history))
         (waiting(moment, &history))
         (open_work(moment, &history))
+        (claims::held(&history.view.claims, reference))
         (details(viewer, moment, &history))
         }
         div.content {

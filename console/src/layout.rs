@@ -33,6 +33,8 @@ pub(super) enum Place {
     Schedules,
     /// The limits that tripped.
     Incidents,
+    /// The files that tasks hold.
+    Claims,
     /// The limits in force and their peaks.
     Limits,
     /// The agents and humans, and their tokens.
@@ -52,10 +54,11 @@ const ROOMS: [Entry; 5] = [
 ];
 
 /// The pages of the menu.
-const MENU: [Entry; 4] = [
+const MENU: [Entry; 5] = [
     (Place::Team, "/team", "Team", 't'),
     (Place::Schedules, "/schedules", "Schedules", 's'),
     (Place::Incidents, "/incidents", "Incidents", 'n'),
+    (Place::Claims, "/claims", "Claims", 'f'),
     (Place::Limits, "/limits", "Limits", 'l'),
 ];
 

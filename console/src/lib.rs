@@ -14,6 +14,7 @@ mod axis;
 mod bound;
 mod call;
 mod callback;
+mod claims;
 mod clock;
 mod compose;
 mod conversation;
@@ -99,6 +100,8 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/schedules/{name}/{verb}", post(schedules::act))
         .route("/incidents", get(incidents::page))
         .route("/incidents/{id}", get(decision::page))
+        .route("/claims", get(claims::page))
+        .route("/claims/{id}/end", post(claims::end))
         .route("/rooms", get(rooms::page))
         .route("/rooms/{name}", get(rooms::one).post(rooms::post))
         .route("/limits", get(limits::page))

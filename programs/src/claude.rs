@@ -92,7 +92,10 @@ fn start(settings: &mut Settings, at: usize) {
     // The list stands behind a `=` and first, because the flag takes every argument that follows it.
     let mut added = vec![format!("--disallowedTools={}", CHANNELS.join(","))];
     if !settings.args.iter().any(|arg| arg == "--settings" || arg.starts_with("--settings=")) {
-        added.push(r#"--settings={"crossSessionInbound":"refuse"}"#.to_owned());
+        let lastword = settings.lastword.display().to_string().replace('\'', r"'\''");
+        let hook = format!("'{lastword}' hook");
+        let own = json!({ "crossSessionInbound": "refuse", "hooks": { "PreToolUse": [session::edit_hook(&hook)] } });
+        added.push(format!("--settings={own}"));
     }
     settings.args.splice(at..at, added);
 }
@@ -190,7 +193,10 @@ mod tests {
     fn a_program_under_run_gets_no_channel_past_the_broker_also_unheld() {
         let claude = prepared(Driver::Command, "npx claude -p").args;
         let denied = "--disallowedTools=ListAgents,SendMessage,CronCreate,ScheduleWakeup,Monitor";
-        assert_eq!(claude, ["claude", denied, r#"--settings={"crossSessionInbound":"refuse"}"#, "-p"]);
+        assert_eq!([&claude[0], &claude[1], &claude[3]], ["claude", denied, "-p"]);
+        let own: Value = serde_json::from_str(claude[2].strip_prefix("--settings=").unwrap()).unwrap();
+        assert_eq!(own["crossSessionInbound"], "refuse");
+        assert_eq!(own["hooks"]["PreToolUse"][0]["hooks"][0]["command"], "exec 'lastword' hook");
         let meta = session_meta(&settings(Driver::Acp, "claude-agent-acp")).unwrap().unwrap();
         let options = &meta["claudeCode"]["options"];
         assert_eq!(options["disallowedTools"], json!(CHANNELS));

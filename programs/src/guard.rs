@@ -25,7 +25,7 @@ impl Guard {
         static GUARD: OnceLock<Guard> = OnceLock::new();
         let start = || {
             let mut command = Command::new(lastword);
-            command.args(["guard", "--groups"]).env_clear().process_group(0);
+            command.args(["end-program", "--groups"]).env_clear().process_group(0);
             let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
             Self(Mutex::new(piped.spawn().ok().and_then(|mut guard| guard.stdin.take())))
         };

@@ -7,6 +7,7 @@
 
 mod background;
 mod dialog;
+mod edit;
 mod kept;
 mod leases;
 mod transcript;
@@ -39,7 +40,7 @@ const GONE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Notification`, `PermissionRequest`, `Stop` or
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PreToolUse`, `PostToolUse`, `Notification`, `PermissionRequest`, `Stop` or
     /// `StopFailure`. Other names only forget a turn that is over.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
@@ -56,10 +57,13 @@ pub struct Occasion {
     pub message: String,
     /// `Stop` only: work that continues after the model's last message.
     pub background_tasks: Vec<Background>,
-    /// `PermissionRequest`: the call for whose decision a dialog would open; `PostToolUse`: the call that was made.
+    /// `PreToolUse`: the call that is about to be made; `PermissionRequest`: the one for whose decision a dialog would open;
+    /// `PostToolUse`: the one that was made.
     pub tool_name: String,
     /// Its arguments.
     pub tool_input: Arguments,
+    /// The directory in which the program works.
+    pub cwd: Option<PathBuf>,
     /// `StopFailure` only: why the turn ended without an answer, for its requester.
     pub failure: String,
     /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
@@ -133,6 +137,9 @@ struct HookSession {
     /// The program works by itself, and is being interrupted.
     #[serde(default)]
     strays: bool,
+    /// What is known of its edits.
+    #[serde(default)]
+    edits: edit::Edits,
     /// The model works, as far as hooks tell.
     #[serde(default)]
     works: bool,
@@ -223,6 +230,9 @@ pub fn claude<'a>(
 }
 
 async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+    if occasion.hook_event_name == "PreToolUse" {
+        return edit::permit(client, folder, occasion).await;
+    }
     if occasion.hook_event_name == "PermissionRequest" {
         // Other hooks of the session go on while a human decides.
         return dialog::permit(client, folder, occasion).await;
@@ -240,6 +250,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         handed_in?;
     }
     if occasion.hook_event_name == "PostToolUse" {
+        session.edits.read(occasion);
         let said = worked(client, &mut session, occasion).await?;
         // On a full disk the model still hears that it has to stop.
         let written = kept.write(&session);
@@ -277,6 +288,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         "StopFailure" => broken_off(client, &mut session, occasion).await.map(|()| None),
         _ => Ok(None),
     };
+    session.ends_edits(client, occasion).await;
     kept.write(&session)?;
     said
 }

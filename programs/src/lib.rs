@@ -11,6 +11,7 @@ pub mod claude;
 pub mod codex;
 mod command;
 mod configuration;
+pub mod edits;
 mod event;
 mod files;
 pub mod gemini;

@@ -206,6 +206,11 @@ impl Attended<'_> {
     /// A dialog opened: a human of the team decides on what a message asked for if calls are held, else the session's user.
     async fn asked(&mut self, asked: Asked) -> Option<Order> {
         let Asked { id, tool, arguments } = asked;
+        if let Some(arguments) = &arguments
+            && let Some(reason) = self.conflict(&tool, arguments).await
+        {
+            return Some(Order::Decide(id, Err(reason)));
+        }
         let Some(arguments) = arguments.filter(|_| self.calls.held) else {
             self.dialogs.insert(id, None);
             return self.waits(tool).await;
@@ -220,6 +225,14 @@ impl Attended<'_> {
         });
         self.dialogs.insert(id, Some((asks, decides)));
         None
+    }
+
+    /// Claims what a call would change. Returns why it isn't made, if another task holds that.
+    async fn conflict(&self, tool: &str, arguments: &Value) -> Option<String> {
+        let (tool_name, tool_input) = (tool.to_owned(), arguments.clone().into());
+        let call = Occasion { tool_name, tool_input, ..occasion("PreToolUse") };
+        let said = hook(self.client, self.folder, &call).await.ok().flatten()?;
+        said.pointer("/hookSpecificOutput/permissionDecisionReason")?.as_str().map(str::to_owned)
     }
 
     async fn decided(&mut self, decided: Option<Decided>) -> Option<Order> {

@@ -154,7 +154,7 @@ mod with_clusters {
     use crate::session::confirmed;
 
     /// The members of a workspace's own configuration.
-    const CONFIG_KEYS: [&str; 11] = [
+    const CONFIG_KEYS: [&str; 12] = [
         "profile",
         "limits",
         "observe",
@@ -163,6 +163,7 @@ mod with_clusters {
         "approval",
         "tier",
         "seats",
+        "claim",
         "schedule",
         "archive",
         "checkpoint_every_facts",

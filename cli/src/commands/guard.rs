@@ -1,4 +1,4 @@
-//! `lastword guard`: ends a launched program when its launcher is gone, however that ended. Not for users.
+//! `lastword end-program`: ends a launched program when its launcher is gone, however that ended. Not for users.
 //!
 //! The launcher writes the program's process id, and a second line once the program has ended. An end without that line is
 //! the launcher's own.
@@ -62,7 +62,7 @@ impl Guard {
     /// Starts the guard, before the program may change the terminal.
     pub(super) fn start() -> Result<Self, Failure> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", DEAF, "sh", &this_program()?, "guard"]).env_clear().process_group(0);
+        command.args(["-c", DEAF, "sh", &this_program()?, "end-program"]).env_clear().process_group(0);
         let terminal = stdin().as_fd().try_clone_to_owned()?;
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(terminal).spawn()?;
         if let Some(mut out) = child.stdout.take() {

@@ -21,8 +21,12 @@ use crate::session::Authority;
 use crate::token_source::TokenSource;
 
 /// The names of events in Gemini CLI, which has the same hooks, each with that in Claude Code.
-const GEMINI_EVENTS: [(&str, &str); 3] =
-    [("BeforeAgent", "UserPromptSubmit"), ("AfterTool", "PostToolUse"), ("AfterAgent", "Stop")];
+const GEMINI_EVENTS: [(&str, &str); 4] = [
+    ("BeforeAgent", "UserPromptSubmit"),
+    ("BeforeTool", "PreToolUse"),
+    ("AfterTool", "PostToolUse"),
+    ("AfterAgent", "Stop"),
+];
 /// What Gemini CLI reports as the model's text if there is none.
 const GEMINI_NOTHING: &str = "[no response text]";
 /// The start of the prompt that Claude Code writes when background work has ended.
@@ -82,7 +86,8 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         .state
         .or_else(state_folder)
         .ok_or_else(|| Failure::usage("no directory for session state").hint("name one with --state, or set HOME"))?;
-    if cx.environment.in_run {
+    let edits = says == "PreToolUse";
+    if cx.environment.in_run && !edits {
         return Out::note("this is a run of `lastword run`, which delivers to it; the hook does nothing");
     }
     if cx.settings.token == TokenSource::Implicit {
@@ -90,7 +95,7 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let client = cx.client(Authority::Act)?;
     // Without the variable the check can't fail, and the call is spared.
-    if cx.environment.agent_name.is_some() {
+    if cx.environment.agent_name.is_some() && !edits {
         match client.agent(OWN_NAME).await.map(|me| cx.other_agent(&me.name)) {
             Ok(Some(reason)) => return Out::note(&reason),
             Ok(None) => {}
@@ -100,6 +105,10 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         }
     }
     let said = match gemini {
+        Some(_) if edits => {
+            "PreToolUse".clone_into(&mut occasion.hook_event_name);
+            hook(&client, &folder, &occasion).await.map_err(Failure::refused)?.map(for_gemini)
+        }
         Some((theirs, ours)) => {
             let event = serde_json::from_str(&mended(&event)).map_err(unreadable)?;
             from_gemini(&client, &folder, occasion, &event, theirs, ours, args.action).await?
@@ -144,6 +153,14 @@ async fn wait(client: &Client, folder: &Path, occasion: &Occasion) -> Result<(),
     };
     eprint!("{text}");
     std::process::exit(WAKES)
+}
+
+/// Puts the refusal of a call in the words of Gemini CLI.
+fn for_gemini(said: Value) -> Value {
+    match said.pointer("/hookSpecificOutput/permissionDecisionReason") {
+        Some(reason) => json!({ "decision": "deny", "reason": reason }),
+        None => said,
+    }
 }
 
 /// Handles an event of Gemini CLI. Its end of a turn can hold the turn open until a message arrives, which wakes the idle

@@ -146,6 +146,7 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         archive: settings.archive,
         auth_failures_max: settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
         seats: settings.seats.clone(),
+        claims: settings.claims.clone(),
         set_at: settings.set_at.clone(),
         notify: notify::channels(&settings.notify)?,
         schedules: settings.schedules.clone(),

@@ -34,7 +34,7 @@ impl Session<'_> {
         occasion.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
         let mut command = lastword(self.server.path());
         command.args(["--token-file", self.token, "hook"]).env("XDG_STATE_HOME", self.server.path().join("state"));
-        finish(&mut command, &occasion.to_string())
+        finish(command.env("PATH", PATH), &occasion.to_string())
     }
 
     /// Like [`Self::hook`], below a launcher.
@@ -373,4 +373,122 @@ fn a_program_newer_than_the_tried_one_is_told_of_once_for_each_version() {
     };
     assert_eq!(row("claude"), "claude 99.0.2 (newer) 2.1.332 with `--permission-prompt-tool`");
     assert_eq!(row("claude-agent-acp"), "claude-agent-acp - 0.101.0 yes");
+}
+
+fn git(dir: &Path, args: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    let ended = git.arg("-C").arg(dir).args(args).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+#[test]
+fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    let work = server.path().join("work");
+    fs::create_dir_all(work.join("src")).unwrap();
+    git(&work, &["init", "-q", "--initial-branch=main"]);
+    git(&work, &["remote", "add", "origin", "git@example.com:acme/app.git"]);
+    let file = work.join("src/a.rs");
+    fs::write(&file, "one\n").unwrap();
+    let kilo = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let hive = Session { server: &server, id: "s-2", token: "hive.token" };
+    let edit =
+        json!({ "tool_name": "Edit", "tool_input": { "file_path": file, "old_string": "one", "new_string": "two" } });
+    let at = |call: &Value, cwd: &Path| {
+        let mut call = call.clone();
+        call["cwd"] = json!(cwd);
+        call
+    };
+    let denied = |said: &Value| {
+        assert_eq!(said["hookSpecificOutput"]["permissionDecision"], "deny", "{said}");
+        said["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap().to_owned()
+    };
+
+    // The first work is that of a task.
+    server.operator(&["ask", "kilo", "--no-wait", "--ref", "P-1", "Mend a.rs"]);
+    assert!(reason(&kilo.stop("nothing asked")).contains("Mend a.rs"));
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "nothing is said where nobody is in the way");
+    let claims = server.operator(&["claims", "--json"]).json();
+    assert_eq!(claims["items"][0]["resource"], "example.com/acme/app@main:src/a.rs", "{claims}");
+    assert_eq!(claims["items"][0]["ref"], "P-1", "{claims}");
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "the claim is its own");
+
+    let told = denied(&hive.hook("PreToolUse", &edit));
+    assert!(told.starts_with("src/a.rs is held by kilo, for P-1 (req-"), "{told}");
+    for way in ["check_request with request_id \"clm-1\"", "Ask kilo", "come back to src/a.rs"] {
+        assert!(told.contains(way), "{told}");
+    }
+    let shell = json!({ "tool_name": "Bash", "tool_input": { "command": "cd src && sed -i s/one/three/ a.rs" } });
+    assert!(denied(&hive.hook("PreToolUse", &at(&shell, &work))).contains("held by kilo"));
+    let stash = json!({ "tool_name": "Bash", "tool_input": { "command": "git stash" } });
+    let told = denied(&hive.hook("PreToolUse", &at(&stash, &work)));
+    assert!(told.contains("- src/a.rs: kilo, for P-1"), "{told}");
+    let reads = json!({ "tool_name": "Bash", "tool_input": { "command": "cat src/a.rs" } });
+    assert_eq!(hive.hook("PreToolUse", &at(&reads, &work)), Value::Null);
+
+    // The task ends, and with it the claim; the file isn't as it was.
+    fs::write(&file, "two\n").unwrap();
+    assert_eq!(kilo.stop("mended"), Value::Null);
+    assert_eq!(server.operator(&["claims", "--json"]).json()["items"], json!([]));
+    let told = denied(&hive.hook("PreToolUse", &edit));
+    assert!(told.contains("was changed by its holder") && told.contains("read it again"), "{told}");
+    assert_eq!(hive.hook("PreToolUse", &edit), Value::Null);
+
+    // Hive's user asked for it, so it is held until the model has ended its turn.
+    let told = denied(&kilo.hook("PreToolUse", &edit));
+    assert!(told.starts_with("src/a.rs is held by hive, so this edit was not made."), "{told}");
+    let read = json!({ "tool_name": "Read", "tool_input": { "file_path": file } });
+    assert_eq!(hive.stop("done"), Value::Null);
+    fs::write(&file, "three\n").unwrap();
+    assert_eq!(kilo.hook("PostToolUse", &read), Value::Null);
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "it has read what is there now");
+}
+
+#[test]
+fn git_refuses_a_commit_of_what_another_task_holds_and_keeps_the_hooks_that_are_there() {
+    let server = Server::start();
+    server.agent("kilo");
+    let work = server.path().join("work");
+    fs::create_dir_all(&work).unwrap();
+    git(&work, &["init", "-q", "--initial-branch=main"]);
+    for (name, value) in [("user.name", "x"), ("user.email", "x@example.com")] {
+        git(&work, &["config", name, value]);
+    }
+    let own = work.join(".git/hooks/pre-commit");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let before = "#!/bin/sh\ntouch ran\n";
+    fs::write(&own, before).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    let data = server.path().join(".lastword");
+    let human = [("LASTWORD_TOKEN_FILE", data.join("operator.token")), ("LASTWORD_DATA", data)];
+    let at = |args: &[&str]| {
+        let mut command = lastword(server.path());
+        finish(command.args(args).current_dir(&work).env("PATH", PATH).envs(human.clone()), "")
+    };
+    let commit = |more: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["commit", "-q", "-m", "x"]).args(more).current_dir(&work).env("HOME", server.path());
+        finish(command.envs(human.clone()), "")
+    };
+    assert_eq!(at(&["guard", "install"]).code, 0);
+    assert_eq!(at(&["guard", "install"]).code, 0, "twice is once");
+    assert_eq!(fs::read_to_string(&own).unwrap().matches("guard check").count(), 1);
+    fs::write(work.join("a.rs"), "one\n").unwrap();
+    git(&work, &["add", "a.rs"]);
+    let claimed = at(&["--token-file", "../kilo.token", "claim", "a.rs", "--json"]);
+    assert_eq!(claimed.code, 0, "{claimed:?}");
+    let refused = commit(&[]);
+    assert!(refused.code != 0 && refused.stderr.contains("a.rs: kilo"), "{refused:?}");
+    assert_eq!(commit(&["--no-verify"]).code, 0, "a human's way past it");
+    fs::write(work.join("b.rs"), "two\n").unwrap();
+    git(&work, &["add", "b.rs"]);
+    let free = commit(&[]);
+    assert!(free.code == 0 && work.join("ran").exists(), "{free:?}");
+    let released = at(&["release", "a.rs"]);
+    assert!(released.code == 0 && released.stdout.contains("clm-1"), "{released:?}");
+    assert_eq!(at(&["guard", "remove"]).code, 0);
+    assert_eq!(fs::read_to_string(&own).unwrap(), before);
+    assert!(!work.join(".git/hooks/pre-push").exists());
 }

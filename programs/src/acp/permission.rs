@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::updates::{PendingPermission, Route};
+use crate::edits::{self, Call, Verdict};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
@@ -119,6 +120,9 @@ impl AskedCall {
     }
 
     async fn decided(&self, shared: &RunnerContext) -> Result<CallDecision, ClientError> {
+        if let Some(told) = self.conflict(shared).await? {
+            return Ok(CallDecision::failed(told));
+        }
         if self.allowed {
             return Ok(CallDecision::Allowed);
         }
@@ -153,6 +157,19 @@ impl AskedCall {
         // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
         Ok(CallDecision::Allowed)
+    }
+}
+
+impl AskedCall {
+    /// Claims what the call would change. Returns what the model is told if another task holds that.
+    async fn conflict(&self, shared: &RunnerContext) -> Result<Option<String>, ClientError> {
+        // The kind is the protocol's own, and the name that of the program.
+        let kind = self.arguments.get("kind").and_then(Value::as_str).unwrap_or(&self.tool);
+        let call = Call { tool: kind, arguments: Some(&self.arguments) };
+        match shared.broker.persist(|| edits::claim(&self.client, &shared.settings.cwd, call)).await? {
+            Verdict::Free(_) => Ok(None),
+            Verdict::Held(held) => Ok(Some(held.told)),
+        }
     }
 }
 

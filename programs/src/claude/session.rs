@@ -67,6 +67,7 @@ fn settings(hook: &str, launch: &Launch) -> Result<Value, LaunchError> {
             "SessionStart": [{ "hooks": [handle, wait] }],
             // A turn that is interrupted calls no hook at its end: the waiter for the next message is there before.
             "UserPromptSubmit": [{ "hooks": [handle, wait] }],
+            "PreToolUse": [edit_hook(hook)],
             "PostToolUse": [{ "hooks": [renew] }],
             "Notification": [{ "matcher": "permission_prompt", "hooks": [tell] }],
             "Stop": [{ "hooks": [handle, wait] }],
@@ -80,6 +81,12 @@ fn settings(hook: &str, launch: &Launch) -> Result<Value, LaunchError> {
         settings["hooks"]["PermissionRequest"] = json!([{ "hooks": [decide] }]);
     }
     Ok(settings)
+}
+
+/// Returns the hook that claims what a call would change.
+pub(super) fn edit_hook(hook: &str) -> Value {
+    let claim = json!({ "type": "command", "command": format!("exec {hook}"), "timeout": RENEW_S });
+    json!({ "matcher": "Bash|Edit|MultiEdit|NotebookEdit|Write", "hooks": [claim] })
 }
 
 /// Takes the user's own `--settings` out of the arguments, of which Claude Code reads the last alone.

@@ -80,6 +80,9 @@ pub fn settings(launch: &Launch, folder: &PrivateFolder, hook: &str, wake: bool)
     for event in ["SessionStart", "BeforeAgent", "AfterTool", "Notification"] {
         append(hooks, event, handle(hook.to_owned(), HOOK_MS));
     }
+    let mut claim = handle(hook.to_owned(), HOOK_MS);
+    claim["matcher"] = json!("replace|run_shell_command|write_file");
+    append(hooks, "BeforeTool", claim);
     let end = if wake { handle(format!("exec {hook} wait"), WAIT_MS) } else { handle(hook.to_owned(), HOOK_MS) };
     append(hooks, "AfterAgent", end);
     Ok(settings)

@@ -1,0 +1,93 @@
+"""Two real programs of each kind change one file at the same time, under `lastword run`, again and again.
+
+Each reads the file, takes a while, and writes it back with a line of its own. A change is lost if a line is missing at the end and
+its program said that it was done. Prints a table in Markdown. Arguments: names of programs, `--runs N`, and `--count`, which
+counts what is lost instead of failing: for a version of Lastword whose edits don't claim."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+from scenarios import PROGRAMS, Space, check
+from test_programs import until
+
+# Each program's shell, with what it calls its script.
+SHELLS = {
+    "claude": ("^Bash$", "command"), "claude-agent-acp": ("^Bash$", "command"), "codex-acp": ("exec_command|shell", "cmd"),
+    "opencode-acp": ("^bash$", "command"), "gemini-acp": ("run_shell_command", "command"),
+}
+ALLOWED = "".join(f'[[approval]]\ntool = "{tool}"\ndecision = "allow"\n' for tool in ("Bash", "bash", "execute", "run_shell_command"))
+FILE = "shared.txt"
+GIT = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+
+
+def edit(kind, name, number):
+    tool, script = SHELLS[kind]
+    line = f"cp {FILE} .{name} && sleep 1.5 && echo {name} >> .{name} && mv .{name} {FILE}"
+    return f"wait: g{number}\nedit: {tool} " + json.dumps({script: line, "description": "x"})
+
+
+def both(space, kind, number):
+    """One run; returns the lines that are lost, and how often one waited for the other."""
+    file, names = space.work / FILE, ("ann", "bob")
+    file.write_text("first\n")
+    for name in names:
+        space.send(f"{name.upper()}-{number}", edit(kind, name, number), name)
+    # Both have their prompt before one of them edits.
+    until("both programs", lambda: space.model.waiting(f"g{number}") >= 2)
+    space.model.release(f"g{number}")
+    answers = {name: space.answer(f"{name.upper()}-{number}") for name in names}
+    lines = file.read_text().split()
+    check(lines[:1] == ["first"], lines)
+    told = [name for name in names if "is held by" in answers[name]["body"]]
+    lost = [name for name in names if name not in lines and name not in told]
+    if os.environ.get("VERBOSE"):
+        print(answers, lines, file=sys.stderr)
+    return lost, told
+
+
+def kind_of(kind, runs):
+    space = Space(PROGRAMS[kind], ALLOWED)
+    try:
+        for line in (("init", "-q"), ("add", "."), (*GIT, "commit", "-q", "--allow-empty", "-m", "x")):
+            subprocess.run(["git", *line], cwd=space.work, check=True)
+        for name in ("ann", "bob"):
+            space.start(name)
+        began, lost, told = time.monotonic(), 0, 0
+        for number in range(runs):
+            found = both(space, kind, number)
+            lost, told = lost + len(found[0]), told + len(found[1])
+        seconds = time.monotonic() - began
+        held = space.lastword("--json", "tail", "-n", "1000").stdout.count('"code":"claim_held"')
+        until("the end of each claim", lambda: "claims" not in space.lastword("help").stdout or not space.json("claims")["items"])
+        return lost, told, held, len(space.model.requests()), seconds
+    finally:
+        space.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", nargs="*", choices=[*SHELLS, []], default=list(SHELLS))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--count", action="store_true")
+    args = parser.parse_args()
+    print("| two of | runs | changes lost | told why not | refused with a holder | model requests | seconds a run |")
+    print("|---|---|---|---|---|---|---|")
+    failed = False
+    for kind in args.program:
+        try:
+            lost, told, held, requests, seconds = kind_of(kind, args.runs)
+        except AssertionError as error:
+            failed = True
+            print(f"| {PROGRAMS[kind].title} | {args.runs} | failed: {error} | | | | |", flush=True)
+            continue
+        failed |= lost > 0
+        print(f"| {PROGRAMS[kind].title} | {args.runs} | {lost} | {told} | {held} | {requests} | {seconds / args.runs:.1f} |", flush=True)
+    sys.exit(failed and not args.count)
+
+
+if __name__ == "__main__":
+    main()
