@@ -49,6 +49,8 @@ static CONSOLE: LazyLock<Asset> = LazyLock::new(|| {
         "\n",
         include_str!("../assets/steady.js"),
         "\n",
+        include_str!("../assets/reading.js"),
+        "\n",
         include_str!("../assets/console.js"),
     );
     Asset::new("console", "js", SCRIPT, parts)

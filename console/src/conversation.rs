@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lastword_facts::Code;
 use lastword_facts::fact::{Control, Role, Scope};
-use lastword_facts::ids::{ConvId, HOUR_MS};
+use lastword_facts::ids::HOUR_MS;
 use lastword_facts::status::Running;
 use lastword_server::calls::{control, conversations, grants};
 use lastword_server::{ApiError, Context};
@@ -39,13 +39,14 @@ const WAITING_MAX: usize = 4;
 /// `GET /conversations/{ref}`: the page of a conversation.
 pub(super) async fn page(
     State(ctx): State<Context>,
-    viewer: Viewer,
+    mut viewer: Viewer,
     Path(reference): Path<String>,
     Query(params): Query<ViewParams>,
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let (conv, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
-    let topics = [Topic::Conversation(conv), Topic::Inbox];
+    let (history, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
+    viewer.here = params.live(&history);
+    let topics = [Topic::Conversation(history.conv), Topic::Inbox];
     let page = Page { title: &reference, place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
@@ -57,7 +58,7 @@ pub(super) async fn detail(
     moment: &Moment,
     reference: &str,
     params: &ViewParams,
-) -> Result<(ConvId, Markup), ApiError> {
+) -> Result<(History, Markup), ApiError> {
     let history = history::of(ctx, viewer.caller, reference, params.asked()?).await?;
     let graph = match params.view {
         View::Graph => Some(calls::graph(ctx, viewer.caller, Some(reference)).await?),
@@ -79,20 +80,25 @@ pub(super) async fn detail(
         (details(viewer, moment, &history))
         }
         div.content {
-        nav.views aria-label="Views" {
-            @for (view, _, name) in View::ALL {
-                a href=(url(&params.to_view(&history, view))) aria-current=[(view == params.view).then_some("page")] { (name) }
+        div.view-bar {
+            nav.views aria-label="Views" {
+                @for (view, _, name) in View::ALL {
+                    a href=(url(&params.to_view(&history, view))) aria-current=[(view == params.view).then_some("page")] { (name) }
+                }
             }
+            @if params.view != View::Graph { (params.following(&history)) }
         }
         @match params.view {
             View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
             View::Tree | View::Waterfall | View::Timeline | View::Log => {
                 (params.paging(&history, "Parts of the history"))
-                @match params.view {
-                    View::Tree => (tree::view(moment, &history)),
-                    View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
-                    View::Timeline => (timeline::view(&history)),
-                    View::Log | View::Graph => (log::view(moment, &history)),
+                div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
+                    @match params.view {
+                        View::Tree => (tree::view(moment, &history)),
+                        View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
+                        View::Timeline => (timeline::view(&history)),
+                        View::Log | View::Graph => (log::view(moment, &history)),
+                    }
                 }
                 (params.paging(&history, "Parts of the history, again"))
             },
@@ -100,7 +106,7 @@ pub(super) async fn detail(
         }
         }
     };
-    Ok((history.conv, main))
+    Ok((history, main))
 }
 
 /// Shows in one line what the open work does and what it spent of its budget.

@@ -31,8 +31,8 @@ pub(super) async fn page(
         (None, None)
     } else {
         let view = ViewParams::default();
-        let (conv, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
-        (Some(conv), Some(detail))
+        let (history, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
+        (Some(history.conv), Some(detail))
     };
     let list = html! {
         (heading("Conversations", &html! {}))

@@ -86,18 +86,30 @@ pub(super) struct ViewParams {
     /// Show the part with this message or line.
     #[serde(default)]
     at: String,
+    /// Show what stands right behind this message or line, and go on doing so while the history grows.
+    #[serde(default)]
+    since: String,
+    /// Show the newest part, and scroll to its end whenever it grows.
+    #[serde(default)]
+    pub(super) follow: bool,
 }
 
 impl ViewParams {
     /// Returns the page of the history to read.
     pub(super) fn asked(&self) -> Result<PageAsked, ApiError> {
         let seq = |id: &str| Seq::parse(id).ok_or_else(|| ApiError::unknown(id));
-        let place = match (self.before.as_str(), self.after.as_str(), self.at.as_str()) {
-            ("", "", "") => PagePlace::Newest,
-            (before, "", "") => PagePlace::Before(seq(before)?),
-            ("", after, "") => PagePlace::After(seq(after)?),
-            ("", "", at) => PagePlace::At(seq(at)?),
-            _ => return Err(ApiError::new(Code::Malformed, "`before`, `after` and `at` exclude each other: give one")),
+        let places = [&self.before, &self.after, &self.at, &self.since].map(String::as_str);
+        let place = match places {
+            _ if self.follow => PagePlace::Newest,
+            ["", "", "", ""] => PagePlace::Newest,
+            [before, "", "", ""] => PagePlace::Before(seq(before)?),
+            ["", after, "", ""] => PagePlace::After(seq(after)?),
+            ["", "", at, ""] => PagePlace::At(seq(at)?),
+            ["", "", "", since] => PagePlace::Since(seq(since)?),
+            _ => {
+                let words = "`before`, `after`, `at` and `since` exclude each other: give one";
+                return Err(ApiError::new(Code::Malformed, words));
+            }
         };
         let (unit, units_max) = self.view.size();
         let cut = PageCut { unit, place, units_max, facts_max: FACTS_MAX };
@@ -111,9 +123,35 @@ impl ViewParams {
         format!("{}?view={}{place}", path(history), view.word())
     }
 
+    /// Returns the address of this part of the history, of which nothing leaves while the history grows.
+    fn held(&self, history: &History) -> String {
+        let first = history.page_lines().first().map(|line| line.event.seq.saturating_sub(1));
+        let place = match first {
+            Some(_) if !self.before.is_empty() => format!("&before={}", encoded(&self.before)),
+            Some(behind) => format!("&since=msg-{behind}"),
+            None => String::new(),
+        };
+        format!("{}{}{place}", path(history), self.query())
+    }
+
+    /// Shows the link that begins or ends following the newest part.
+    pub(super) fn following(&self, history: &History) -> Markup {
+        let to = if self.follow { self.held(history) } else { self.followed(history) };
+        html! { a #follow.button.quiet role="button" href=(url(&to)) aria-pressed=(if self.follow { "true" } else { "false" }) { "Follow" } }
+    }
+
+    /// Returns the address from which the open page reloads itself.
+    pub(super) fn live(&self, history: &History) -> String {
+        if self.follow { self.followed(history) } else { self.held(history) }
+    }
+
+    fn followed(&self, history: &History) -> String {
+        format!("{}{}&follow=true", path(history), self.query())
+    }
+
     /// Returns the address of this page with another zoom.
     pub(super) fn to_zoom(&self, history: &History, times: u64) -> String {
-        let places = [("before", &self.before), ("after", &self.after), ("at", &self.at)];
+        let places = [("before", &self.before), ("after", &self.after), ("at", &self.at), ("since", &self.since)];
         let place = places.iter().find(|(_, id)| !id.is_empty());
         let place = place.map_or(String::new(), |(name, id)| format!("&{name}={}", encoded(id)));
         format!("{}?view=waterfall&zoom={times}{place}", path(history))

@@ -28,6 +28,8 @@ pub enum PagePlace {
     Before(Seq),
     /// Right behind this position.
     After(Seq),
+    /// Right behind this position, and as full as a page gets: while the history grows, nothing leaves the page.
+    Since(Seq),
     /// Around this position.
     At(Seq),
 }
@@ -88,7 +90,7 @@ impl IndexReader {
             })?,
         };
         let window = window(&units, &begins, cut);
-        let ascending = matches!(cut.place, PagePlace::After(_) | PagePlace::At(_));
+        let ascending = matches!(cut.place, PagePlace::After(_) | PagePlace::Since(_) | PagePlace::At(_));
         let cursor = Cursor { ascending, limit: cut.facts_max, ..window };
         let mut seqs = self.history(convs, cursor)?;
         if let PagePlace::At(seq) = cut.place
@@ -151,6 +153,10 @@ fn window(units: &[Seq], begins: &[Seq], cut: PageCut) -> Cursor {
             let end = near.unwrap_or(end);
             Cursor { after: Some(seq), before: up_to(end), ..Cursor::default() }
         }
+        PagePlace::Since(seq) => {
+            let start = units.partition_point(|unit| *unit <= seq);
+            Cursor { after: Some(seq), before: up_to(start.saturating_add(size)), ..Cursor::default() }
+        }
         PagePlace::At(seq) => {
             let unit = units.partition_point(|unit| *unit <= seq).saturating_sub(1);
             let start = unit.saturating_sub(size / 4);
@@ -178,7 +184,7 @@ fn begins(
 ) -> rusqlite::Result<Vec<Seq>> {
     let middle = match cut.place {
         PagePlace::Newest => units.len(),
-        PagePlace::Before(seq) | PagePlace::After(seq) | PagePlace::At(seq) => {
+        PagePlace::Before(seq) | PagePlace::After(seq) | PagePlace::Since(seq) | PagePlace::At(seq) => {
             units.partition_point(|unit| *unit <= seq)
         }
     };
@@ -217,6 +223,9 @@ mod tests {
         assert_eq!(cut(PagePlace::Before(Seq(810))), (Some(609), Some(810)));
         assert_eq!(cut(PagePlace::After(Seq(605))), (Some(605), Some(810)));
         assert_eq!(cut(PagePlace::At(Seq(430))), (Some(409), Some(660)));
+        // Its end stays where it is when a request begins near it.
+        assert_eq!(cut(PagePlace::Since(Seq(605))), (Some(605), Some(860)));
+        assert_eq!(cut(PagePlace::Since(Seq(805))), (Some(805), None));
     }
 
     #[test]
