@@ -128,10 +128,50 @@ test('the two panes fit, and have nothing serious that axe finds, light and dark
     await line(calls[1]).click();
     await fits(page, 'the inbox');
     await accessible(page, `two panes, ${colorScheme}`);
+    await page.setViewportSize({ width: 1024, height: 800 });
+    assert.ok(await line(calls[1]).isVisible());
+    await fits(page, 'the inbox');
     // One pane less is the same page.
-    await page.setViewportSize({ width: 1399, height: 800 });
+    await page.setViewportSize({ width: 1023, height: 800 });
     assert.ok(!(await page.locator('.panes > .index').isVisible()));
     assert.ok(await card(calls[1]).isVisible());
   }
   await page.setViewportSize({ width: 1500, height: 800 });
+});
+
+test('a line of the list shows the command', async () => {
+  await line(calls[2]).getByText('make 2').waitFor();
+});
+
+test('the keys never hide the head of a card that is higher than the window, and its buttons are in the window', async () => {
+  for (const id of calls) await ignore(id);
+  const tall = [];
+  for (let n = 0; n < 3; n += 1) {
+    const more = { command: `make ${n}\n${'# and more\n'.repeat(70)}` };
+    tall.push((await broker.call('coder', 'POST', '/approvals', { tool: 'Bash', arguments: more })).id);
+  }
+  for (const width of [1500, 1024, 700]) {
+    await page.setViewportSize({ width, height: 700 });
+    await page.goto(`${broker.url}/inbox`);
+    await connected(page);
+    await until(() => page.locator('.panes > .cards > .card').count(), tall.length);
+    /** The places of a card's head and of its first button, and whether nothing lies over them. */
+    const seen = (id) => card(id).evaluate((entry) => [entry.querySelector('header h2'), entry.querySelector('.decide button')].every((part) => {
+      const { left, top, bottom, height } = part.getBoundingClientRect();
+      return top >= 0 && bottom <= innerHeight && part.contains(document.elementFromPoint(left + 4, top + height / 2));
+    }));
+    for (const key of ['j', 'j', 'j', 'k', 'k']) {
+      await page.keyboard.press(key);
+      const id = await focused();
+      await until(() => seen(id), true);
+      assert.ok(tall.includes(id), id);
+    }
+    // In its middle the same holds.
+    await page.mouse.move(width - 200, 400);
+    await page.mouse.wheel(0, 500);
+    await until(() => seen(tall[0]), true);
+    await page.mouse.move(0, 0);
+  }
+  await page.setViewportSize({ width: 1500, height: 800 });
+  for (const id of tall) await ignore(id);
 });

@@ -65,11 +65,14 @@ function model() {
       const digest = card.querySelector('[name=digest]')?.value;
       if (!seen[card.id] || seen[card.id].digest !== digest) seen[card.id] = { digest, parts: {}, whole: Infinity };
       const texts = [...card.querySelectorAll('.call pre')];
+      // They lie over the text.
+      const from = Math.max(bar, card.querySelector('header').getBoundingClientRect().bottom);
+      const to = Math.min(innerHeight, card.querySelector('.decide')?.getBoundingClientRect().top ?? innerHeight);
       texts.forEach((text, at) => {
         const { top, bottom, height } = text.getBoundingClientRect();
         const part = (seen[card.id].parts[at] ??= {});
-        if (height > 0 && top >= bar - 3 && top <= innerHeight + 3) part.begin = true;
-        if (height > 0 && bottom >= bar - 3 && bottom <= innerHeight + 3) part.end = true;
+        if (height > 0 && top >= from - 3 && top <= to + 3) part.begin = true;
+        if (height > 0 && bottom >= from - 3 && bottom <= to + 3) part.end = true;
       });
       const whole = texts.every((_, at) => seen[card.id].parts[at]?.begin && seen[card.id].parts[at]?.end);
       if (whole) seen[card.id].whole = Math.min(seen[card.id].whole, now);

@@ -242,7 +242,7 @@
 
   // --- What is scrolled to is not covered by the bar, nor by the messages below it, which come and go.
   const covered = () => $('#top')?.offsetHeight || $('#notices')?.offsetHeight || 0;
-  const covers = new ResizeObserver(() => { document.documentElement.style.scrollPaddingTop = `${covered() + 12}px`; });
+  const covers = new ResizeObserver(() => { document.documentElement.style.setProperty('--bar', `${covered()}px`); });
   for (const part of $$('#top, #notices')) covers.observe(part);
 
   // --- After a decision the focus goes to the entry that took its place.
@@ -388,7 +388,8 @@
     for (const fold of folded) fold.open = true;
     const first = folded[0] && $('[tabindex]', folded[0]);
     first?.focus({ preventScroll: true });
-    folded[0]?.scrollIntoView({ block: 'center' });
+    // With the last lines before it.
+    if (first) scrollBy(0, folded[0].getBoundingClientRect().top - innerHeight / 3);
     count();
     return Boolean(first);
   };
@@ -488,8 +489,10 @@
     if (!all.length) return;
     const at = all.indexOf(row());
     const next = at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1);
-    all[next].focus();
-    all[next].scrollIntoView({ block: 'nearest' });
+    const entry = all[next];
+    entry.focus({ preventScroll: true });
+    // Of one that is higher than the window, the head is shown.
+    entry.scrollIntoView({ block: entry.offsetHeight > innerHeight - covered() - 24 ? 'start' : 'nearest' });
   };
   const within = (key) => {
     const entry = row() ?? rows()[0] ?? document;

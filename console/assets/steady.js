@@ -31,11 +31,14 @@ const steady = (() => {
   const texts = new Map();
   const top = () => Math.max(0, ...all('#top, #notices, #flash').map((bar) => bar.getBoundingClientRect().bottom));
   const digest = (card) => card.querySelector('[name=digest]')?.value;
+  // The card's head and its buttons stay in the window, over the text.
+  const part = (card, name) => card.querySelector(`:scope > ${name}`)?.getBoundingClientRect();
   const see = (text, at, card) => {
     const { top: begin, bottom: end, height } = text.getBoundingClientRect();
+    const [head, foot] = [part(card, 'header')?.bottom ?? 0, part(card, '.decide')?.top ?? innerHeight];
     const key = [card.id, digest(card), at].join(' ');
     const known = texts.get(key) ?? { begin: false, end: false, since: Infinity };
-    const shows = (y) => height > 0 && y >= top() - STILL && y <= innerHeight + STILL;
+    const shows = (y) => height > 0 && y >= Math.max(top(), head) - STILL && y <= Math.min(innerHeight, foot) + STILL;
     known.begin ||= shows(begin);
     known.end ||= shows(end);
     if (known.begin && known.end) known.since = Math.min(known.since, now());
@@ -67,7 +70,10 @@ const steady = (() => {
   const read = (card) => {
     const parts = all('.call pre', card).map((text, at) => ({ text, ...see(text, at, card) }));
     const next = parts.find(({ begin, end }) => !begin || !end);
-    next?.text.scrollIntoView({ block: next.begin ? 'end' : 'start' });
+    if (!next) return;
+    const { top: begin, bottom: end } = next.text.getBoundingClientRect();
+    const [head, foot] = [part(card, 'header')?.height ?? 0, part(card, '.decide')?.height ?? 0];
+    scrollBy(0, next.begin ? end - innerHeight + foot : begin - top() - head);
   };
   let unfold = () => false;
   document.addEventListener('click', (event) => {

@@ -25,6 +25,10 @@ use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign_line, plural, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::{self, Asked, Decision};
+use crate::reads::risk::subject;
+
+/// The characters that a line shows of what a call acts on.
+const SUBJECT_CHARS: usize = 120;
 
 /// `GET /inbox`: the inbox.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -84,6 +88,7 @@ fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
             @for decision in waiting {
                 a href={ "#" (decision.asked.id()) } {
                     span.what { (foreign_line(&decision::title(decision))) @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } } }
+                    @if let Asked::Call(held) = &decision.asked { code.what { (excerpt(&subject(&held.arguments), SUBJECT_CHARS)) } }
                     @if let Some(risk) = &decision.risk { span { (call::chips(risk)) } }
                     span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
                 }
