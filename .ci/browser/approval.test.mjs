@@ -154,22 +154,65 @@ test('several calls are selected and rejected at once, with one reason', async (
   await ignore(calls[2]);
 });
 
-test('an edited call shows what differs, and no JSON is no call', async () => {
-  const { id } = await hold('Bash', { command: 'rm -rf build', force: true });
+test('a call is edited field by field, what would change is shown before it is approved, and no JSON is no call', async () => {
+  const script = Array.from({ length: 30 }, (_, n) => `echo ${n}`).join('\n');
+  const { id } = await hold('Bash', { command: script, force: true, timeout: 12, more: { a: [1] } });
   const card = page.locator(`#${id}`);
   await card.waitFor();
   await card.getByText(/^Reject with instructions, edit/).click();
-  const input = page.locator(`#${id}-input`);
-  await input.fill('{ "command": ');
-  await card.locator('.diff').getByText('This is no JSON').waitFor();
-  await card.getByRole('button', { name: 'Approve the edited call' }).click();
+  const field = (name) => card.getByLabel(name, { exact: true });
+  assert.equal(await field('command').inputValue(), script);
+  // It has its own height.
+  assert.ok((await field('command').boundingBox()).height > 300);
+  await field('more').fill('{ "a": ');
+  await card.locator('.changes').getByText('`more` isn\'t JSON').waitFor();
+  assert.equal(await card.getByRole('button', { name: 'Approve the edited call' }).count(), 0);
+  await field('more').fill('{ "a": [1, 2] }');
+  await field('command').fill(script.replace('echo 15', 'echo fifteen'));
+  await field('force').selectOption('false');
+  await until(() => card.locator('.diff del').allTextContents().then(String), ['− echo 15', '− true', '−     1'].join());
+  assert.deepEqual(await card.locator('.diff ins').allTextContents(), ['+ echo fifteen', '+ false', '+     1,', '+     2']);
+  await card.locator('.diff').getByText('⋯ 12 more').waitFor();
+  await accessible(page, 'an edited call');
+  // A reload of the page leaves what was typed, and what it would change.
+  const other = await broker.call('coder', 'POST', '/escalations', { message: 'Meanwhile?', options: [] });
+  await page.locator(`#${other.id}`).waitFor();
+  assert.equal(await card.locator('.diff').count(), 3);
   assert.equal(await state(id), 'pending');
-  await input.fill('{\n  "command": "rm -rf build/tmp",\n  "force": true\n}');
-  assert.deepEqual(await card.locator('.diff del').allTextContents(), ['−   "command": "rm -rf build",']);
-  assert.deepEqual(await card.locator('.diff ins').allTextContents(), ['+   "command": "rm -rf build/tmp",']);
   await card.getByRole('button', { name: 'Approve the edited call' }).click();
   await card.waitFor({ state: 'detached' });
-  assert.deepEqual((await broker.call('coder', 'GET', `/approvals/${id}`)).arguments, { command: 'rm -rf build/tmp', force: true });
+  const command = script.replace('echo 15', 'echo fifteen');
+  assert.deepEqual((await broker.call('coder', 'GET', `/approvals/${id}`)).arguments, { command, force: false, timeout: 12, more: { a: [1, 2] } });
+  await broker.call('operator', 'POST', `/escalations/${other.id}/answer`, { answer: 'ok' });
+});
+
+test('without scripts a call is edited as JSON or field by field, and a page shows what changes before it is approved', async () => {
+  const context = await browser.newContext({ javaScriptEnabled: false, storageState: await page.context().storageState() });
+  const plain = await context.newPage();
+  for (const [name, text, wanted] of [['command', 'ls', { command: 'ls' }], ['The whole call as JSON', '{"command": "ls", "n": 1}', { command: 'ls', n: 1 }]]) {
+    const { id } = await hold('Bash', { command: 'rm -rf build' });
+    await plain.goto(`${broker.url}/approvals/${id}`);
+    await plain.getByText(/^Reject with instructions, edit/).click();
+    if (wanted.n) await plain.getByText('As JSON', { exact: true }).click();
+    await plain.getByLabel(name, { exact: true }).fill(text);
+    await plain.getByRole('button', { name: 'Show what changes' }).nth(wanted.n ? 1 : 0).click();
+    await plain.waitForURL(/\/changes$/);
+    assert.deepEqual(await plain.locator('.diff del').allTextContents(), ['− rm -rf build']);
+    await plain.getByRole('button', { name: 'Approve the edited call' }).click();
+    await until(() => state(id), 'approved');
+    assert.deepEqual((await broker.call('coder', 'GET', `/approvals/${id}`)).arguments, wanted);
+  }
+  await context.close();
+});
+
+test('an edit of a file is shown as the change that it makes, old before new', async () => {
+  const { id } = await hold('Edit', { file_path: '/srv/a.py', new_string: 'a = 2\nb = 3\n', old_string: 'a = 1\nb = 3\n' });
+  const call = page.locator(`#${id} .call`);
+  await call.waitFor();
+  assert.deepEqual(await call.locator('.name').allTextContents(), ['file_path', 'old_string → new_string']);
+  assert.equal(await call.locator('pre').nth(1).textContent(), '-a = 1\n+a = 2\n b = 3\n');
+  assert.deepEqual([await call.locator('.t-removed').allTextContents(), await call.locator('.t-added').allTextContents()], [['-a = 1'], ['+a = 2']]);
+  await ignore(id);
 });
 
 test('the rule that would always allow a call is shown, where one can', async () => {

@@ -396,39 +396,6 @@
   // What is approved is shown first, by a press of its own.
   steady.onApprove(unfold);
 
-  // --- A call that is edited: what differs is shown, and what is no JSON can't be sent.
-  const differs = (before, after) => {
-    // The longest common lines, by their lengths from the end.
-    const [a, b] = [before.split('\n'), after.split('\n')];
-    if (a.length * b.length > 250_000) return [];
-    const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-    for (let i = a.length - 1; i >= 0; i -= 1) {
-      for (let j = b.length - 1; j >= 0; j -= 1) {
-        common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
-      }
-    }
-    const lines = [];
-    for (let i = 0, j = 0; i < a.length || j < b.length;) {
-      if (i < a.length && j < b.length && a[i] === b[j]) { i += 1; j += 1; }
-      else if (j >= b.length || (i < a.length && common[i + 1][j] >= common[i][j + 1])) { lines.push(['del', a[i]]); i += 1; }
-      else { lines.push(['ins', b[j]]); j += 1; }
-    }
-    return lines;
-  };
-  document.addEventListener('input', ({ target }) => {
-    if (!target.matches('[data-json]')) return;
-    let wrong = '';
-    try { JSON.parse(target.value); } catch (error) { wrong = `This is no JSON: ${error.message}`; }
-    target.setCustomValidity(wrong);
-    const shown = target.form.querySelector('.diff');
-    if (wrong) { shown.textContent = wrong; return; }
-    shown.replaceChildren(...differs(target.defaultValue, target.value).map(([kind, line]) => {
-      const part = document.createElement(kind);
-      part.textContent = `${kind === 'ins' ? '+' : '−'} ${line}`;
-      return part;
-    }));
-  });
-
   // --- A link into a fold unfolds what it leads to. One to a message on another page of its history leads to that page.
   const arrive = () => {
     const id = location.hash.slice(1);

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use lastword_facts::fact::Role;
 use lastword_server::calls::policy::{self, written};
-use lastword_wire::call::{Argument, ArgumentKind, arguments, json};
+use lastword_wire::call::{Argument, ArgumentKind, arguments};
 use lastword_wire::{ApprovalView, Arguments, LimitsView};
 use maud::{Markup, html};
 
 use super::decision::{chain, ends, urgency};
+use super::edit;
 use super::highlight::tones;
 use super::layout::Moment;
 use super::parts::{Fold, excerpt, foreign, foreign_line, plural, quantity, time, url};
@@ -147,10 +148,10 @@ pub(super) fn arguments_of(all: &Arguments, extent: Extent) -> Markup {
     html! { div.call { @for part in &arguments(all) { (argument(part, extent)) } } }
 }
 
-const fn fold(part: &Argument, extent: Extent) -> Fold {
+fn fold(part: &Argument, extent: Extent) -> Fold {
     match extent {
         Extent::Whole => Fold::NONE,
-        Extent::Folded if part.is_subject() => SUBJECT_FOLD,
+        Extent::Folded if part.is_subject() || part.kind == ArgumentKind::Change => SUBJECT_FOLD,
         Extent::Folded => Fold::USUAL,
     }
 }
@@ -160,7 +161,9 @@ fn argument(part: &Argument, extent: Extent) -> Markup {
     let class = match part.kind {
         ArgumentKind::Command => "foreign code command",
         ArgumentKind::Address => "foreign code address",
-        ArgumentKind::Path | ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Rest => "foreign code",
+        ArgumentKind::Path | ArgumentKind::Query | ArgumentKind::Change | ArgumentKind::Text | ArgumentKind::Rest => {
+            "foreign code"
+        }
     };
     html! {
         div.argument {
@@ -207,7 +210,6 @@ fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) 
 fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
     let id = &held.id;
     let to = |verb: &str| format!("/approvals/{id}/{verb}");
-    let arguments = json(&held.arguments);
     let rule = policy::exact(held);
     html! {
         details id={ (id) "-more" } {
@@ -217,13 +219,7 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
                 button type="submit" { "Reject with instructions" }
             }))
-            (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
-                label for={ (id) "-input" } { "Approve it with different arguments" }
-                textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" data-json { (arguments) }
-                // What differs, and what is no JSON, is filled in by the script.
-                div.diff id={ (id) "-diff" } role="status" data-said {}
-                button type="submit" { "Approve the edited call" }
-            }))
+            (edit::form(viewer, held))
             @if let Some(rule) = rule {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows this very call, with all its arguments:" }

@@ -21,7 +21,7 @@ use super::live::Topic;
 use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time, url};
 use super::session::Viewer;
 use super::terms::told_within;
-use super::{call, exchange, incidents, markdown};
+use super::{call, edit, exchange, incidents, markdown};
 use crate::reads::decisions::{self, Asked, Decision, TimedOut};
 use crate::reads::risk::Alike;
 
@@ -262,6 +262,8 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
                 Some(requested) => {
                     h3 { "As " (foreign_line(&held.agent)) " asked" }
                     (call::arguments_of(requested, Extent::Whole))
+                    h3 { "What was changed" }
+                    (edit::changed(requested, &held.arguments))
                     h3 { "As " (held.by.as_deref().map_or_else(|| html! { "a human" }, foreign_line)) " edited it" }
                     (call::arguments_of(&held.arguments, Extent::Whole))
                 }

@@ -66,7 +66,8 @@ pub(super) fn tones(part: &Argument) -> Vec<Tone> {
         ArgumentKind::Command => paint.shell(),
         ArgumentKind::Path => paint.path(),
         ArgumentKind::Query if is_sql(text) => paint.sql(),
-        ArgumentKind::Text if is_diff(text) => paint.diff(),
+        ArgumentKind::Change => paint.diff(false),
+        ArgumentKind::Text if is_diff(text) => paint.diff(true),
         ArgumentKind::Rest => paint.json(),
         ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Address => {}
     }
@@ -103,7 +104,8 @@ fn is_sql(text: &str) -> bool {
 }
 
 fn is_diff(text: &str) -> bool {
-    text.starts_with("diff --git ") || (text.starts_with("--- ") && text.contains("\n+++ ")) || text.starts_with("@@ ")
+    let begins = ["diff --git ", "@@ ", "*** Begin Patch"];
+    begins.iter().any(|begin| text.starts_with(begin)) || (text.starts_with("--- ") && text.contains("\n+++ "))
 }
 
 /// A walk over a text that paints what it passes.
@@ -242,12 +244,13 @@ impl<'a> Paint<'a> {
         }
     }
 
-    fn diff(&mut self) {
+    /// Paints the lines of a diff, which may have heads that name files.
+    fn diff(&mut self, has_heads: bool) {
         while let Some(c) = self.peek() {
             let line = self.rest();
             match c {
-                '+' if !line.starts_with("+++ ") => self.pass_line(Tone::Added),
-                '-' if !line.starts_with("--- ") => self.pass_line(Tone::Removed),
+                '+' if !(has_heads && line.starts_with("+++ ")) => self.pass_line(Tone::Added),
+                '-' if !(has_heads && line.starts_with("--- ")) => self.pass_line(Tone::Removed),
                 '@' => self.pass_line(Tone::Name),
                 ' ' => self.pass_line(Tone::Plain),
                 _ => self.pass_line(Tone::Note),
@@ -347,14 +350,21 @@ mod tests {
             "@@ -1 +1 @@\n-a\n+b\n c",
             &[(Name, "@@ -1 +1 @@"), (Removed, "-a"), (Added, "+b"), (Plain, "\n c")],
         );
+        // A line that goes is no head of a file.
+        check(ArgumentKind::Change, "--- a\n+b\n", &[(Removed, "--- a"), (Added, "+b")]);
     }
 
     #[test]
     fn no_text_stops_the_walk_and_nothing_of_it_is_lost() {
         let texts = ["", "'", "\"\\", "$(", "ä$ö'ü", "\\u{", "\\u12", "/*", "-", "@", "世界 \"", "a\n\n\u{1f389}#"];
-        for kind in
-            [ArgumentKind::Command, ArgumentKind::Path, ArgumentKind::Query, ArgumentKind::Text, ArgumentKind::Rest]
-        {
+        for kind in [
+            ArgumentKind::Command,
+            ArgumentKind::Path,
+            ArgumentKind::Query,
+            ArgumentKind::Change,
+            ArgumentKind::Text,
+            ArgumentKind::Rest,
+        ] {
             for text in texts.map(str::to_owned).into_iter().chain(texts.map(|text| format!("SELECT {text}"))) {
                 let part = Argument { name: "part".into(), kind, text: text.clone() };
                 let shown = coloured(&text, 0, &tones(&part)).into_string();

@@ -20,6 +20,7 @@ mod compose;
 mod conversation;
 mod conversations;
 mod decision;
+mod edit;
 mod exchange;
 mod forms;
 mod frame;
@@ -79,6 +80,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/escalations/{id}/dismiss", post(inbox::dismiss))
         .route("/approvals/{id}", get(decision::page))
         .route("/approvals/{id}/always", get(always::page).post(always::allow))
+        .route("/approvals/{id}/changes", post(edit::changes))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))
         .route("/inbox/alike/{verb}", post(inbox::decide_alike))

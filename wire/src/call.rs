@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use lastword_facts::visible::{escape, escape_json, escape_mixed};
+use similar::{ChangeTag, TextDiff};
 
 use crate::Arguments;
 
@@ -18,6 +19,8 @@ pub enum ArgumentKind {
     Address,
     /// A database or search expression.
     Query,
+    /// A text and what takes its place, line by line: what goes begins with `-`, what comes with `+`.
+    Change,
     /// A text of several lines, such as the content of a file.
     Text,
     /// Everything that has no part of its own, as JSON.
@@ -35,6 +38,21 @@ pub const SUBJECTS: [(&str, ArgumentKind); 8] = [
     ("sql", ArgumentKind::Query),
     ("query", ArgumentKind::Query),
 ];
+
+/// The members of an edit: a text and what takes its place, by the names that agents' tools use.
+const EDITS: [(&str, &str); 5] = [
+    ("old_string", "new_string"),
+    ("oldString", "newString"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+];
+
+/// The member that has several edits of one file.
+const EDITS_MEMBER: &str = "edits";
+
+/// The most lines whose differences are looked for; of more, all go and all come.
+const COMPARED_LINES_MAX: usize = 1_000;
 
 /// The member in which the runner of an ACP agent puts the tool's own arguments.
 pub const INPUT: &str = "input";
@@ -58,7 +76,7 @@ impl Argument {
     pub const fn is_subject(&self) -> bool {
         match self.kind {
             ArgumentKind::Command | ArgumentKind::Path | ArgumentKind::Address | ArgumentKind::Query => true,
-            ArgumentKind::Text | ArgumentKind::Rest => false,
+            ArgumentKind::Change | ArgumentKind::Text | ArgumentKind::Rest => false,
         }
     }
 }
@@ -70,7 +88,8 @@ pub fn arguments(all: &Arguments) -> Vec<Argument> {
     let Some(mut members) = all.members() else { return vec![rest(json(all))] };
     let mut parts = subjects(&mut members, "");
     if let Some(mut input) = members.get(INPUT).and_then(Arguments::members) {
-        let inner = subjects(&mut input, "input.");
+        let mut inner = subjects(&mut input, "input.");
+        inner.extend(changes(&mut input, "input."));
         if !inner.is_empty() && input.is_empty() {
             members.remove(INPUT);
         } else {
@@ -78,6 +97,7 @@ pub fn arguments(all: &Arguments) -> Vec<Argument> {
         }
         parts.extend(inner);
     }
+    parts.extend(changes(&mut members, ""));
     parts.extend(texts(&mut members));
     if parts.is_empty() || !members.is_empty() {
         parts.push(rest(json(&Arguments::of(&members))));
@@ -99,6 +119,68 @@ fn subjects(members: &mut Members, within: &str) -> Vec<Argument> {
         found.push(Argument { name: format!("{within}{name}"), kind, text });
     }
     found
+}
+
+/// Removes each text with what takes its place and returns both as one part; of an edit, nothing else is removed.
+fn changes(members: &mut Members, within: &str) -> Vec<Argument> {
+    let mut found: Vec<Argument> = change(members, within).into_iter().collect();
+    let Some(edits) = members.get(EDITS_MEMBER).and_then(Arguments::items) else { return found };
+    let mut rests = Vec::new();
+    for (index, edit) in edits.iter().enumerate() {
+        let mut rest = edit.members();
+        let part = rest.as_mut().and_then(|rest| change(rest, &format!("{within}{EDITS_MEMBER}.{}.", index + 1)));
+        let Some(part) = part else { return found };
+        found.push(part);
+        rests.push(Arguments::of(&rest.unwrap_or_default()));
+    }
+    if rests.iter().all(|rest| rest.as_str() == "{}") && !rests.is_empty() {
+        members.remove(EDITS_MEMBER);
+    } else {
+        members.insert(EDITS_MEMBER.to_owned(), Arguments::list(&rests));
+    }
+    found
+}
+
+fn change(members: &mut Members, within: &str) -> Option<Argument> {
+    let (old, new) = EDITS.into_iter().find(|(old, new)| {
+        let is_text = |name: &str| members.get(name).is_some_and(|value| value.text().is_some());
+        is_text(old) && is_text(new)
+    })?;
+    let text = |value: Option<Arguments>| escape(&value.and_then(|value| value.text()).unwrap_or_default());
+    let (before, after) = (text(members.remove(old)), text(members.remove(new)));
+    Some(Argument {
+        name: format!("{within}{old} → {new}"),
+        kind: ArgumentKind::Change,
+        text: difference(&before, &after),
+    })
+}
+
+/// Returns the lines of two texts, with `-` before what only the first has, and `+` before what only the second has.
+#[must_use]
+pub fn difference(before: &str, after: &str) -> String {
+    let is_whole = |text: &str| text.is_empty() || text.ends_with('\n');
+    // Said where it differs: such lines look alike otherwise.
+    let ends_differ = is_whole(before) != is_whole(after);
+    let mut lines = String::new();
+    let mut put = |sign: char, line: &str| {
+        lines.push(sign);
+        lines.push_str(line.trim_end_matches('\n'));
+        lines.push_str(if ends_differ && sign != ' ' && !line.ends_with('\n') { " (no line end)\n" } else { "\n" });
+    };
+    if before.lines().count() + after.lines().count() > COMPARED_LINES_MAX {
+        before.split_inclusive('\n').for_each(|line| put('-', line));
+        after.split_inclusive('\n').for_each(|line| put('+', line));
+        return lines;
+    }
+    for change in TextDiff::from_lines(before, after).iter_all_changes() {
+        let sign = match change.tag() {
+            ChangeTag::Equal => ' ',
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+        };
+        put(sign, change.value());
+    }
+    lines
 }
 
 /// Removes the texts of several lines and returns them as parts; as JSON they would be on one line.
@@ -144,6 +226,47 @@ mod tests {
         assert_eq!(shown(&both)[..2], ["path Path /a", "input.command Command ls"]);
         assert!(shown(&both)[2].contains("\"n\": 1"));
         assert_eq!(shown(&json!({"command": ["ls", "-l"]})), ["command Command [\n  \"ls\",\n  \"-l\"\n]"]);
+    }
+
+    #[test]
+    fn an_edit_is_shown_as_the_change_that_it_makes_old_before_new() {
+        let edit =
+            json!({"file_path": "/a", "old_string": "one\ntwo\n", "new_string": "one\n2\n", "replace_all": true});
+        assert_eq!(
+            shown(&edit),
+            [
+                "file_path Path /a",
+                "old_string → new_string Change  one\n-two\n+2\n",
+                "arguments Rest {\n  \"replace_all\": true\n}",
+            ]
+        );
+        let many = json!({"edits": [
+            {"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "\u{202e}", "replace_all": true},
+        ]});
+        assert_eq!(
+            shown(&many),
+            [
+                "edits.1.old_string → new_string Change -a\n+b\n",
+                "edits.2.old_string → new_string Change -c\n+\\u{202e}\n",
+                "arguments Rest {\n  \"edits\": [\n    {},\n    {\n      \"replace_all\": true\n    }\n  ]\n}",
+            ]
+        );
+        let held = json!({"input": {"path": "/a", "oldText": "a\n", "newText": "a"}});
+        assert_eq!(shown(&held)[1], "input.oldText → newText Change -a\n+a (no line end)\n");
+        // What is no edit stays as it is.
+        for other in
+            [json!({"old_string": 1, "new_string": "b"}), json!({"edits": [{"old_string": "a"}]}), json!({"edits": []})]
+        {
+            let [only] = arguments(&Arguments::from(&other)).try_into().unwrap();
+            assert_eq!(only, Argument { text: super::json(&Arguments::from(&other)), ..only.clone() }, "{other}");
+        }
+    }
+
+    #[test]
+    fn of_two_long_texts_all_goes_and_all_comes() {
+        let (before, after) = ("a\n".repeat(600), "a\n".repeat(500));
+        let lines = difference(&before, &after);
+        assert_eq!((lines.matches("-a\n").count(), lines.matches("+a\n").count()), (600, 500));
     }
 
     #[test]

@@ -88,6 +88,19 @@ impl Arguments {
         Some(members.into_iter().map(|(name, value)| (name, Self(value.get().into()))).collect())
     }
 
+    /// Returns the items of a list.
+    #[must_use]
+    pub fn items(&self) -> Option<Vec<Self>> {
+        let items: Vec<&RawValue> = serde_json::from_str(&self.0).ok()?;
+        Some(items.into_iter().map(|value| Self(value.get().into())).collect())
+    }
+
+    /// Returns the list of these items.
+    #[must_use]
+    pub fn list(items: &[Self]) -> Self {
+        Self(format!("[{}]", items.iter().map(Self::as_str).collect::<Vec<_>>().join(",")).into())
+    }
+
     /// Returns the object with these members.
     #[must_use]
     pub fn of(members: &BTreeMap<String, Self>) -> Self {

@@ -26,7 +26,7 @@ pub(crate) fn subjects(arguments: &Arguments) -> Subjects {
                 match kind {
                     ArgumentKind::Command => written.push(command(subject, more, &mut commands)),
                     ArgumentKind::Path | ArgumentKind::Address => written.push(named(subject)),
-                    ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Rest => {}
+                    ArgumentKind::Query | ArgumentKind::Change | ArgumentKind::Text | ArgumentKind::Rest => {}
                 }
             }
         }
