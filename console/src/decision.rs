@@ -94,7 +94,11 @@ pub(super) fn title(decision: &Decision) -> String {
             format!("Timed out: {} asked {}", escape(&asked.agent), escape(&request.agent))
         }
         (Asked::Question(asked), None) => {
-            format!("{} asks: {}", escape(&asked.agent), escape(&shortened(&first_line(&asked.message))))
+            format!(
+                "{} asks: {}",
+                escape(&asked.agent),
+                escape(&shortened(&first_line(&markdown::plain(&asked.message))))
+            )
         }
         (Asked::Latch(incident), _) => {
             let on = incident.reference.as_ref().unwrap_or(&incident.on);
@@ -203,7 +207,7 @@ fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
             @if !request.others.is_empty() {
                 (viewer.form(&format!("{id}-other"), &to, &html! {
                     label.unseen for={ (id) "-to" } { "Another agent for " (id) }
-                    select id={ (id) "-to" } name="to" { @for name in &request.others { option value=(name) { (foreign_line(name)) } } }
+                    select id={ (id) "-to" } name="to" required { option value="" { "another agent…" } @for name in &request.others { option value=(name) { (foreign_line(name)) } } }
                     button type="submit" { "Ask this agent" }
                 }))
             }
@@ -393,7 +397,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
         Asked::Question(asked) => html! {
             li {
                 (badge(escalation_word(asked.state))) " " a href=(url(&path(&decision.asked))) { code { (asked.id) } } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
-                ": " (excerpt(&asked.message, 100))
+                ": " (excerpt(&markdown::plain(&asked.message), 100))
                 @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
                 @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
                 " " (time(asked.answered_at.as_ref().unwrap_or(&asked.created_at), moment.now))

@@ -180,11 +180,11 @@ fn near(lines: &str) -> Markup {
 pub(super) fn form(viewer: &Viewer, held: &ApprovalView) -> Markup {
     let id = &held.id;
     let whole = json(&held.arguments);
-    let to = url(&format!("/approvals/{id}/changes"));
+    let action = url(&format!("/approvals/{id}/changes"));
     let said = format!("{id}-edit{SAID}");
     let one = |suffix: &str, content: &Markup| {
         html! {
-            form.edit id={ (id) (suffix) } method="post" action=(to) hx-post=(to) hx-target={ "#" (said) }
+            form.edit id={ (id) (suffix) } method="post" action=(action) hx-post=(action) hx-target={ "#" (said) }
                 hx-swap="innerHTML" hx-trigger="input delay:300ms, submit" {
                 input type="hidden" name="forms" value=(viewer.forms);
                 (content)

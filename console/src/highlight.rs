@@ -71,6 +71,7 @@ pub(super) fn tones(part: &Argument) -> Vec<Tone> {
         ArgumentKind::Rest => paint.json(),
         ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Address => {}
     }
+    paint.hosts(part.kind == ArgumentKind::Address);
     paint.escapes();
     paint.tones
 }
@@ -259,6 +260,27 @@ impl<'a> Paint<'a> {
         }
     }
 
+    /// Marks what stands before the host of an address and passes for it, and in an address the host.
+    fn hosts(&mut self, is_address: bool) {
+        for (at, sign) in self.text.match_indices("://") {
+            let from = at + sign.len();
+            let ends =
+                |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | '<' | '>' | '\\');
+            let end = self.text[from..].find(ends).map_or(self.text.len(), |length| from + length);
+            let host = self.text[from..end].rfind('@').map_or(from, |user| from + user + 1);
+            // Over SSH, a user is the usual case.
+            if self.text[..at].ends_with("http")
+                || self.text[..at].ends_with("https")
+                || self.text[from..host].contains('.')
+            {
+                self.tones[from..host].fill(Tone::Odd);
+            }
+            if is_address {
+                self.tones[host..end].fill(Tone::Word);
+            }
+        }
+    }
+
     /// Marks what stands for a character that steers, hides, or passes for another.
     fn escapes(&mut self) {
         for (at, _) in self.text.match_indices("\\u") {
@@ -329,6 +351,17 @@ mod tests {
             "DROP TABLE t; -- 'x'",
             &[(Word, "DROP"), (Word, "TABLE"), (Plain, " t"), (Sign, ";"), (Note, "-- 'x'")],
         );
+        check(
+            ArgumentKind::Address,
+            "https://api.example@203.0.113.7:8443/v1?a=b@c",
+            &[(Plain, "https://"), (Odd, "api.example@"), (Word, "203.0.113.7:8443"), (Plain, "/v1?a=b@c")],
+        );
+        check(
+            ArgumentKind::Command,
+            "curl http://a@b/c",
+            &[(Word, "curl"), (Plain, " http://"), (Odd, "a@"), (Plain, "b/c")],
+        );
+        check(ArgumentKind::Command, "ssh://git@h", &[(Word, "ssh://git@h")]);
         check(ArgumentKind::Query, "how to drop a table", &[(Plain, "how to drop a table")]);
         check(
             ArgumentKind::Rest,

@@ -12,6 +12,7 @@ use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_facts::status::EscalationState;
 use lastword_server::calls::{agents, approvals, escalations, limits, turns};
 use lastword_server::{ApiError, Context};
+use lastword_wire::call::without_secrets;
 use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -88,7 +89,7 @@ fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
             @for decision in waiting {
                 a href={ "#" (decision.asked.id()) } {
                     span.what { (foreign_line(&decision::title(decision))) @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } } }
-                    @if let Asked::Call(held) = &decision.asked { code.what { (excerpt(&subject(&held.arguments), SUBJECT_CHARS)) } }
+                    @if let Asked::Call(held) = &decision.asked { code.what { (excerpt(&without_secrets(&subject(&held.arguments)), SUBJECT_CHARS)) } }
                     @if let Some(risk) = &decision.risk { span { (call::chips(risk)) } }
                     span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
                 }

@@ -18,6 +18,34 @@ pub(super) fn text(text: &str) -> Markup {
     }
 }
 
+/// Returns the words of a text without the marks that Markdown has for their looks: for titles and lines of lists.
+pub(super) fn plain(text: &str) -> String {
+    if !is_markdown(text) {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    for event in parsed(text) {
+        match event {
+            Event::Text(words)
+            | Event::Code(words)
+            | Event::Html(words)
+            | Event::InlineHtml(words)
+            | Event::FootnoteReference(words)
+            | Event::InlineMath(words)
+            | Event::DisplayMath(words) => out.push_str(&words),
+            Event::SoftBreak | Event::HardBreak => out.push('\n'),
+            Event::End(TagEnd::Paragraph | TagEnd::Heading(_) | TagEnd::Item | TagEnd::CodeBlock)
+                if !out.ends_with('\n') =>
+            {
+                out.push('\n')
+            }
+            Event::Start(_) | Event::End(_) | Event::Rule | Event::TaskListMarker(_) => {}
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
 fn parsed(text: &str) -> Parser<'_> {
     Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH)
 }
@@ -143,6 +171,12 @@ const fn name(tag: &TagEnd) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_has_the_words_without_their_marks() {
+        assert_eq!(plain("# Which **region**?\n\n- `eu`\n- us"), "Which region?\neu\nus");
+        assert_eq!(plain("2 * 3 * 4 <b>"), "2 * 3 * 4 <b>");
+    }
 
     #[test]
     fn plain_words_stay_as_they_are() {

@@ -8,6 +8,7 @@ use lastword_facts::{AnswerStatus, Code};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;
+use lastword_wire::call::without_secrets;
 use lastword_wire::{LimitsView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -22,7 +23,7 @@ use super::parts::{
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
-use super::{call, decision, incidents};
+use super::{call, decision, incidents, markdown};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
 use crate::reads::now::{self, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
@@ -187,13 +188,13 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Call(held) => html! {
             b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) }
-            ": " code { (excerpt(&subject(&held.arguments), EXCERPT_CHARS)) }
+            ": " code { (excerpt(&without_secrets(&subject(&held.arguments)), EXCERPT_CHARS)) }
             @if let Some(reference) = &held.reference { " in " (conversation(reference)) }
         },
         Asked::Question(asked) => html! {
             @match &decision.timed_out {
                 Some(request) => { (foreign_line(&asked.message)) " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
-                None => { b { (foreign_line(&asked.agent)) } " asks: " q { (excerpt(&asked.message, EXCERPT_CHARS)) } }
+                None => { b { (foreign_line(&asked.agent)) } " asks: " q { (excerpt(&markdown::plain(&asked.message), EXCERPT_CHARS)) } }
             }
             " in " (conversation(&asked.reference))
         },

@@ -9,10 +9,13 @@ use maud::{Markup, html};
 
 use super::layout::{Moment, empty};
 use super::pages::in_tree;
-use super::parts::{badge, conversation, excerpt, foreign_line, spent, time, url};
+use super::parts::{badge, bytes, conversation, excerpt, foreign_line, spent, time, url};
 use super::terms::told_of;
 use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
+
+/// The characters that are shown of a message.
+const BODY_CHARS: usize = 240;
 
 /// What all nodes of a tree are shown with.
 struct Showing<'a> {
@@ -178,7 +181,10 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
                 " " (time(&message.created_at, moment.now))
             }
             p { a.plain data-open-row href={ (url("/messages/")) (message.id) } {
-                @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, 240)) }
+                @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, BODY_CHARS)) }
+            }
+            @if message.body.chars().nth(BODY_CHARS).is_some() {
+                " " a href={ (url("/messages/")) (message.id) } aria-label={ "Show all of " (message.id) } { "Show all (" (bytes(message.body.len() as u64)) ")" }
             } }
         }
     }

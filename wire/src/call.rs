@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::visible::{escape, escape_json, escape_mixed};
+use lastword_facts::visible::{escape, escape_json_shown, escape_mixed};
 use similar::{ChangeTag, TextDiff};
 
 use crate::Arguments;
@@ -108,7 +108,51 @@ pub fn arguments(all: &Arguments) -> Vec<Argument> {
 /// Formats JSON on several lines with sorted members. Characters that can't be seen are written as JSON escapes.
 #[must_use]
 pub fn json(value: &Arguments) -> String {
-    escape_json(&value.pretty())
+    escape_json_shown(&value.pretty())
+}
+
+/// The names of what a query in an address keeps to itself, in whole or as the end of a name such as `access_token`.
+const SECRETS: [&str; 9] = ["token", "secret", "password", "passwd", "key", "signature", "sig", "code", "auth"];
+
+/// Returns a text without what its addresses keep to themselves: a password before the host, and the values of secrets in
+/// the query. For lists; a decision is made on the whole.
+#[must_use]
+pub fn without_secrets(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for part in text.split_inclusive("://") {
+        let (head, rest) = if out.ends_with("://") { part.split_at(address_end(part)) } else { ("", part) };
+        let authority = head.find(['/', '?', '#']).unwrap_or(head.len());
+        let (authority, path) = head.split_at(authority);
+        match authority.rfind('@').and_then(|at| Some((authority[..at].split_once(':')?.0, &authority[at..]))) {
+            Some((user, host)) => out.extend([user, ":•••", host]),
+            None => out.push_str(authority),
+        }
+        for pair in path.split_inclusive(['?', '&', '#']) {
+            let (value_end, sign) = match pair.strip_suffix(['?', '&', '#']) {
+                Some(value) => (value, &pair[value.len()..]),
+                None => (pair, ""),
+            };
+            let kept = value_end.split_once('=').filter(|(name, _)| is_secret(name));
+            match kept {
+                Some((name, _)) => out.extend([name, "=•••", sign]),
+                None => out.push_str(pair),
+            }
+        }
+        out.push_str(rest);
+    }
+    out
+}
+
+/// Returns where an address ends that a text begins with.
+fn address_end(text: &str) -> usize {
+    text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>')).unwrap_or(text.len())
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    SECRETS.iter().any(|secret| {
+        name.strip_suffix(secret).is_some_and(|before| before.is_empty() || before.ends_with('_') || *secret == "key")
+    })
 }
 
 fn subjects(members: &mut Members, within: &str) -> Vec<Argument> {
@@ -259,6 +303,23 @@ mod tests {
         {
             let [only] = arguments(&Arguments::from(&other)).try_into().unwrap();
             assert_eq!(only, Argument { text: super::json(&Arguments::from(&other)), ..only.clone() }, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_list_shows_no_secret_of_an_address() {
+        for (text, shown) in [
+            (
+                "curl -d x 'https://a.example/p?access_token=s3cr3t&n=1' -v",
+                "curl -d x 'https://a.example/p?access_token=•••&n=1' -v",
+            ),
+            ("https://ann:pw@a.example:8/x?apikey=1#key=2", "https://ann:•••@a.example:8/x?apikey=•••#key=•••"),
+            ("ftp://h/?sig=a b://c?token=d", "ftp://h/?sig=••• b://c?token=•••"),
+            ("https://ann@a.example/?monkeys=1&encode=2", "https://ann@a.example/?monkeys=1&encode=2"),
+            ("token=abc", "token=abc"),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(text), shown);
         }
     }
 

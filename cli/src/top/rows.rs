@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_client::wire::call::{Argument, arguments};
+use lastword_client::wire::call::{Argument, arguments, without_secrets};
 use lastword_client::wire::{
     AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView, money,
     parse_rfc3339,
@@ -111,7 +111,7 @@ impl<'a> Item<'a> {
 /// Returns a held call's subject in short: the command, file or address, else its arguments.
 fn about(view: &ApprovalView) -> String {
     let first = arguments(&view.arguments).into_iter().next().filter(Argument::is_subject);
-    first.map_or_else(|| view.arguments.to_string(), |part| part.text)
+    without_secrets(&first.map_or_else(|| view.arguments.to_string(), |part| part.text))
 }
 
 fn conversation(view: &ConversationSummary, below: usize, now_ms: u64) -> Vec<Cell> {
