@@ -197,8 +197,18 @@
   const told = {
     // A moment's break is nobody's business.
     away: () => { away ??= setTimeout(() => say('The server is away. Reconnecting…'), 400); },
-    live: () => settle(''),
-    'signed-out': () => settle('You are signed out. What you typed is still here: sign in again in another tab.'),
+    live: () => {
+      settle('');
+      // It says that the server is away.
+      $('#flash .unheard p')?.replaceChildren('The server is back. What you sent may not have been done: look, and send it again.');
+      $('#flash .unheard')?.classList.remove('unheard');
+    },
+    'signed-out': () => {
+      settle('You are signed out. What you typed is still here. ');
+      const link = document.createElement('a');
+      Object.assign(link, { href: new URL('sign-in', $('#sign-out').action).href, target: '_blank', textContent: 'Sign in again' });
+      banner?.append(link);
+    },
   };
   const follow = (port) => {
     port.onmessage = ({ data: { topic, state } }) => {
@@ -227,17 +237,36 @@
   // A hint that came before htmx has looked at the page would be heard by nobody.
   if (live) document.addEventListener('htmx:after:process', together, { once: true });
 
+  // --- Who signs out does so in all tabs of the browser: none shows any longer what it showed.
+  const signOut = $('#sign-out');
+  if (signOut && 'BroadcastChannel' in window) {
+    const tabs = new BroadcastChannel(`lastword-sign-out ${signOut.action}`);
+    tabs.onmessage = () => location.reload();
+    document.addEventListener('htmx:finally:request', ({ detail: { ctx: { sourceElement, response } } }) => {
+      if (sourceElement === signOut && response?.status < 400) tabs.postMessage('');
+    });
+  }
+
   // A form that reached nobody: said where its outcome would have been, and what was typed stays.
   document.addEventListener('htmx:error', (event) => {
     const flash = $('#flash');
     if (!flash || !event.target.closest?.('form[hx-post]')) return;
     const note = document.createElement('div');
-    note.className = 'flash bad';
+    note.className = 'flash bad unheard';
     note.setAttribute('role', 'alert');
     const words = document.createElement('p');
     words.textContent = 'The server did not answer, so this may not have been done. What you typed is still here: send it again once the server is back.';
     note.append(words);
     flash.replaceChildren(note);
+  });
+
+  // --- While one decision of a card is on its way, no other one of it can be sent.
+  const decisions = (form) => $$('form[hx-post] button', form.closest('.card'));
+  document.addEventListener('htmx:before:request', ({ detail: { ctx: { sourceElement: form } } }) => {
+    if (form.matches?.('.card form[hx-post]')) for (const button of decisions(form)) if (!button.disabled) { button.disabled = true; button.dataset.waits = ''; }
+  });
+  document.addEventListener('htmx:finally:request', () => {
+    for (const button of $$('button[data-waits]')) { button.disabled = false; delete button.dataset.waits; }
   });
 
   // --- What is scrolled to is not covered by the bar, nor by the messages below it, which come and go.
@@ -298,7 +327,8 @@
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return;
     // What was asked at the last opening is out of date; a button of it that has the focus would go when the answer comes.
-    if (id === 'workspace') $('#workspace-question').replaceChildren();
+    const question = $('[data-question]', dialog);
+    question?.replaceChildren();
     dialog.showModal();
     if (id === 'palette') {
       const query = $('#palette-query');
@@ -306,7 +336,7 @@
       query.focus();
       htmx.trigger(query, 'lw-palette');
     }
-    if (id === 'workspace') htmx.trigger('#workspace-question', 'lw-open');
+    if (question) htmx.trigger(question, 'lw-open');
   };
   document.addEventListener('click', (event) => {
     const opener = event.target.closest('[data-open]');
@@ -346,10 +376,10 @@
 
   // What came of a form in the window is told on the page below. Nothing else closes it.
   document.addEventListener('htmx:finally:request', (event) => {
-    if (event.detail.ctx.sourceElement.closest?.('#workspace-question form')) $('#workspace').close();
+    event.detail.ctx.sourceElement.closest?.('[data-question] form')?.closest('dialog').close();
   });
   const unasked = (event) => {
-    if (event.target.id !== 'workspace-question') return;
+    if (!event.target.matches?.('[data-question]')) return;
     event.target.textContent = 'The server did not answer, or you are signed out. Reload this page.';
   };
   document.addEventListener('htmx:error', unasked);
@@ -479,6 +509,8 @@
     if (event.key === 'ArrowDown') choose(1);
     else if (event.key === 'ArrowUp') choose(-1);
     else if (event.key === 'Enter' && event.target.id === 'palette-query') $('#palette-list a')?.click();
+    // The browser would clear the field first.
+    else if (event.key === 'Escape') $('#palette').close();
     else return;
     event.preventDefault();
   };

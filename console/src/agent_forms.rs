@@ -57,7 +57,8 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
                 div.fields.wide {
                     @for (name, label, unit) in FIELDS {
                         @let own = view.limits.get(name).map(|value| amount(*value, unit));
-                        @let instead = workspace(name);
+                        // What the agent was registered with comes before the workspace's limit.
+                        @let instead = if name == "agent_turns_max" { view.turns_max } else { workspace(name) };
                         label {
                             span { (label) }
                             input type="text" name=(name) inputmode="decimal" autocomplete="off" value=[own]

@@ -2,7 +2,8 @@
 
 use axum::RequestExt as _;
 use axum::extract::{FromRequest, Request};
-use axum::http::header::LOCATION;
+use axum::http::header::{LOCATION, REFERER, SET_COOKIE};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_facts::Code;
@@ -14,11 +15,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::frame::ErrorPage;
-use super::layout::{INTO_FLASH, Tone, flash};
+use super::layout::{self, INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::packed::is_secret;
-use super::parts::url;
+use super::parts::{foreign_line, url};
 use super::session::Viewer;
+use super::sign_in::within;
 
 /// The suffix of the id of the element in which a form shows its refusal.
 pub(super) const SAID: &str = "-said";
@@ -32,9 +34,13 @@ pub(super) struct Form<T> {
 }
 
 #[derive(Deserialize)]
-struct Secret {
+struct Common {
     #[serde(default)]
     forms: String,
+    /// What is asked before it is done.
+    question: Option<String>,
+    /// Whether the human was asked, and is sure.
+    sure: Option<String>,
 }
 
 impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
@@ -45,15 +51,43 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
         let told = |fault: ApiError| ErrorPage(fault).into_response();
         let (parts, body) = request.into_parts();
         let bytes = read(&parts, body).await.map_err(told)?;
-        let Secret { forms } = fields(&bytes).map_err(told)?;
+        let Common { forms, question, sure } = fields(&bytes).map_err(told)?;
         // No constant-time comparison is needed: another site never sees the response, so it can't measure anything.
         if !is_secret(&forms, &viewer.secret) {
             ctx.handle.metrics().refuse(Code::Forbidden);
             let text = "This form is from another session. Reload the page and submit it again";
             return Err(told(ApiError::new(Code::Forbidden, text)));
         }
+        // The script of an open page has asked already.
+        if let (Some(question), None, false) = (question, sure, viewer.partial) {
+            let all: Vec<(String, String)> = fields(&bytes).map_err(told)?;
+            return Err(ask(&viewer, &parts, &question, &all));
+        }
         Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })
     }
+}
+
+/// Returns the page that asks what the script of an open page would ask, and sends the form again.
+fn ask(viewer: &Viewer, parts: &Parts, question: &str, fields: &[(String, String)]) -> Response {
+    let came_from = parts.headers.get(REFERER).and_then(|url| url.to_str().ok());
+    let path = came_from.and_then(|url| url.split_once("://")?.1.split_once('/')).map(|(_, path)| format!("/{path}"));
+    // It has the path behind a proxy already.
+    let path = path.as_deref().map(|path| path.strip_prefix(&url("")).unwrap_or(path));
+    let back = within(path);
+    let content = html! {
+        @for (name, value) in fields.iter().filter(|(name, _)| !matches!(name.as_str(), "forms" | "question")) {
+            input type="hidden" name=(name) value=(value);
+        }
+        input type="hidden" name="sure" value="yes";
+        button.danger type="submit" { "Yes, do it" }
+    };
+    let main = html! {
+        h1 { "Are you sure?" }
+        p { (foreign_line(question)) }
+        (viewer.form("ask", parts.uri.path(), &content))
+        p { a href=(url(back)) { "No, back without a change" } }
+    };
+    Html(layout::bare("Are you sure?", &main).into_string()).into_response()
 }
 
 /// A form without fields of its own.
@@ -111,6 +145,8 @@ impl Viewer {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
                 hx-disable="find button" hx-confirm=(question) {
                 input type="hidden" name="forms" value=(self.forms);
+                // Without scripts, a page asks it.
+                input type="hidden" name="question" value=(question);
                 (content)
             }
         }
@@ -129,12 +165,14 @@ impl Viewer {
 
     fn reported(&self, tone: Tone, words: &Markup, next: &str, topics: &[Topic]) -> Response {
         if !self.partial {
-            return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
+            // The page that it leads to says it.
+            return (StatusCode::SEE_OTHER, [(LOCATION, next)], [(SET_COOKIE, self.says(tone, words))]).into_response();
         }
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
         (trigger, INTO_FLASH, Html(flash(tone, words).into_string())).into_response()
     }
+
     /// Redirects the browser to the page that shows the result.
     pub(super) fn leads_to(&self, next: &str) -> Response {
         if self.partial {

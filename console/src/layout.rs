@@ -1,6 +1,7 @@
 //! The layout of each page, and its live parts.
 
 use axum::http::HeaderName;
+use axum::http::header::SET_COOKIE;
 use axum::response::{Html, IntoResponse, Response};
 use lastword_broker::clock::ClockStatus;
 use lastword_facts::Time;
@@ -126,14 +127,15 @@ pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
 impl Viewer {
     /// Returns the page, or only its changing part if the open page requests that.
     pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, ErrorPage> {
-        let markup = if self.partial {
-            html! { title { (title(page.title)) } (main(self, &page)) }
-        } else {
-            let waiting = decisions::waiting(ctx).await?;
-            let running = control::running(ctx).await?;
-            whole(&title(page.title), &self.around(moment, &page, waiting, running))
-        };
-        Ok(Html(markup.into_string()).into_response())
+        if self.partial {
+            let markup = html! { title { (title(page.title)) } (main(self, &page)) };
+            return Ok(Html(markup.into_string()).into_response());
+        }
+        let waiting = decisions::waiting(ctx).await?;
+        let running = control::running(ctx).await?;
+        let markup = whole(&title(page.title), &self.around(moment, &page, waiting, running));
+        let said = self.was_said().map(|cookie| [(SET_COOKIE, cookie)]);
+        Ok((said, Html(markup.into_string())).into_response())
     }
 
     /// Shows who is signed in and where, with the pages that are no room and what is set in this browser.
@@ -173,7 +175,7 @@ impl Viewer {
                 (workspace::banner(running))
                 (clock::banner(self, moment.clock))
                 div #banner.banner role="status" hidden {}
-                div #flash aria-live="polite" {}
+                div #flash aria-live="polite" { @if let Some((tone, words)) = &self.said { (flash(*tone, &foreign_line(words))) } }
             }
             }
             (announcement(waiting))
@@ -182,7 +184,8 @@ impl Viewer {
             (main(self, page))
             (help())
             (palette())
-            (stop())
+            (question("workspace", "Pause or stop everything", "/workspace/question"))
+            (question("resume", "Resume the workspace", "/workspace/question?resume=true"))
         }
     }
 }
@@ -327,12 +330,12 @@ fn palette() -> Markup {
     }
 }
 
-/// Shows the dialog of the stop button; its content loads when it opens.
-fn stop() -> Markup {
+/// Shows a dialog about the whole workspace; its content loads when it opens.
+fn question(id: &str, title: &str, from: &str) -> Markup {
     html! {
-        dialog #workspace aria-labelledby="workspace-title" {
-            h2 #workspace-title { "Pause or stop everything" }
-            div #workspace-question hx-get=(url("/workspace/question")) hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
+        dialog.asks id=(id) aria-labelledby={ (id) "-title" } {
+            h2 id={ (id) "-title" } { (title) }
+            div data-question hx-get=(url(from)) hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
             form method="dialog" { button type="submit" autofocus { "Cancel" } }
         }
     }

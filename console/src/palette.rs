@@ -2,14 +2,19 @@
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
+use lastword_facts::Code;
+use lastword_facts::limits::LIMITS;
 use lastword_server::Context;
+use lastword_server::calls::limits;
+use lastword_wire::LimitView;
 use maud::html;
 use serde::Deserialize;
 
 use super::frame::ErrorPage;
 use super::layout::places;
-use super::parts::{encoded, excerpt, foreign_line, url};
+use super::parts::{capital, encoded, excerpt, foreign_line, limit_words, quantity, url};
 use super::session::Viewer;
+use super::terms::told;
 use crate::reads::decisions::DecisionId;
 use crate::reads::finding::{self, Whereabouts};
 
@@ -30,6 +35,19 @@ pub(super) async fn list(
 ) -> Result<Response, ErrorPage> {
     let wanted = params.q.trim().to_lowercase();
     let found = finding::find(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
+    let limits = limits::in_force(&ctx).await?;
+    // Of one letter, most would be there.
+    let named = |text: &str| {
+        wanted.chars().count() > 1 && text.to_lowercase().replace('_', " ").contains(&wanted.replace('_', " "))
+    };
+    let limits: Vec<&LimitView> = limits
+        .items
+        .iter()
+        .filter(|limit| named(&limit.name) || named(limit_words(&limit.name)))
+        .take(FOUND_MAX)
+        .collect();
+    let codes = Code::ALL.iter().copied();
+    let refusals: Vec<Code> = codes.filter(|code| named(code.word()) || named(told(*code))).take(FOUND_MAX).collect();
     let places: Vec<_> = places().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
     let markup = html! {
         ul.choices {
@@ -44,15 +62,26 @@ pub(super) async fn list(
             @for (reference, subject) in &found.conversations {
                 li { a href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
             }
+            @for limit in &limits {
+                li { a href={ (url("/limits#")) (limit.name) } { (capital(limit_words(&limit.name))) " " (quantity(&limit.name, limit.value)) span.faint { " limit " (limit.name) } } }
+            }
+            @for code in &refusals {
+                li { a href={ (url("/limits#")) (refusals_at(*code)) } { (told(*code)) span.faint { " refusal " (code.word()) } } }
+            }
             @for text in &found.texts {
                 li { a href={ (url("/messages/")) (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
             }
         }
-        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() {
+        @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() && limits.is_empty() && refusals.is_empty() {
             p.faint { "No matches." }
         }
     };
     Ok(Html(markup.into_string()).into_response())
+}
+
+/// Returns the place on the page of limits that says more about a refusal: its rule's limits, or what was refused.
+fn refusals_at(code: Code) -> &'static str {
+    if LIMITS.iter().any(|limit| limit.rule == code.rule()) { code.rule() } else { "refused" }
 }
 
 /// Returns the path at which something is shown.

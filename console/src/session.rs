@@ -11,10 +11,13 @@ use lastword_facts::fact::Role;
 use lastword_server::calls::Caller;
 use lastword_server::edges::http::prove;
 use lastword_server::{Context, Transport};
+use maud::Markup;
+use percent_encoding::percent_decode_str;
 
 use super::frame::{self, ErrorPage};
+use super::layout::Tone;
 use super::packed::masked;
-use super::parts::url;
+use super::parts::{encoded, url};
 
 /// The human at a page, with the properties of the request that pages need.
 pub(super) struct Viewer {
@@ -34,7 +37,14 @@ pub(super) struct Viewer {
     pub(super) here: String,
     /// The address of the workspace as the browser knows it; in a cluster, it begins with the workspace's name.
     pub(super) workspace: String,
+    /// What came of the form that led to this page, where no script tells it on the form's own page.
+    pub(super) said: Option<(Tone, String)>,
+    /// The cookie by which it comes here: its name, and its attributes.
+    said_cookie: (String, String),
 }
+
+/// The longest text that such a cookie has, in characters.
+const SAID_CHARS: usize = 600;
 
 impl FromRequestParts<Context> for Viewer {
     type Rejection = Response;
@@ -60,10 +70,51 @@ impl FromRequestParts<Context> for Viewer {
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),
             workspace: format!("{}{}", host(&parts.headers), url("")),
+            said: cookie_named(&parts.headers, &name_of(SAID, &parts.headers)).and_then(heard),
+            said_cookie: (
+                name_of(SAID, &parts.headers),
+                format!("; Path={}; HttpOnly; SameSite=Lax{}", root(), secure(ctx, &parts.headers)),
+            ),
             forms: masked(&session.forms),
             secret: session.forms,
         })
     }
+}
+
+const SAID: &str = "lastword_said";
+
+/// Reads what came of a form.
+fn heard(value: &str) -> Option<(Tone, String)> {
+    let (tone, words) = value.split_once('.')?;
+    let words = percent_decode_str(words).decode_utf8().ok()?.into_owned();
+    Some((if tone == "good" { Tone::Good } else { Tone::Bad }, words))
+}
+
+impl Viewer {
+    /// Returns the header by which the next page says what came of a form.
+    pub(super) fn says(&self, tone: Tone, words: &Markup) -> String {
+        let tone = if tone == Tone::Good { "good" } else { "bad" };
+        let words: String = plain(&words.clone().into_string()).chars().take(SAID_CHARS).collect();
+        let (name, attributes) = &self.said_cookie;
+        format!("{name}={tone}.{}; Max-Age=60{attributes}", encoded(&words))
+    }
+
+    /// Returns the header after which no other page says it.
+    pub(super) fn was_said(&self) -> Option<String> {
+        let (name, attributes) = &self.said_cookie;
+        self.said.is_some().then(|| format!("{name}=; Max-Age=0{attributes}"))
+    }
+}
+
+/// Returns the text of markup.
+fn plain(markup: &str) -> String {
+    let mut text = String::new();
+    for (index, part) in markup.split('<').enumerate() {
+        text.push_str(if index == 0 { part } else { part.split_once('>').map_or("", |(_, after)| after) });
+    }
+    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&amp;", "&")]
+        .iter()
+        .fold(text, |text, (from, to)| text.replace(from, to))
 }
 
 /// Cookies ignore ports, so each server on a machine needs a cookie name of its own.
@@ -103,8 +154,13 @@ pub(super) fn set_cookie(ctx: &Context, headers: &HeaderMap, value: &str) -> Str
 /// opens a page with the session, which is safe because no GET changes anything.
 pub(super) fn set_cookie_for(ctx: &Context, headers: &HeaderMap, value: &str, valid_ms: u64) -> String {
     let (secure, seconds) = (secure(ctx, headers), valid_ms / 1000);
-    let path = Some(url("")).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
+    let path = root();
     format!("{}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}", name(headers))
+}
+
+/// Returns the path below which the console's pages are.
+fn root() -> String {
+    Some(url("")).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned())
 }
 
 /// Returns the attribute of a cookie that is sent over TLS alone, if this request came so.
@@ -113,4 +169,16 @@ pub(super) fn secure(ctx: &Context, headers: &HeaderMap) -> &'static str {
     let https = ctx.transport != Transport::Plain
         || headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
     if https { "; Secure" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_on_the_next_page_is_the_text_of_what_a_script_would_show() {
+        assert_eq!(plain("<code>apr-1</code> of a &lt;b&gt; is &amp;lt; done."), "apr-1 of a <b> is &lt; done.");
+        assert_eq!(heard("good.a%20b"), Some((Tone::Good, "a b".to_owned())));
+        assert_eq!(heard("x.%FF"), None);
+    }
 }
