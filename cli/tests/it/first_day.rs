@@ -25,7 +25,7 @@ fn the_exit_code_says_whether_the_work_is_done() {
     let server = Server::start();
     let _worker = Running::start(&server, "worker", &["--", "sh", "-c", BY_TEXT]);
     fs::write(server.path().join("ci.token"), agent(&server, "ci")).unwrap();
-    agent(&server, "nobody");
+    agent(&server, "absent");
     for (n, (body, code, status)) in
         [("do", 0, "completed"), ("fail", 4, "failed"), ("reject", 4, "rejected")].into_iter().enumerate()
     {
@@ -38,12 +38,12 @@ fn the_exit_code_says_whether_the_work_is_done() {
         let taken = with(&server, "ci.token", &["--json", "inbox", "--wait", "30s"]);
         assert_eq!((taken.code, &taken.json()["message"]["status"]), (code, &Value::from(status)), "{taken:?}");
     }
-    let asked = server.operator(&["ask", "nobody", "?", "--wait", "100ms"]);
+    let asked = server.operator(&["ask", "absent", "?", "--wait", "100ms"]);
     assert_eq!(asked.code, 5, "{asked:?}");
-    assert!(asked.stderr.contains("nobody is not connected") && asked.stderr.contains("Ctrl-C leaves"), "{asked:?}");
-    let asked = server.operator(&["--json", "ask", "nobody", "?", "--wait", "100ms"]);
+    assert!(asked.stderr.contains("absent is not connected") && asked.stderr.contains("Ctrl-C leaves"), "{asked:?}");
+    let asked = server.operator(&["--json", "ask", "absent", "?", "--wait", "100ms"]);
     assert!(asked.code == 5 && asked.json()["request_id"].is_string() && !asked.stderr.contains("Ctrl-C"), "{asked:?}");
-    let sent = with(&server, "ci.token", &["send", "nobody", "?", "--ref", "C-1", "--wait", "100ms"]);
+    let sent = with(&server, "ci.token", &["send", "absent", "?", "--ref", "C-1", "--wait", "100ms"]);
     assert_eq!(sent.code, 5, "{sent:?}");
     let taken = with(&server, "ci.token", &["inbox", "--wait", "10ms"]);
     assert_eq!((taken.code, with(&server, "ci.token", &["inbox"]).code), (5, 0), "{taken:?}");

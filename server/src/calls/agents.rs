@@ -64,10 +64,23 @@ pub async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentTo
 /// Names that people take for the workspace's own.
 const OFFICIAL: [&str; 4] = ["admin", "administrator", "broker", "lastword"];
 
-/// Refuses a new name that people would take for the broker's, or for another one.
-pub(super) async fn distinct(ctx: &Context, name: &AgentName) -> Result<(), FieldError> {
+/// Words by which pages and messages speak of people, or of none.
+const SPOKEN: [&str; 5] = ["approver", "everyone", "nobody", "owner", "you"];
+
+/// Returns what people would take a name for.
+fn taken_for(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
     if OFFICIAL.contains(&name.as_str()) {
-        return Err(FieldError::new("name", format!("{name:?} reads as the workspace's own; choose another")));
+        Some("reads as the workspace's own")
+    } else {
+        SPOKEN.contains(&name.as_str()).then_some("is a word by which pages speak of others")
+    }
+}
+
+/// Refuses a new name that people would take for the broker's, for a word, or for another one.
+pub(super) async fn distinct(ctx: &Context, name: &AgentName) -> Result<(), FieldError> {
+    if let Some(why) = taken_for(name.as_str()) {
+        return Err(FieldError::new("name", format!("{name:?} {why}; choose another")));
     }
     let wanted = name.clone();
     let alike = move |live: &Live<'_>| {
@@ -84,9 +97,8 @@ pub(super) async fn distinct(ctx: &Context, name: &AgentName) -> Result<(), Fiel
 /// Returns the display name; none if it is empty.
 fn display_name(text: Option<&str>) -> Result<Option<DisplayName>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    if OFFICIAL.contains(&text.to_lowercase().as_str()) {
-        let text = format!("{text:?} reads as the workspace's own; choose another");
-        return Err(FieldError::new("display_name", text).into());
+    if let Some(why) = taken_for(text) {
+        return Err(FieldError::new("display_name", format!("{text:?} {why}; choose another")).into());
     }
     Ok(Some(checked("display_name", text, DisplayName::new)?))
 }

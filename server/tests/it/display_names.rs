@@ -76,6 +76,7 @@ async fn nobody_reads_as_another_one() {
     for (wrong, says) in [
         ("system", "reserved"),
         ("Lastword", "reads as the workspace's own"),
+        ("You", "is a word by which pages speak of others"),
         (" Otto", "without spaces at its ends"),
         ("Ot\nto", "one line"),
         ("Ot\u{202e}to", "invisible"),

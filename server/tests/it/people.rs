@@ -153,6 +153,11 @@ async fn a_name_that_people_would_take_for_another_is_refused() {
         ("ki1o", "looks like kilo"),
         ("admin", "the workspace's own"),
         ("broker", "the workspace's own"),
+        ("you", "a word by which pages speak of others"),
+        ("nobody", "a word by which pages speak of others"),
+        ("owner", "a word by which pages speak of others"),
+        ("approver", "a word by which pages speak of others"),
+        ("everyone", "a word by which pages speak of others"),
         ("0perator", "looks like operator"),
     ] {
         let refused = world.post("operator", "/v1/agents", json!({ "name": name })).await.refused(400, "malformed");
