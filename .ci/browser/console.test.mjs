@@ -272,7 +272,7 @@ test('a conversation grows while one looks, shows its refusals, and is paused by
   await page.locator(`#${id}`).getByText('Please review it').waitFor();
   await broker.call('coder', 'POST', '/messages', { type: 'request', to: 'coder', body: 'me' }).catch((error) => assert.ok(error.status / 100 >= 4));
   await page.locator('.badge', { hasText: 'refused' }).waitFor();
-  for (const view of ['Timeline', 'Log']) {
+  for (const view of ['Waterfall', 'Log']) {
     await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: view }).click();
     await page.waitForURL(new RegExp(`view=${view.toLowerCase()}`));
   }
@@ -330,7 +330,7 @@ test('everything can be done with the keyboard alone', async () => {
 test('every page fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   const { id } = await raise('Small?', ['yes', 'no', 'a much longer answer that says on and on what to do']);
   const held = await hold('deploy', { command: 'x'.repeat(300) });
-  const paths = ['/', '/inbox', '/conversations', '/conversations?q=nothing+at+all', '/conversations/LOGIN-1', '/conversations/LOGIN-1?view=timeline', '/conversations/LOGIN-1?view=log', '/messages/msg-9', '/sign-in', '/conversations/NONE'];
+  const paths = ['/', '/inbox', '/conversations', '/conversations?q=nothing+at+all', '/conversations/LOGIN-1', '/conversations/LOGIN-1?graph=true', '/conversations/LOGIN-1?view=log', '/messages/msg-9', '/sign-in', '/conversations/NONE'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

@@ -109,7 +109,7 @@ test('a conversation without open work has ended, and offers no stop at first si
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.locator('.heading .badge', { hasText: 'completed' }).waitFor();
   // A finished answer leaves no state of now on its edge.
-  await page.goto(`${broker.url}/conversations/DONE-1?view=graph`);
+  await page.goto(`${broker.url}/conversations/DONE-1?graph=true`);
   assert.equal(await page.locator('.edges td .badge').count(), 0);
 });
 

@@ -82,7 +82,7 @@ test('a link into a fold unfolds it, on arrival and on the page', async () => {
 test('the head is short, and the sums of the waterfall are in the window', async () => {
   for (const [width, most] of [[1280, 300], [375, 480]]) {
     await page.setViewportSize({ width, height: 860 });
-    for (const view of ['tree', 'waterfall', 'timeline', 'log']) {
+    for (const view of ['tree', 'waterfall', 'log']) {
       const where = `/conversations/LONG-1?view=${view}`;
       await page.goto(broker.url + where);
       const top = await page.locator('nav.views').evaluate((views) => views.getBoundingClientRect().top);
@@ -99,4 +99,13 @@ test('the head is short, and the sums of the waterfall are in the window', async
     return sums.getBoundingClientRect().right > area.right + 1 || cells.some((cell) => cell.scrollWidth > cell.clientWidth);
   });
   assert.equal(cut, false);
+});
+
+test('each turn of the log says why its agent woke', async () => {
+  await page.goto(`${broker.url}/conversations/LONG-1?view=log`);
+  for (const why of ['you → coder; your request woke it.', 'you → coder → reviewer; coder\'s request woke it.', 'you → coder; reviewer\'s answer woke it.']) {
+    await page.locator('.log').getByText(why).first().waitFor();
+  }
+  await page.locator('.log li', { hasText: 'reviewer\'s answer woke it.' }).first().locator('a.seq').click();
+  await page.getByText('you → coder; reviewer\'s answer woke it.').waitFor();
 });

@@ -11,8 +11,8 @@ if (!installed) throw new Error('say where lighthouse is installed: node lightho
 const { default: lighthouse, desktopConfig } = await import(join(resolve(installed), 'node_modules/lighthouse/core/index.js'));
 
 const paths = only.length ? only : [
-  '/', '/inbox', '/conversations', '/conversations/I08-1', '/conversations/I08-1?view=waterfall', '/conversations/I08-1?view=timeline',
-  '/conversations/I08-1?view=graph', '/conversations/I08-1?view=log', '/agents', '/agents/coder', '/graph', '/spend',
+  '/', '/inbox', '/conversations', '/conversations/I08-1', '/conversations/I08-1?view=waterfall',
+  '/conversations/I08-1?graph=true', '/conversations/I08-1?view=log', '/agents', '/agents/coder', '/graph', '/spend',
   '/approvals/apr-2', '/approvals/apr-2/always', '/questions/esc-1', '/incidents/inc-1', '/schedules', '/incidents', '/limits',
   '/team', '/compose', '/workspace', '/rooms',
 ];

@@ -57,19 +57,23 @@ test('the waterfall nests requests, hatches the wait for a human, and shows toke
   assert.ok(await page.locator('.later').count() > 0);
 });
 
-test('the timeline has times, and its names stay when one scrolls', async () => {
+test('the graph is shown above each view, and old addresses lead to what shows the same', async () => {
   await page.goto(`${broker.url}/conversations/PIC-1?view=timeline`);
-  assert.match(await page.locator('.diagram text.at').first().textContent(), /^\d\d:\d\d:\d\d$/);
-  await page.setViewportSize({ width: 1200, height: 300 });
-  const area = page.locator('.diagram');
-  await area.evaluate((diagram) => { diagram.scrollTop = diagram.scrollHeight; });
-  const [outer, heads] = [await area.boundingBox(), await page.locator('.diagram .heads').boundingBox()];
-  assert.ok(Math.abs(outer.y - heads.y) < 3, `${JSON.stringify({ outer, heads })}`);
-  await page.setViewportSize({ width: 1200, height: 900 });
+  await page.waitForURL(/\?view=waterfall$/);
+  await page.goto(`${broker.url}/conversations/PIC-1?view=graph`);
+  await page.waitForURL(/\?view=tree&graph=true$/);
+  assert.deepEqual(await page.getByRole('navigation', { name: 'Views' }).getByRole('link').allTextContents(), ['Tree', 'Waterfall', 'Log']);
+  await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Log' }).click();
+  await page.waitForURL(/view=log&graph=true/);
+  await page.locator('.graph svg').waitFor();
+  await page.locator('.log li').first().waitFor();
+  await page.getByRole('button', { name: 'Graph', exact: true }).click();
+  await page.waitForURL((url) => !url.search.includes('graph'));
+  assert.equal(await page.locator('.graph svg').count(), 0);
 });
 
 test('the graph shows who asks whom, what each agent does, and where a rule cut, and moves no more under reduced motion', async () => {
-  for (const path of ['/graph', '/conversations/PIC-1?view=graph']) {
+  for (const path of ['/graph', '/conversations/PIC-1?graph=true']) {
     await page.emulateMedia({ reducedMotion: 'no-preference' });
     await page.goto(broker.url + path);
     await page.locator('.graph circle.peer.asks').waitFor();
@@ -152,7 +156,7 @@ test('a conversation opens beside the list where there is room, and on its own p
 });
 
 test('each of these pages fits its window and has nothing serious that axe finds, light and dark', async () => {
-  const paths = ['/graph', '/spend', '/rooms', '/conversations/PIC-1?view=waterfall', '/conversations/PIC-1?view=timeline', '/conversations/PIC-1?view=graph', '/conversations/PIC-1', '/approvals/apr-1'];
+  const paths = ['/graph', '/spend', '/rooms', '/conversations/PIC-1?view=waterfall', '/conversations/PIC-1?graph=true', '/conversations/PIC-1', '/approvals/apr-1'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

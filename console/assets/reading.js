@@ -45,8 +45,10 @@
   };
   // Where following has scrolled to; who scrolls up from there reads.
   let end = null;
+  // The address that following began or ended with.
+  let wanted = null;
   const toEnd = () => {
-    for (const pane of document.querySelectorAll('#history :is(.diagram, .waterfall)')) pane.scrollTop = pane.scrollHeight;
+    for (const pane of document.querySelectorAll('#history .waterfall')) pane.scrollTop = pane.scrollHeight;
     const row = newest() ?? $('#history')?.lastElementChild;
     if (!row) return;
     row.scrollIntoView({ block: 'end' });
@@ -58,6 +60,7 @@
     const url = link?.getAttribute('href');
     if (!url) return;
     end = null;
+    wanted = url;
     htmx.ajax('GET', url, { target: '#main', swap: 'outerMorph' }).then(() => history.replaceState(null, '', url));
   };
   addEventListener('scroll', () => {
@@ -94,7 +97,13 @@
     if (follows()) toEnd();
     count();
   };
-  document.addEventListener('htmx:before:swap', look);
+  // A reload that was on its way while following began or ended would undo that.
+  const isFollowed = (url) => url.includes('follow=true');
+  document.addEventListener('htmx:before:swap', (event) => {
+    const { sourceElement, request } = event.detail.ctx;
+    if (wanted && sourceElement.id === 'main' && isFollowed(request.action) !== isFollowed(wanted)) event.preventDefault();
+    else look();
+  });
   document.addEventListener('htmx:after:swap', () => { restore(); arrive(); });
   arrive();
 })();

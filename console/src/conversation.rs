@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use axum::extract::{Path, Query, State};
-use axum::response::Response;
+use axum::http::Uri;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_facts::Code;
 use lastword_facts::fact::{Control, Role, Scope};
 use lastword_facts::ids::HOUR_MS;
@@ -27,7 +28,7 @@ use super::parts::{
     tokens as counted, url,
 };
 use super::session::Viewer;
-use super::{claims, decision, exchange, graph, incidents, log, now, timeline, tree, waterfall};
+use super::{claims, decision, exchange, graph, incidents, log, now, pages, tree, waterfall};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
@@ -41,8 +42,13 @@ pub(super) async fn page(
     State(ctx): State<Context>,
     mut viewer: Viewer,
     Path(reference): Path<String>,
-    Query(params): Query<ViewParams>,
+    uri: Uri,
 ) -> Result<Response, ErrorPage> {
+    if let Some(query) = uri.query().and_then(pages::moved) {
+        return Ok(Redirect::permanent(&format!("/conversations/{}?{query}", encoded(&reference))).into_response());
+    }
+    let params = Query::<ViewParams>::try_from_uri(&uri);
+    let Query(params) = params.map_err(|fault| ApiError::new(Code::Malformed, fault.body_text()))?;
     let moment = Moment::of(&ctx);
     let (history, main) = detail(&ctx, &viewer, &moment, &reference, &params).await?;
     viewer.here = params.live(&history);
@@ -60,13 +66,10 @@ pub(super) async fn detail(
     params: &ViewParams,
 ) -> Result<(History, Markup), ApiError> {
     let history = history::of(ctx, viewer.caller, reference, params.asked()?).await?;
-    let graph = match params.view {
-        View::Graph => Some(calls::graph(ctx, viewer.caller, Some(reference)).await?),
-        View::Tree | View::Waterfall | View::Timeline | View::Log => None,
-    };
+    let graph = if params.graph { Some(calls::graph(ctx, viewer.caller, Some(reference)).await?) } else { None };
     let stalled = match params.view {
         View::Waterfall => exchange::in_history(ctx, viewer.caller, &history.lines).await?,
-        View::Tree | View::Timeline | View::Graph | View::Log => Vec::new(),
+        View::Tree | View::Log => Vec::new(),
     };
     let main = html! {
         div.split {
@@ -86,23 +89,19 @@ pub(super) async fn detail(
                     a href=(url(&params.to_view(&history, view))) aria-current=[(view == params.view).then_some("page")] { (name) }
                 }
             }
-            @if params.view != View::Graph { (params.following(&history)) }
+            (params.graph_toggle(&history))
+            (params.following(&history))
         }
-        @match params.view {
-            View::Graph => { @if let Some(graph) = &graph { (graph::view(graph)) } },
-            View::Tree | View::Waterfall | View::Timeline | View::Log => {
-                (params.paging(&history, "Parts of the history"))
-                div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
-                    @match params.view {
-                        View::Tree => (tree::view(moment, &history)),
-                        View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
-                        View::Timeline => (timeline::view(&history)),
-                        View::Log | View::Graph => (log::view(moment, &history)),
-                    }
-                }
-                (params.paging(&history, "Parts of the history, again"))
-            },
+        @if let Some(graph) = &graph { (graph::view(graph)) }
+        (params.paging(&history, "Parts of the history"))
+        div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
+            @match params.view {
+                View::Tree => (tree::view(moment, &history)),
+                View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
+                View::Log => (log::view(viewer, moment, &history)),
+            }
         }
+        (params.paging(&history, "Parts of the history, again"))
         }
         }
     };

@@ -333,7 +333,7 @@ fn palette() -> Markup {
 /// Shows a dialog about the whole workspace; its content loads when it opens.
 fn question(id: &str, title: &str, from: &str) -> Markup {
     html! {
-        dialog.asks id=(id) aria-labelledby={ (id) "-title" } {
+        dialog.of-workspace id=(id) aria-labelledby={ (id) "-title" } {
             h2 id={ (id) "-title" } { (title) }
             div data-question hx-get=(url(from)) hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
             form method="dialog" { button type="submit" autofocus { "Cancel" } }

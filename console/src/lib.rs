@@ -48,7 +48,6 @@ mod sign_in;
 mod spend;
 mod team;
 mod terms;
-mod timeline;
 mod tree;
 mod waterfall;
 mod work;

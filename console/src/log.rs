@@ -5,19 +5,20 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
-use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, quantity, url, zone};
+use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, or_you, quantity, url, zone};
+use super::session::Viewer;
 use super::terms::told_of;
-use crate::reads::history::{History, HistoryEntry};
+use crate::reads::history::{History, HistoryEntry, Wake, Waker};
 
 /// Shows the lines, newest last.
-pub(super) fn view(moment: &Moment, history: &History) -> Markup {
+pub(super) fn view(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
     html! {
         p.faint { "Times are in " (zone()) "." }
-        ol.log { @for line in history.page_lines() { (row(moment, line, &history.view.summary.reference)) } }
+        ol.log { @for line in history.page_lines() { (row(viewer, moment, line, &history.view.summary.reference)) } }
     }
 }
 
-fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
+fn row(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
     let event = &line.event;
     html! {
         li id={ "line-" (event.seq) } tabindex="-1" data-row {
@@ -28,14 +29,38 @@ fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
                 @if event.reference.as_deref().is_some_and(|found| found != reference) {
                     "in " (conversation(event.reference.as_deref().unwrap_or_default())) " "
                 }
-                (what(line))
+                (what(viewer, line))
             }
             (clock_time(&event.at, moment.now))
         }
     }
 }
 
-fn what(line: &HistoryEntry) -> Markup {
+/// Says in one sentence why an agent woke: through whom the work came to it, and what opened its turn.
+pub(super) fn woke(viewer: &Viewer, line: &HistoryEntry) -> Markup {
+    let Some(Waker { from, what, attempt }) = &line.waker else { return html! {} };
+    let you = &viewer.name;
+    let agent = line.event.agent.as_deref().unwrap_or_default();
+    let asked = line.chain.first().and_then(|link| link.from.as_deref());
+    let names: Vec<&str> = asked.into_iter().chain(line.chain.iter().map(|link| link.to.as_str())).collect();
+    html! {
+        @for (index, name) in names.iter().enumerate() { @if index > 0 { " → " } (or_you(name, you)) }
+        @if !names.is_empty() { "; " }
+        @if from == you { "your" } @else if from == agent { "its own" } @else { (foreign_line(from)) "'s" }
+        @match what {
+            Wake::Request => " request",
+            Wake::Answer => " answer",
+            Wake::Reply => " reply",
+            Wake::Message => " message",
+        }
+        " woke it" @if *attempt > 1 { ", for the " (attempt) @match attempt { 2 => "nd", 3 => "rd", _ => "th" } " time" } "."
+    }
+}
+
+fn what(viewer: &Viewer, line: &HistoryEntry) -> Markup {
+    if line.waker.is_some() {
+        return html! { (woke(viewer, line)) " " span.faint { (data(&line.event)) } };
+    }
     if let Some(problem) = &line.refusal {
         return html! { (foreign_line(&told_of(problem))) " " span.faint { "rule " (problem.rule) ", " code { (problem.code) } } };
     }

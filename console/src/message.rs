@@ -48,7 +48,7 @@ pub(super) async fn page(
             if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
                 write_refused(&viewer, &moment, &line, *write, refusal)
             } else {
-                other(&moment, &line)
+                other(&viewer, &moment, &line)
             }
         }
     };
@@ -206,13 +206,14 @@ fn how_to_lift(step: &LiftStep) -> Markup {
     html! { (step.text) " At a terminal: " code { (foreign_line(&step.cli)) } }
 }
 
-fn other(moment: &Moment, line: &HistoryEntry) -> Markup {
+fn other(viewer: &Viewer, moment: &Moment, line: &HistoryEntry) -> Markup {
     let event = &line.event;
     html! {
         (heading(&event.kind.replace('_', " "), &html! { span.faint { "line " (event.seq) } }))
         p { @if let Some(agent) = &event.agent { b { (foreign_line(agent)) } " " }
             @if let Some(reference) = &event.reference { "in " (conversation(reference)) " " }
             (exactly(&event.at, moment.now)) }
+        @if line.waker.is_some() { p { (log::woke(viewer, line)) } }
         p { (log::data(event)) }
     }
 }

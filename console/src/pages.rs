@@ -14,8 +14,6 @@ use crate::reads::history::{History, PageAsked};
 const TREE_MAX: usize = 200;
 /// The most requests of a waterfall.
 const WATERFALL_MAX: usize = 60;
-/// The most messages of a timeline.
-const TIMELINE_MAX: usize = 150;
 /// The most facts of a log.
 const LOG_MAX: usize = 400;
 /// The most facts of any page.
@@ -28,20 +26,22 @@ pub(super) enum View {
     #[default]
     Tree,
     Waterfall,
-    Timeline,
-    Graph,
     Log,
+}
+
+/// The addresses of views that there were, and of what shows the same.
+const MOVED: [(&str, &str); 2] = [("view=timeline", "view=waterfall"), ("view=graph", "view=tree&graph=true")];
+
+/// Returns the query of what an old address leads to.
+pub(super) fn moved(query: &str) -> Option<String> {
+    let (old, new) = MOVED.into_iter().find(|(old, _)| query.split('&').any(|pair| pair == *old))?;
+    Some(query.replacen(old, new, 1))
 }
 
 impl View {
     /// Each view with its word in the address and its name.
-    pub(super) const ALL: [(Self, &str, &str); 5] = [
-        (Self::Tree, "tree", "Tree"),
-        (Self::Waterfall, "waterfall", "Waterfall"),
-        (Self::Timeline, "timeline", "Timeline"),
-        (Self::Graph, "graph", "Graph"),
-        (Self::Log, "log", "Log"),
-    ];
+    pub(super) const ALL: [(Self, &str, &str); 3] =
+        [(Self::Tree, "tree", "Tree"), (Self::Waterfall, "waterfall", "Waterfall"), (Self::Log, "log", "Log")];
 
     fn word(self) -> &'static str {
         Self::ALL.iter().find(|(view, _, _)| *view == self).map_or("tree", |(_, word, _)| word)
@@ -52,16 +52,13 @@ impl View {
         match self {
             Self::Tree => (PageUnit::Messages, TREE_MAX),
             Self::Waterfall => (PageUnit::Requests, WATERFALL_MAX),
-            Self::Timeline => (PageUnit::Messages, TIMELINE_MAX),
             Self::Log => (PageUnit::Facts, LOG_MAX),
-            // Drawn from the state, not from the history.
-            Self::Graph => (PageUnit::Messages, 1),
         }
     }
 
     const fn units(self) -> &'static str {
         match self {
-            Self::Tree | Self::Timeline | Self::Graph => "Messages",
+            Self::Tree => "Messages",
             Self::Waterfall => "Requests",
             Self::Log => "Lines",
         }
@@ -74,6 +71,9 @@ impl View {
 pub(super) struct ViewParams {
     #[serde(default)]
     pub(super) view: View,
+    /// Show above the history who asks whom.
+    #[serde(default)]
+    pub(super) graph: bool,
     /// How many times wider than the window the waterfall is.
     #[serde(default)]
     pub(super) zoom: Zoom,
@@ -120,7 +120,8 @@ impl ViewParams {
     pub(super) fn to_view(&self, history: &History, view: View) -> String {
         let first = history.page_lines().first().filter(|_| history.page.later.is_some());
         let place = first.map_or(String::new(), |line| format!("&at=msg-{}", line.event.seq));
-        format!("{}?view={}{place}", path(history), view.word())
+        let shown = Self { view, zoom: Zoom::default(), ..self.clone() };
+        format!("{}{}{place}", path(history), shown.query())
     }
 
     /// Returns the address of this part of the history, of which nothing leaves while the history grows.
@@ -132,6 +133,12 @@ impl ViewParams {
             None => String::new(),
         };
         format!("{}{}{place}", path(history), self.query())
+    }
+
+    /// Shows the link that shows or hides the graph above the history.
+    pub(super) fn graph_toggle(&self, history: &History) -> Markup {
+        let to = Self { graph: !self.graph, ..self.clone() }.live(history);
+        html! { a #with-graph.button.quiet role="button" href=(url(&to)) aria-pressed=(if self.graph { "true" } else { "false" }) { "Graph" } }
     }
 
     /// Shows the link that begins or ends following the newest part.
@@ -154,13 +161,15 @@ impl ViewParams {
         let places = [("before", &self.before), ("after", &self.after), ("at", &self.at), ("since", &self.since)];
         let place = places.iter().find(|(_, id)| !id.is_empty());
         let place = place.map_or(String::new(), |(name, id)| format!("&{name}={}", encoded(id)));
-        format!("{}?view=waterfall&zoom={times}{place}", path(history))
+        let graph = if self.graph { "&graph=true" } else { "" };
+        format!("{}?view=waterfall&zoom={times}{graph}{place}", path(history))
     }
 
     fn query(&self) -> String {
         let zoom = self.zoom.times();
         let zoom = if zoom == 1 { String::new() } else { format!("&zoom={zoom}") };
-        format!("?view={}{zoom}", self.view.word())
+        let graph = if self.graph { "&graph=true" } else { "" };
+        format!("?view={}{zoom}{graph}", self.view.word())
     }
 
     /// Shows which part of the history the page has, with the links to the others; nothing if it has all.
@@ -192,4 +201,16 @@ fn path(history: &History) -> String {
 /// Returns the address of a message in its conversation's tree.
 pub(super) fn in_tree(reference: &str, id: &str) -> String {
     format!("/conversations/{}?at={id}#{id}", encoded(reference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moved;
+
+    #[test]
+    fn an_old_address_leads_to_what_shows_the_same() {
+        assert_eq!(moved("view=timeline&at=msg-9").as_deref(), Some("view=waterfall&at=msg-9"));
+        assert_eq!(moved("view=graph").as_deref(), Some("view=tree&graph=true"));
+        assert_eq!(moved("view=log&graph=true"), None);
+    }
 }

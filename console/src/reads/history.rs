@@ -37,12 +37,37 @@ pub(crate) struct HistoryEntry {
     pub(crate) event: Event,
     /// The refusal, if the event is a refused message.
     pub(crate) refusal: Option<Problem>,
-    /// The requests that led to a message or write refused in a turn, from the root on; empty for other events.
+    /// The requests that led to a turn, or to a message or write refused in one, from the root on; empty for other events.
     pub(crate) chain: Vec<RequestLink>,
+    /// What opened a turn; `None` for other events.
+    pub(crate) waker: Option<Waker>,
     /// The step by which a human lifts what refused the message or write.
     pub(crate) lift: Option<LiftStep>,
     /// The fact that the event is derived from.
     pub(crate) entry: Arc<Entry>,
+}
+
+/// The message that opened a turn.
+pub(crate) struct Waker {
+    /// The name of its sender.
+    pub(crate) from: String,
+    /// What it was.
+    pub(crate) what: Wake,
+    /// The attempt at the task, from 1.
+    pub(crate) attempt: u32,
+}
+
+/// The kinds of messages that open turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// A request.
+    Request,
+    /// The answer to a request.
+    Answer,
+    /// A human's reply to a question or a held call.
+    Reply,
+    /// Any other message.
+    Message,
 }
 
 /// The page of a history that is asked for.
@@ -248,23 +273,53 @@ pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Hist
 
 async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<HistoryEntry>, ApiError> {
     let who = caller.principal;
+    let woke = |(_, entry): &(Seq, Arc<Entry>)| {
+        if let Fact::TurnOpened { message, .. } = &entry.fact { Some(*message) } else { None }
+    };
+    let wakes: BTreeSet<Seq> = entries.iter().filter_map(woke).collect();
+    let wakes = ctx.handle.entries(wakes.into_iter().collect()).await?;
+    let wakes: BTreeMap<Seq, (AgentId, Wake)> =
+        wakes.into_iter().filter_map(|(seq, entry)| Some((seq, wake(&entry.fact)?))).collect();
     let look = move |live: &Live<'_>| -> Vec<_> {
         let draft = |(seq, entry): (Seq, Arc<Entry>)| {
             let lift = views::lift_of(live.state, &entry.fact);
-            Some((views::event(live.state, who, seq, &entry)?, led_to(live.state, &entry.fact), lift, entry))
+            let waker = waker(live.state, &wakes, &entry.fact);
+            Some((views::event(live.state, who, seq, &entry)?, led_to(live.state, &entry.fact), waker, lift, entry))
         };
         entries.into_iter().filter_map(draft).collect()
     };
     let drafts = ctx.handle.query(look).await?;
-    let line = |(draft, chain, lift, entry): (views::EventDraft, Vec<RequestLink>, Option<LiftStep>, Arc<Entry>)| {
+    type Draft = (views::EventDraft, Vec<RequestLink>, Option<Waker>, Option<LiftStep>, Arc<Entry>);
+    let line = |(draft, chain, waker, lift, entry): Draft| {
         let refusal = if let Fact::Refused { refusal, .. } = &entry.fact { Some(Problem::new(refusal)) } else { None };
-        HistoryEntry { event: draft.finish(), refusal, chain, lift, entry }
+        HistoryEntry { event: draft.finish(), refusal, chain, waker, lift, entry }
     };
     Ok(drafts.into_iter().map(line).collect())
 }
 
-/// Returns the requests that led to a refused message or write.
+/// Returns who sent a message, and what it was.
+fn wake(fact: &Fact) -> Option<(AgentId, Wake)> {
+    let Fact::Accepted { message } = fact else { return None };
+    let what = match &message.part {
+        Part::Request(_) => Wake::Request,
+        Part::Answer(_) => Wake::Answer,
+        Part::Reply { .. } => Wake::Reply,
+        Part::Plain | Part::Status { .. } | Part::Echo => Wake::Message,
+    };
+    Some((message.from, what))
+}
+
+fn waker(state: &State, wakes: &BTreeMap<Seq, (AgentId, Wake)>, fact: &Fact) -> Option<Waker> {
+    let Fact::TurnOpened { message, attempt, .. } = fact else { return None };
+    let (from, what) = wakes.get(message)?;
+    Some(Waker { from: state.name_of(*from).to_owned(), what: *what, attempt: *attempt })
+}
+
+/// Returns the requests that led to a turn, or to a refused message or write.
 fn led_to(state: &State, fact: &Fact) -> Vec<RequestLink> {
+    if let Fact::TurnOpened { task, .. } = fact {
+        return decisions::chain(state, Some(*task));
+    }
     let (Fact::Refused { turn: Some(turn), .. } | Fact::WriteRefused { turn: Some(turn), .. }) = fact else {
         return Vec::new();
     };
