@@ -108,4 +108,7 @@ test('each turn of the log says why its agent woke', async () => {
   }
   await page.locator('.log li', { hasText: 'reviewer\'s answer woke it.' }).first().locator('a.seq').click();
   await page.getByText('you → coder; reviewer\'s answer woke it.').waitFor();
+  await page.goto(`${broker.url}/conversations/LONG-1?view=waterfall`);
+  const turns = await page.locator('rect.turn title').allTextContents();
+  assert.ok(turns.includes('turn: you → coder → reviewer; coder\'s request woke it.'), turns[0]);
 });

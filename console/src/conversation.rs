@@ -97,7 +97,7 @@ pub(super) async fn detail(
         div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
             @match params.view {
                 View::Tree => (tree::view(moment, &history)),
-                View::Waterfall => (waterfall::view(moment, &history, &stalled, params)),
+                View::Waterfall => (waterfall::view(viewer, moment, &history, &stalled, params)),
                 View::Log => (log::view(viewer, moment, &history)),
             }
         }

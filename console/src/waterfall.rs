@@ -11,12 +11,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::axis::{BREAK, Scale, Tick};
-use super::exchange;
 use super::layout::{Moment, empty};
 use super::pages::ViewParams;
 use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent, url, zone};
+use super::session::Viewer;
 use super::terms::told_of;
 use super::work::{Happened, Span, Work, Works, duration};
+use super::{exchange, log};
 use crate::reads::history::History;
 
 /// The height of a row, in pixels; the style sheet has the same.
@@ -71,6 +72,7 @@ impl RequestRow<'_> {
 
 /// Shows the waterfall.
 pub(super) fn view(
+    viewer: &Viewer,
     moment: &Moment,
     history: &History,
     stalled: &[(TaskId, ExchangeView)],
@@ -101,7 +103,7 @@ pub(super) fn view(
                 div.axis { "Request" }
                 @for row in &rows { (name(row, history, &messages)) @for told in &row.stalled { (stalled_name(told)) } }
             }
-            div.bars-area { (drawing(&scale, &rows, history)) }
+            div.bars-area { (drawing(viewer, &scale, &rows, history)) }
             div.sums {
                 div.axis { "Spent" }
                 @for row in &rows { (sums(row.work)) @for told in &row.stalled { div.sum.curve { (exchange::tenths(told.dry_millis)) " of " (exchange::tenths(told.hold_at_millis)) " dry" } } }
@@ -212,7 +214,7 @@ fn in_short(ms: u64) -> String {
     }
 }
 
-fn drawing(scale: &Scale, rows: &[RequestRow<'_>], history: &History) -> Markup {
+fn drawing(viewer: &Viewer, scale: &Scale, rows: &[RequestRow<'_>], history: &History) -> Markup {
     let height = AXIS + rows.last().map_or(0, |last| last.y + last.height());
     let label = format!("{} over {}", plural(rows.len() as u64, "request", "requests"), duration(scale.ms));
     html! {
@@ -227,7 +229,7 @@ fn drawing(scale: &Scale, rows: &[RequestRow<'_>], history: &History) -> Markup 
             } }
             @for Tick { x, .. } in scale.ticks() { line.tick x1=(x) y1="0" x2=(x) y2=(height) {} }
             @for row in rows {
-                (bars(scale, row, row.y, history))
+                (bars(viewer, scale, row, history))
                 @for (index, told) in row.stalled.iter().enumerate() { (curve(scale, told, row.y + ROW + CURVE * index as u64, history)) }
             }
             @for wait in &scale.breaks {
@@ -239,8 +241,8 @@ fn drawing(scale: &Scale, rows: &[RequestRow<'_>], history: &History) -> Markup 
 }
 
 /// Shows one request: from the request to its answer, with its turns and the times in which it waited for a human.
-fn bars(scale: &Scale, row: &RequestRow<'_>, y: u64, history: &History) -> Markup {
-    let work = row.work;
+fn bars(viewer: &Viewer, scale: &Scale, row: &RequestRow<'_>, history: &History) -> Markup {
+    let (work, y) = (row.work, row.y);
     let (x, width) = scale.bar(Span { from: work.asked, to: work.answered });
     let tone = match work.outcome {
         None => "open",
@@ -252,7 +254,7 @@ fn bars(scale: &Scale, row: &RequestRow<'_>, y: u64, history: &History) -> Marku
         rect class={ "whole " (tone) } data-x=(x) x=(x) y=(y + 8) width=(width) height=(ROW - 16) rx="3" {}
         @for turn in &work.turns {
             @let (x, width) = scale.bar(turn.span);
-            rect.turn data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" { title { "turn" } }
+            rect.turn data-x=(x) x=(x) y=(y + 5) width=(width) height=(ROW - 10) rx="2" { title { "turn" @if let Some(line) = history.lines.get(turn.line) { ": " (log::woke(viewer, line)) } } }
         }
         @for wait in &work.waits {
             @let (x, width) = scale.bar(*wait);

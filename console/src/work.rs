@@ -28,6 +28,8 @@ pub(super) struct WorkTurn {
     pub(super) span: Span,
     /// The position of the message that opened it.
     message: Seq,
+    /// The place of its begin among the lines.
+    pub(super) line: usize,
     tokens: u64,
     cost_microusd: u64,
     estimated: bool,
@@ -37,7 +39,7 @@ pub(super) struct WorkTurn {
 impl WorkTurn {
     /// Returns a turn that spent nothing.
     pub(super) const fn at(span: Span) -> Self {
-        Self { span, message: Seq(0), tokens: 0, cost_microusd: 0, estimated: false }
+        Self { span, message: Seq(0), line: 0, tokens: 0, cost_microusd: 0, estimated: false }
     }
 }
 
@@ -168,7 +170,8 @@ impl Works {
             Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
             Fact::TurnOpened { turn, task, attempt, message, .. } => {
                 let span = Span { from: at, to: None };
-                let begun = WorkTurn { span, message: *message, tokens: 0, cost_microusd: 0, estimated: false };
+                let begun =
+                    WorkTurn { span, message: *message, line: index, tokens: 0, cost_microusd: 0, estimated: false };
                 self.turn(*turn, *task, *attempt, begun);
             }
             Fact::TurnClosed { turn, spend, .. } => self.charge(*turn, *spend, true, Some(at)),
