@@ -196,7 +196,23 @@ pub(crate) fn cut(line: StyledLine, columns: usize) -> StyledLine {
     kept
 }
 
-/// Formats rows of cells in aligned columns; cells are escaped. A table wider than the terminal wraps its cells.
+/// The characters of a name in a table that is wider than the terminal.
+const NAME_CHARS: usize = 22;
+
+/// Leaves out the middle of a name, and nothing of a text with spaces, which breaks between its words.
+fn elided(cell: &str) -> String {
+    let count = cell.chars().count();
+    if count <= NAME_CHARS || cell.contains(' ') {
+        return cell.to_owned();
+    }
+    let end = NAME_CHARS / 2;
+    let begin: String = cell.chars().take(NAME_CHARS - end - 1).collect();
+    let rest: String = cell.chars().skip(count - end).collect();
+    format!("{begin}…{rest}")
+}
+
+/// Formats rows of cells in aligned columns; cells are escaped. A table wider than the terminal leaves out the middle of
+/// names and wraps its cells.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
     let columns = out.columns().map(|columns| u16::try_from(columns).unwrap_or(u16::MAX));
     let text = arranged(head, rows, columns);
@@ -209,7 +225,14 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
 fn arranged(head: &[&str], rows: &[Vec<String>], columns: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(head);
-    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect::<Vec<_>>()));
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let natural = |(column, name): (usize, &&str)| width(column).unwrap_or(0).max(name.len()) + usize::from(PADDING.1);
+    let is_wider = columns.is_some_and(|columns| {
+        head.iter().enumerate().map(natural).sum::<usize>() > usize::from(columns) + usize::from(PADDING.1)
+    });
+    let shown = |cell: &String| if is_wider { elided(cell) } else { cell.clone() };
+    table.add_rows(rows.iter().map(|row| row.iter().map(shown).collect::<Vec<_>>()));
     if let Some(columns) = columns {
         // The padding of the last column is cut off again.
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(PADDING.1));
@@ -253,6 +276,16 @@ mod tests {
         let out = Out { json: false, color: false };
         let rows = [vec!["a\nb".to_owned(), "1".to_owned()], vec!["é".to_owned(), "22".to_owned()]];
         assert_eq!(table(&["name", "n"], &rows, &out), "name  n\na\\nb  1\né     22");
+    }
+
+    #[test]
+    fn a_table_wider_than_the_terminal_leaves_out_the_middle_of_names() {
+        let name = format!("{}-reviewer", "a".repeat(55));
+        let rows = [vec![name, "agent".to_owned(), "connected".to_owned(), "3m02s ago".to_owned()]];
+        let text = arranged(&["name", "kind", "link", "last"], &rows, Some(80));
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("aaaaaaaaaa…aa-reviewer  agent  connected  3m02s ago"), "{text}");
+        assert!(arranged(&["name"], &rows, None).contains(&"a".repeat(55)), "nothing is cut without a terminal");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Formats messages and other objects as text. All foreign text is escaped here.
 
 use lastword_client::wire::{AgentView, ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
+use lastword_facts::fact::EscalationCause;
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use serde::Serialize;
@@ -127,15 +128,55 @@ pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
     view.offered().map(line).collect()
 }
 
-/// Formats a held call and its decision.
-pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
-    let mut text = format!(
+/// Whether the broker's question about a hold is also asked by the agent that it holds: both offer the same lift.
+pub(crate) fn is_asked_twice(question: &EscalationView, all: &[EscalationView]) -> bool {
+    let same = |other: &EscalationView| {
+        let task = |view: &EscalationView| (view.reference.clone(), view.request_id.clone());
+        other.state == EscalationState::Open
+            && other.cause == EscalationCause::Asked
+            && !other.lifts.is_empty()
+            && task(other) == task(question)
+    };
+    question.cause == EscalationCause::NoProgress && all.iter().any(same)
+}
+
+/// The lines of a long call that a list shows.
+const FOLDED_LINES: usize = 12;
+/// The characters of a line of it.
+const FOLDED_CHARS: usize = 300;
+
+/// Formats a held call for a list on a screen: a long one in short, with how to see all of it instead of its digest.
+pub(crate) fn approval_in_list(view: &ApprovalView, out: &Out) -> String {
+    let whole = view.arguments.pretty();
+    let long = |line: &str| line.chars().nth(FOLDED_CHARS).is_some();
+    if whole.lines().count() <= FOLDED_LINES && !whole.lines().any(long) {
+        return approval(view, out);
+    }
+    let mut text = headline_of(view, out);
+    let cut = |line: &str| {
+        let more = line.chars().count().saturating_sub(FOLDED_CHARS);
+        let shown: String = line.chars().take(FOLDED_CHARS).collect();
+        if more > 0 { format!("{shown} … {more} more characters") } else { shown }
+    };
+    let short: Vec<String> = whole.lines().map(cut).collect();
+    append_body(&mut text, &short.join("\n"), "    ", FOLDED_LINES);
+    text.push_str(&out.tone(Tone::Faint, "\n    all of it, and its digest: `lastword approvals --whole`"));
+    text
+}
+
+fn headline_of(view: &ApprovalView, out: &Out) -> String {
+    format!(
         "{} {} {} asks to call {}",
         out.tone(Tone::Strong, &view.id),
         word(&view.state),
         escape_line(&view.agent),
         out.tone(Tone::Strong, &escape_line(&view.tool)),
-    );
+    )
+}
+
+/// Formats a held call and its decision.
+pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
+    let mut text = headline_of(view, out);
     if let Some(requested) = &view.requested {
         append_body(&mut text, &requested.pretty(), "    ", usize::MAX);
         let by = view.by.as_deref().unwrap_or_default();

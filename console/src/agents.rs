@@ -111,7 +111,7 @@ fn row(moment: &Moment, member: &Member) -> Markup {
 }
 
 fn spent_today(member: &Member) -> Markup {
-    html! { (spent(member.view.tokens_today, member.view.tokens_estimated, member.cost_today_microusd)) " today" }
+    html! { (spent(member.view.tokens_today, member.view.tokens_estimated, member.view.cost_today_microusd)) " today" }
 }
 
 /// Shows what a human decides for an agent: its held calls and questions, and the conversations that a limit holds.

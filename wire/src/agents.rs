@@ -138,6 +138,9 @@ pub struct AgentView {
     /// Whether those tokens are estimated from the length of the text, at least in part (B1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tokens_estimated: bool,
+    /// The cost that it reported in the current UTC day, in millionths of a dollar (B1).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_today_microusd: u64,
     /// The end of its rest, if it used up its budget of the day (B1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_until: Option<String>,
@@ -153,6 +156,11 @@ pub struct AgentView {
     /// The distance to the limits of its sliding windows (G1) and of the work that it may start itself (D7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Distance>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Reports a prompt in an agent's session; `POST /v1/agents/{name}/prompt` (H8).

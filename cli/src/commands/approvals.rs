@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// Include decided approvals.
     #[arg(long)]
     all: bool,
+    /// Show long calls whole, as they are where the output is no terminal.
+    #[arg(long)]
+    whole: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
@@ -19,6 +22,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     page.items.retain(|item| args.all || item.state == ApprovalState::Pending);
     cx.out.show(&page, |page, out| match page.items.is_empty() {
         true => "no pending approvals".to_owned(),
-        false => page.items.iter().map(|item| render::approval(item, out)).collect::<Vec<_>>().join("\n"),
+        false => {
+            let folds = !args.whole && out.columns().is_some();
+            let shown = |item| if folds { render::approval_in_list(item, out) } else { render::approval(item, out) };
+            page.items.iter().map(shown).collect::<Vec<_>>().join("\n")
+        }
     })
 }

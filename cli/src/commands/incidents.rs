@@ -4,8 +4,9 @@ use lastword_client::wire::IncidentView;
 
 use super::Context;
 use crate::failure::Failure;
-use crate::out::table;
+use crate::out::{Out, table};
 use crate::session::Authority;
+use crate::top::moment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -19,17 +20,17 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     page.items.retain(|item| args.all || item.lifted_at.is_none());
     cx.out.show(&page, |page, out| match page.items.is_empty() {
         true => "no open incidents".to_owned(),
-        false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
+        false => table(&HEAD, &page.items.iter().map(|item| row(item, out)).collect::<Vec<_>>(), out),
     })
 }
 
 const HEAD: [&str; 8] = ["id", "at", "holds", "code", "limit", "was", "parked", "lifted by"];
 
-fn row(incident: &IncidentView) -> Vec<String> {
+fn row(incident: &IncidentView, out: &Out) -> Vec<String> {
     let [current, limit] = incident.amounts();
     vec![
         incident.id.clone(),
-        incident.at.clone(),
+        moment(&incident.at, out),
         // An incident about an agent holds nothing.
         if incident.scope == "agent" {
             format!("nothing; {}", incident.on)

@@ -6,9 +6,9 @@ use lastword_client::wire::ConversationSummary;
 
 use super::Context;
 use crate::failure::Failure;
-use crate::out::table;
+use crate::out::{Out, table};
 use crate::session::Authority;
-use crate::top::{spent, state_of};
+use crate::top::{moment, spent, state_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,7 +32,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             return format!("no {open}conversations: `lastword ask` starts one");
         }
         let shown = page.items.iter().filter(|item| args.all || !is_below(item, &page.items));
-        let rows: Vec<_> = shown.map(|item| row(item, if args.all { 0 } else { below_of(item, &below) })).collect();
+        let below = |item| if args.all { 0 } else { below_of(item, &below) };
+        let rows: Vec<_> = shown.map(|item| row(item, below(item), out)).collect();
         let more = page.next.as_ref().map(|_| "\nmore: --limit COUNT").unwrap_or_default();
         table(&HEAD, &rows, out) + more
     })
@@ -59,7 +60,7 @@ fn below_of(item: &ConversationSummary, below: &BTreeMap<String, usize>) -> usiz
     below.get(&item.reference).copied().unwrap_or_default()
 }
 
-fn row(item: &ConversationSummary, below: usize) -> Vec<String> {
+fn row(item: &ConversationSummary, below: usize, out: &Out) -> Vec<String> {
     let folded = if below > 0 { format!("{} +{below}", item.reference) } else { item.reference.clone() };
     vec![
         folded,
@@ -68,6 +69,6 @@ fn row(item: &ConversationSummary, below: usize) -> Vec<String> {
         item.counters.messages.to_string(),
         item.counters.open_tasks.to_string(),
         spent(item),
-        item.last_at.clone(),
+        moment(&item.last_at, out),
     ]
 }

@@ -2,12 +2,16 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lastword_client::wire::{Arguments, EscalationView};
+use lastword_facts::fact::EscalationCause;
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 
 use super::model::ServerConnection;
 use super::samples::{painted, text, typed};
 use super::{Model, Order, press, samples};
+use crate::config::Environment;
+use crate::out::Out;
+use crate::render;
 
 /// Returns a model with a held call whose command is the last argument by name, after a long reason.
 fn held_command() -> Model {
@@ -299,4 +303,43 @@ fn the_arguments_of_a_call_are_shown_digit_by_digit_and_their_names_whole() {
 
 fn enter(model: &mut Model) -> Option<Order> {
     press(model, KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE))
+}
+
+#[test]
+fn a_hold_that_its_agent_asks_about_is_listed_once() {
+    let mut model = samples::model();
+    let mut hold = model.lists.escalations[0].clone();
+    "esc-2".clone_into(&mut hold.id);
+    hold.cause = EscalationCause::NoProgress;
+    model.lists.escalations.push(hold);
+    let list = text(&painted(&mut model, 80, 24));
+    assert!(list.contains("esc-1") && !list.contains("esc-2"), "{list}");
+    model.lists.escalations[0].state = EscalationState::Answered;
+    let list = text(&painted(&mut model, 80, 24));
+    assert!(!list.contains("esc-1") && list.contains("esc-2"), "{list}");
+}
+
+#[test]
+fn a_request_that_timed_out_is_no_question() {
+    let mut model = samples::model();
+    model.lists.escalations[0].cause = EscalationCause::TimedOut;
+    let list = text(&painted(&mut model, 80, 24));
+    assert!(list.contains("timed out esc-1") && !list.contains("answer?"), "{list}");
+    typed(&mut model, "2");
+    // It holds up no work.
+    assert!(!text(&painted(&mut model, 80, 24)).contains("for you"));
+}
+
+#[test]
+fn a_list_on_a_terminal_shows_a_long_call_in_short_and_not_its_digest() {
+    let out = Out::new(false, &Environment::default());
+    let mut call = held_command().lists.approvals.remove(0);
+    let short = render::approval_in_list(&call, &out);
+    assert!(!short.contains(&call.digest) && short.contains("lastword approvals --whole"), "{short}");
+    assert!(short.contains("… 31 more lines"), "{short}");
+    call.arguments = Arguments::from(serde_json::json!({ "command": "x".repeat(4_000) }));
+    let short = render::approval_in_list(&call, &out);
+    assert!(short.len() < 1_000 && short.contains("more characters"), "{short}");
+    call.arguments = Arguments::from(serde_json::json!({ "command": "ls" }));
+    assert_eq!(render::approval_in_list(&call, &out), render::approval(&call, &out));
 }

@@ -16,7 +16,7 @@ pub(super) fn lines(model: &Model) -> Vec<StyledLine> {
         Some(Item::Escalation(view)) => escalation(view, model.now_ms),
         Some(Item::Incident(view)) => incident(view, model.now_ms),
         Some(Item::Agent(view)) => agent(view),
-        Some(Item::Conversation(summary, _)) => match &model.conversation {
+        Some(Item::Conversation(summary, ..)) => match &model.conversation {
             Some(view) if view.summary.reference == summary.reference => tree::lines(view),
             Some(_) | None => vec![faint("…")],
         },

@@ -1,5 +1,6 @@
 //! Paints the model, and does nothing else.
 
+use lastword_client::wire::{Outcome, money};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -31,7 +32,7 @@ q, Ctrl-C        quit";
 
 /// The columns of each tab: heading and width; 0 takes the remaining width. Columns that don't fit are left out, and those
 /// of [`GROWING`] share what is left over.
-const INBOX: [(&str, u16); 6] = [("", 8), ("id", 6), ("agent", 10), ("ref", 12), ("time", 11), ("what", 0)];
+const INBOX: [(&str, u16); 6] = [("", 9), ("id", 6), ("agent", 10), ("ref", 12), ("time", 11), ("what", 0)];
 const CONVERSATIONS: [(&str, u16); 8] = [
     ("ref", 14),
     ("state", 7),
@@ -126,12 +127,15 @@ fn heading(model: &Model, columns: u16) -> Text<'static> {
         let waits = tab == Tab::Inbox && count > 0;
         line.push((if waits { Tone::Bad } else { Tone::Plain }, label));
     }
+    let width = |line: &StyledLine| line.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
+    line.extend(sums(model));
+    let address = format!("live {}", model.url.trim_start_matches("http://"));
+    let fits = width(&line) + address.chars().count() < usize::from(columns);
     let link = match &model.link {
         ServerConnection::Connecting => (Tone::Faint, "connecting …".to_owned()),
-        ServerConnection::Live => (Tone::Good, format!("live {}", model.url.trim_start_matches("http://"))),
+        ServerConnection::Live => (Tone::Good, if fits { address } else { "live".to_owned() }),
         ServerConnection::Lost(_) => (Tone::Bad, "reconnecting …".to_owned()),
     };
-    let width = |line: &StyledLine| line.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
     let room = usize::from(columns).saturating_sub(width(&line) + link.1.chars().count());
     line.push((Tone::Plain, " ".repeat(room.max(1))));
     line.push(link);
@@ -140,6 +144,21 @@ fn heading(model: &Model, columns: u16) -> Text<'static> {
         span.style = span.style.add_modifier(Modifier::REVERSED);
     }
     painted
+}
+
+/// Returns how many of the conversations ended without their result, and what all agents cost today.
+fn sums(model: &Model) -> StyledLine {
+    let is_bad = |outcome| matches!(outcome, Outcome::Failed | Outcome::TimedOut);
+    let failed = model.lists.conversations.iter().filter(|one| one.ended().is_some_and(is_bad)).count();
+    let cost = model.lists.agents.iter().map(|agent| agent.cost_today_microusd).sum();
+    let mut sums = StyledLine::new();
+    if failed > 0 {
+        sums.push((Tone::Bad, format!(" {failed} failed")));
+    }
+    if cost > 0 {
+        sums.push((Tone::Plain, format!(" {} today", money(cost))));
+    }
+    sums
 }
 
 fn list(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {

@@ -152,7 +152,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
 
 fn control(model: &mut Model, verb: Verb) {
     let subject = match model.current() {
-        Some(Item::Conversation(view, _)) => Subject::Conversation(view.reference.clone()),
+        Some(Item::Conversation(view, ..)) => Subject::Conversation(view.reference.clone()),
         Some(Item::Agent(view)) => Subject::Agent(view.name.clone()),
         Some(Item::Incident(view)) => match &view.reference {
             Some(reference) => Subject::Conversation(reference.clone()),

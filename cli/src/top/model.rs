@@ -339,7 +339,7 @@ impl Model {
     /// Returns the REF of the conversation shown in full, which has to be fetched.
     pub(crate) fn wanted(&self) -> Option<String> {
         match self.current() {
-            Some(Item::Conversation(summary, _)) => Some(summary.reference.clone()),
+            Some(Item::Conversation(summary, ..)) => Some(summary.reference.clone()),
             Some(Item::Approval(_) | Item::Escalation(_) | Item::Incident(_) | Item::Agent(_)) | None => None,
         }
     }

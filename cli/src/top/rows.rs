@@ -1,24 +1,28 @@
 //! The rows of the lists: the text of their cells, and the words by which the filter finds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_client::wire::call::{Argument, arguments, without_secrets};
 use lastword_client::wire::{
     AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView, money,
     parse_rfc3339,
 };
-use lastword_facts::fact::Kind;
+use lastword_facts::fact::{EscalationCause, Kind};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
 
 use super::model::Lists;
-use crate::out::{Tone, escape_line};
+use super::screen::wall_clock;
+use crate::out::{Out, Tone, escape_line};
 use crate::render;
 use crate::tree::outcome_tone;
 
 /// The state of an agent whose program has a dialog open for its own user, and of its work.
 pub(crate) const WAITS_FOR_USER: &str = "waits for its user";
+
+/// The state of a conversation whose work waits for a human's decision.
+const WAITS_FOR_HUMAN: &str = "for you";
 
 /// A row, and the object that it shows.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +33,9 @@ pub(super) enum Item<'a> {
     Escalation(&'a EscalationView),
     /// A limit that tripped and holds work.
     Incident(&'a IncidentView),
-    /// A conversation, in its own tab, with the number of those folded into it.
-    Conversation(&'a ConversationSummary, usize),
+    /// A conversation, in its own tab, with the number of those folded into it, and whether its work or theirs waits for a
+    /// human.
+    Conversation(&'a ConversationSummary, usize, bool),
     /// An agent or human.
     Agent(&'a AgentView),
 }
@@ -42,7 +47,10 @@ pub(super) type Cell = (String, Tone);
 pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
     let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
     approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
-    let escalations = lists.escalations.iter().rev().filter(|e| e.state == EscalationState::Open);
+    let open = |asked: &&EscalationView| {
+        asked.state == EscalationState::Open && !render::is_asked_twice(asked, &lists.escalations)
+    };
+    let escalations = lists.escalations.iter().rev().filter(open);
     // An incident about an agent holds nothing, so it needs no human.
     let incidents = lists.incidents.iter().rev().filter(|i| i.lifted_at.is_none() && i.scope != "agent");
     let approvals = approvals.into_iter().map(Item::Approval);
@@ -56,7 +64,7 @@ impl<'a> Item<'a> {
             Self::Approval(view) => &view.id,
             Self::Escalation(view) => &view.id,
             Self::Incident(view) => &view.id,
-            Self::Conversation(view, _) => &view.reference,
+            Self::Conversation(view, ..) => &view.reference,
             Self::Agent(view) => &view.name,
         }
     }
@@ -67,7 +75,7 @@ impl<'a> Item<'a> {
         let more = match self {
             Self::Approval(view) => format!("{} {}", view.reason.as_deref().unwrap_or_default(), view.arguments),
             Self::Escalation(view) => view.message.clone(),
-            Self::Conversation(view, _) => view.parent_ref.clone().unwrap_or_default(),
+            Self::Conversation(view, ..) => view.parent_ref.clone().unwrap_or_default(),
             Self::Incident(_) | Self::Agent(_) => String::new(),
         };
         format!("{cells} {more}").to_lowercase()
@@ -87,7 +95,10 @@ impl<'a> Item<'a> {
                 plain(&format!("{} {}", view.tool, about(view))),
             ],
             Self::Escalation(view) => vec![
-                ("answer?".to_owned(), Tone::Warn),
+                match view.cause {
+                    EscalationCause::TimedOut => ("timed out".to_owned(), Tone::Bad),
+                    EscalationCause::Asked | EscalationCause::NoProgress => ("answer?".to_owned(), Tone::Warn),
+                },
                 plain(&view.id),
                 plain(&view.agent),
                 faint(&view.reference),
@@ -102,7 +113,7 @@ impl<'a> Item<'a> {
                 age(&view.at, now_ms),
                 plain(&format!("{} {}: {}", view.code, view.amounts().join("/"), view.code.title())),
             ],
-            Self::Conversation(view, below) => conversation(view, below, now_ms),
+            Self::Conversation(view, below, waits) => conversation(view, below, waits, now_ms),
             Self::Agent(view) => agent(view),
         }
     }
@@ -114,13 +125,13 @@ fn about(view: &ApprovalView) -> String {
     without_secrets(&first.map_or_else(|| view.arguments.to_string(), |part| part.text))
 }
 
-fn conversation(view: &ConversationSummary, below: usize, now_ms: u64) -> Vec<Cell> {
+fn conversation(view: &ConversationSummary, below: usize, waits: bool, now_ms: u64) -> Vec<Cell> {
     let counters = &view.counters;
     let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
     let folded = if below > 0 { format!(" +{below}") } else { String::new() };
     vec![
         (escape_line(&view.reference) + &folded, Tone::Plain),
-        state_of(view),
+        if waits { (WAITS_FOR_HUMAN.to_owned(), Tone::Warn) } else { state_of(view) },
         (escape_line(&view.subject), Tone::Plain),
         (counters.open_tasks.to_string(), open),
         (spent(view), Tone::Plain),
@@ -151,10 +162,20 @@ pub(super) fn conversations(lists: &Lists, unfolded: bool) -> Vec<Item<'_>> {
     for top in all.iter().filter_map(|one| top(&one.reference)) {
         *below.entry(top).or_default() += 1;
     }
+    let calls = lists.approvals.iter().filter(|call| call.state == ApprovalState::Pending);
+    let calls = calls.filter_map(|call| call.reference.as_deref());
+    let asked = lists.escalations.iter().filter(|asked| asked.state == EscalationState::Open);
+    let asked = asked.filter(|asked| asked.cause != EscalationCause::TimedOut).map(|asked| asked.reference.as_str());
+    // What is folded into another conversation waits there.
+    let waiting: BTreeSet<&str> =
+        calls.chain(asked).flat_map(|name| [Some(name), top(name).filter(|_| !unfolded)]).flatten().collect();
     let shown = all.iter().filter(|one| unfolded || parent(&one.reference).is_none());
     shown
         .map(|one| (one, if unfolded { None } else { below.get(one.reference.as_str()) }))
-        .map(|(one, below)| Item::Conversation(one, below.copied().unwrap_or_default()))
+        .map(|(one, below)| {
+            let waits = waiting.contains(one.reference.as_str());
+            Item::Conversation(one, below.copied().unwrap_or_default(), waits)
+        })
         .collect()
 }
 
@@ -242,6 +263,11 @@ pub(crate) fn share(distance: &Distance) -> Cell {
 pub(super) fn age(at: &str, now_ms: u64) -> Cell {
     let at = parse_rfc3339(at).map_or(now_ms, |at| at.0);
     (format!("{} ago", span(now_ms.saturating_sub(at))), Tone::Faint)
+}
+
+/// Formats a time: on a terminal how long ago it was, else in full.
+pub(crate) fn moment(at: &str, out: &Out) -> String {
+    if out.columns().is_some() { age(at, wall_clock()).0 } else { at.to_owned() }
 }
 
 /// Formats how long it is until a time.

@@ -27,6 +27,12 @@ fn summary(reference: &str, state: &str, latched: bool, nearest: &Value) -> Valu
     })
 }
 
+fn failed(mut summary: Value) -> Value {
+    summary["outcome"] = json!("failed");
+    summary["counters"]["open_tasks"] = json!(0);
+    summary
+}
+
 fn agent(name: &str, kind: &str, turns: &[&str], sent: u64) -> Value {
     let windows = if kind == "human" {
         json!([])
@@ -40,7 +46,7 @@ fn agent(name: &str, kind: &str, turns: &[&str], sent: u64) -> Value {
     json!({
         "name": name, "kind": kind, "actions": ["review"], "groups": [], "incarnation": 1, "state": "active",
         "connected": kind == "agent", "turns_max": 1, "turns": turns, "queued": 2, "notices": 1,
-        "tokens_today": 12_345, "windows": windows,
+        "tokens_today": 12_345, "cost_today_microusd": if kind == "human" { 0 } else { 625_000 }, "windows": windows,
     })
 }
 
@@ -103,6 +109,8 @@ pub(crate) fn model() -> Model {
             of(summary("LOGIN-1", "active", false, &distance("depth_max", 5, 2))),
             of(summary("BUDGET-1", "active", true, &distance("grant_tokens_max", 200_000, 240_150))),
             of(summary("OLD-7", "paused", false, &distance("turns_soft_max", 20, 16))),
+            of(summary("ASK-1", "active", false, &Value::Null)),
+            of(failed(summary("LOST-2", "active", false, &Value::Null))),
         ],
         more_conversations: false,
         agents: vec![

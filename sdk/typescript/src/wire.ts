@@ -1016,6 +1016,11 @@ export interface components {
             clients?: number;
             /** @description Whether it has a connection open, and so is woken instead of polling (Q2). */
             connected: boolean;
+            /**
+             * Format: uint64
+             * @description The cost that it reported in the current UTC day, in millionths of a dollar (B1).
+             */
+            cost_today_microusd?: number;
             /** @description The name that humans and models read beside it; messages are addressed to `name` alone. */
             display_name?: string | null;
             /** @description The groups that it belongs to. */

@@ -38,6 +38,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         notices: agent.notices.len() as u64,
         tokens_today: agent.day.on(live.now()).spend.tokens,
         tokens_estimated: agent.day.on(live.now()).estimated,
+        cost_today_microusd: agent.day.on(live.now()).spend.cost_microusd,
         rests_until: agent.rests_until().map(rfc3339),
         held_by: of_rest(live.state, agent).into_iter().collect(),
         role: agent.is_human().then_some(agent.role),
@@ -80,8 +81,6 @@ pub struct Member {
     pub turns: Vec<OpenTurn>,
     /// The distance to the limits of the day (B1, D7); empty for a human, whom none of them binds.
     pub day: Vec<Distance>,
-    /// What its turns cost since midnight UTC, in millionths of a dollar.
-    pub cost_today_microusd: u64,
     /// The ids of the pending calls and open questions of its tasks.
     pub asks: Vec<String>,
     /// The REFs of its open work that a latch holds.
@@ -192,7 +191,6 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
         view: agent(live, id)?,
         turns,
         day: day(live, known),
-        cost_today_microusd: known.day.on(live.now()).spend.cost_microusd,
         asks,
         held: held(state, id),
         rests_until: known.rests_until(),

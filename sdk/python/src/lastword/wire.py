@@ -958,6 +958,7 @@ class AgentView(TypedDict):
     actions: list[str]
     clients: NotRequired[int]
     connected: bool
+    cost_today_microusd: NotRequired[int]
     display_name: NotRequired[str | None]
     groups: list[str]
     held_by: NotRequired[list[HeldBy]]
