@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lastword_broker::clock::wall;
 use lastword_facts::Time;
+use lastword_store::shown_address;
 use serde::{Deserialize, Serialize};
 
 /// The wait for a monitor's answer.
@@ -14,7 +15,7 @@ const PORT: u16 = 8222;
 /// One NATS server as its monitoring describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Monitored {
-    /// The address that was asked.
+    /// The address that was asked, without a password.
     pub monitor: String,
     /// Its name.
     pub name: String,
@@ -30,7 +31,7 @@ pub struct Monitored {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{monitor}: {reason}")]
 pub struct Unmonitored {
-    /// The address that was asked.
+    /// The address that was asked, without a password.
     pub monitor: String,
     /// The failure.
     pub reason: String,
@@ -61,8 +62,8 @@ struct JetStreamConfig {
 #[must_use]
 pub fn default_monitors(servers: &[String]) -> Vec<String> {
     let host = |server: &String| {
-        let rest = server.split_once("://").map_or(server.as_str(), |(_, rest)| rest);
-        let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        let shown = shown_address(server);
+        let rest = shown.split_once("://").map_or(shown.as_str(), |(_, rest)| rest);
         let host = match rest.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
             Some(_) | None => rest,
@@ -77,7 +78,7 @@ pub fn default_monitors(servers: &[String]) -> Vec<String> {
 /// # Errors
 /// It doesn't answer, or not as a NATS server with JetStream does.
 pub async fn monitored(monitor: &str) -> Result<Monitored, Unmonitored> {
-    let failed = |reason: String| Unmonitored { monitor: monitor.to_owned(), reason };
+    let failed = |reason: String| Unmonitored { monitor: shown_address(monitor), reason };
     let client = lastword_client::plain_http().map_err(|error| failed(error.to_string()))?;
     let url = format!("{}/varz", monitor.trim_end_matches('/'));
     let asked = async { client.get(url).send().await?.error_for_status()?.json::<Varz>().await };
@@ -88,7 +89,7 @@ pub async fn monitored(monitor: &str) -> Result<Monitored, Unmonitored> {
     let clock = found.now.parse::<jiff::Timestamp>().map_err(|error| failed(error.to_string()))?;
     let Time(here) = wall();
     Ok(Monitored {
-        monitor: monitor.to_owned(),
+        monitor: shown_address(monitor),
         name: found.server_name,
         version: found.version,
         sync_always: config.sync_always,

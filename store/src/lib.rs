@@ -21,6 +21,7 @@ pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]
 pub use crate::log::jetstream::{
     Copies, Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, move_in, move_out,
+    shown_address,
 };
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};

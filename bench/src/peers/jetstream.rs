@@ -10,6 +10,7 @@ use async_nats::jetstream::consumer::{PullConsumer, pull};
 use async_nats::jetstream::stream::{Config, StorageType};
 use async_nats::jetstream::{self, Context, Message};
 use futures_util::StreamExt as _;
+use lastword_store::{Nats, NatsOptions, shown_address};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
@@ -139,9 +140,9 @@ async fn acknowledge(client: Client, context: Context, then: OnDelivery, message
 }
 
 async fn connection(url: &str) -> Result<Client, Failure> {
-    async_nats::connect(url).await.map_err(|error| {
-        Failure::unavailable(format!("NATS at {url}: {error}"))
-            .hint("start one with `nats-server --jetstream`, and name it as nats://HOST:PORT")
+    let connected = Nats::connect(NatsOptions::new([url])).await;
+    connected.map(|nats| nats.client().clone()).map_err(|error| {
+        Failure::unavailable(error).hint("start one with `nats-server --jetstream`, and name it as nats://HOST:PORT")
     })
 }
 
@@ -170,14 +171,14 @@ struct VarzSync {
 /// Reads from the monitor when the server syncs, which a client can't ask for.
 async fn disk(monitor: &str, server: &str) -> Result<String, Failure> {
     let unusable = |error: &dyn Display| {
-        Failure::unavailable(format!("the monitor of NATS at {monitor}: {error}"))
+        Failure::unavailable(format!("the monitor of NATS at {}: {error}", shown_address(monitor)))
             .hint("start the server with `--http_port PORT`, and name it as http://HOST:PORT")
     };
     let url = format!("{}/varz", monitor.trim_end_matches('/'));
     let http = lastword_client::plain_http()?;
-    let response =
-        http.get(url).send().await.and_then(reqwest::Response::error_for_status).map_err(|e| unusable(&e))?;
-    let varz: Varz = response.json().await.map_err(|error| unusable(&error))?;
+    let response = http.get(url).send().await.and_then(reqwest::Response::error_for_status);
+    let response = response.map_err(|error| unusable(&error.without_url()))?;
+    let varz: Varz = response.json().await.map_err(|error| unusable(&error.without_url()))?;
     if varz.server_id != server {
         return Err(unusable(&"it is of another server than the one that --nats names"));
     }

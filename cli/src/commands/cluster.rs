@@ -28,6 +28,12 @@ pub(crate) struct NatsArgs {
     /// Certificates in PEM that verify the NATS servers', in place of the system's.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) nats_ca: Option<PathBuf>,
+    /// Certificate in PEM by which the program proves itself to the NATS servers.
+    #[arg(long, value_name = "FILE", requires = "nats_key", help_heading = "Cluster")]
+    pub(crate) nats_cert: Option<PathBuf>,
+    /// Private key of that certificate in PEM, without a passphrase.
+    #[arg(long, value_name = "FILE", requires = "nats_cert", help_heading = "Cluster")]
+    pub(crate) nats_key: Option<PathBuf>,
     /// Addresses of the NATS servers' monitoring [default: port 8222 of each].
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) nats_monitor: Vec<String>,
@@ -279,7 +285,8 @@ mod with_clusters {
                 .hint("for example --cluster nats://127.0.0.1:4222, or the same in LASTWORD_CLUSTER"));
         }
         let (credentials, ca) = (args.nats_creds.clone(), args.nats_ca.clone());
-        Ok(NatsOptions { credentials, ca, ..NatsOptions::new(servers.to_vec()) })
+        let certificate = args.nats_cert.clone().zip(args.nats_key.clone());
+        Ok(NatsOptions { credentials, ca, certificate, ..NatsOptions::new(servers.to_vec()) })
     }
 
     fn table(found: &Status) -> String {

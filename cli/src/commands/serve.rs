@@ -168,8 +168,8 @@ pub(super) fn log_to_stderr(out: &Out, exports: bool) {
     let wanted = crate::config::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
     let mut filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     // `rmcp` logs whole messages with their turn tokens. The Discord libraries log paths that hold the token of an
-    // interaction.
-    for library in ["rmcp", "twilight_http", "twilight_http_ratelimiting"] {
+    // interaction. The client library of NATS logs passwords.
+    for library in ["rmcp", "twilight_http", "twilight_http_ratelimiting", "async_nats::connection"] {
         filter = filter.with_target(library, LevelFilter::OFF);
     }
     let log = tracing_subscriber::registry().with(filter).with(exports.then_some(LogLayer));

@@ -1,5 +1,6 @@
-//! A NATS server that wants TLS and credentials.
+//! A NATS server that wants TLS, and credentials, a password, a token or a certificate.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -75,7 +76,7 @@ fn a_node_proves_itself_to_nats_and_verifies_it() {
     credentials(&account, &creds);
     let url = nats.server.url().replace("nats://", "tls://");
     let listen = format!("127.0.0.1:{}", free_port());
-    let serve = ["serve", "--cluster", &url, "--listen", &listen, "--node", "a", "--replicas", "1", "--not-durable"];
+    let serve = serving(&url, &listen);
     let [creds, ca] = [&creds, &certificate].map(|path| path.to_str().unwrap());
 
     let stranger = finish(lastword(dir.path()).args(serve).args(["--nats-ca", ca]), "");
@@ -88,24 +89,122 @@ fn a_node_proves_itself_to_nats_and_verifies_it() {
     let refused = finish(lastword(dir.path()).args(serve).args(access), "");
     assert!(refused.code == 3 && refused.stderr.contains("authorization violation"), "{refused:?}");
 
-    let access = ["--nats-creds", creds, "--nats-ca", ca];
-    let mut node = lastword(dir.path());
-    node.args(serve).args(access).env("PATH", PATH).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut node = node.spawn().unwrap();
-    let token = dir.path().join(".lastword/main/operator.token");
-    until("the node leads", || token.exists());
+    assert_serves(dir.path(), &serve, &url, &["--nats-creds", creds, "--nats-ca", ca]);
+}
+
+/// Runs a node that leads and answers, and asks for its cluster's status; returns what the node logged.
+fn assert_serves(dir: &Path, serve: &[&str], servers: &str, access: &[&str]) -> String {
+    let log = dir.join("node.err");
+    let mut node = lastword(dir);
+    node.args(serve).args(access).env("PATH", PATH).env("LASTWORD_LOG", "trace,hyper=off");
+    let mut node = node.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+    let token = dir.join(".lastword/main/operator.token");
+    until("the node leads", || {
+        assert!(node.try_wait().unwrap().is_none(), "{}", std::fs::read_to_string(&log).unwrap());
+        token.exists()
+    });
+    let listen = serve[serve.iter().position(|arg| *arg == "--listen").unwrap() + 1];
     let url = format!("http://{listen}");
     let args = ["--json", "--url", &url, "--token-file", token.to_str().unwrap(), "agent", "list"];
     let mut listed = None;
     until("the node answers", || {
-        let ended = finish(lastword(dir.path()).args(args), "");
+        let ended = finish(lastword(dir).args(args), "");
         listed = (ended.code == 0).then(|| ended.json());
         listed.is_some()
     });
     assert_eq!(listed.unwrap()["items"][0]["name"], "operator");
-    let status = ["--json", "cluster", "--cluster", &nats.server.url().replace("nats://", "tls://")];
-    let status = finish(lastword(dir.path()).args(status).args(access).arg("status"), "");
+    let status = ["--json", "cluster", "--cluster", servers];
+    let status = finish(lastword(dir).args(status).args(access).arg("status"), "");
     assert_eq!(status.json()["nodes"][0]["alive"], true, "{status:?}");
+    let doctor = finish(lastword(dir).args(["doctor", "--cluster", servers]).args(access), "");
+    assert!(doctor.stdout.contains("a  alive"), "{doctor:?}");
     node.kill().unwrap();
     node.wait().unwrap();
+    std::fs::read_to_string(&log).unwrap() + &doctor.stdout
+}
+
+/// Returns the arguments of a node on one server.
+fn serving<'a>(servers: &'a str, listen: &'a str) -> [&'a str; 10] {
+    ["serve", "--cluster", servers, "--listen", listen, "--node", "a", "--replicas", "1", "--not-durable"]
+}
+
+#[test]
+fn a_node_proves_itself_to_nats_by_the_password_of_each_address() {
+    let Some(program) = program("passwords for NATS") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let users = "authorization { users: [\n\
+                 { user: \"no@de\", password: \"p@ss/w%rd\" }, { user: other, password: another }\n] }\n";
+    let nats = One::start_with(&program, users);
+    let at = |login: &str, host: &str| format!("nats://{login}@{host}:{}", nats.server.port);
+    let listen = format!("127.0.0.1:{}", free_port());
+    let (right, wrong) = ("no%40de:p%40ss%2Fw%25rd", "no%40de:wrongly");
+    for login in [wrong, "other:p%40ss%2Fw%25rd", "justatoken"] {
+        let refused = finish(lastword(dir.path()).args(serving(&at(login, "127.0.0.1"), &listen)), "");
+        assert!(refused.code == 3 && refused.stderr.contains("authorization violation"), "{refused:?}");
+        assert!(!refused.stderr.contains("wrongly") && !refused.stderr.contains("justatoken"), "{refused:?}");
+    }
+    // One that refuses and one that isn't there say nothing of the one that accepts, under a login of its own.
+    let nowhere = format!("nats://elsewhere:unused@127.0.0.1:{}", free_port());
+    let servers = [at(wrong, "localhost"), nowhere, at(right, "127.0.0.1")].join(",");
+    for servers in [at(right, "127.0.0.1"), at("other:another", "127.0.0.1"), servers] {
+        let home = tempfile::tempdir().unwrap();
+        let said = assert_serves(home.path(), &serving(&servers, &listen), &servers, &[]);
+        for secret in ["p@ss/w%rd", "p%40ss", "another", "wrongly", "unused"] {
+            assert!(!said.contains(secret), "{secret} is in the log");
+        }
+    }
+}
+
+#[test]
+fn a_node_proves_itself_to_nats_by_the_token_of_an_address() {
+    let Some(program) = program("tokens for NATS") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let nats = One::start_with(&program, "authorization { token: \"t0k/n+?\" }\n");
+    let at = |login: &str| format!("nats://{login}127.0.0.1:{}", nats.server.port);
+    let listen = format!("127.0.0.1:{}", free_port());
+    for login in ["", "t0k%2Fn@"] {
+        let refused = finish(lastword(dir.path()).args(serving(&at(login), &listen)), "");
+        assert!(refused.code == 3 && refused.stderr.contains("authorization violation"), "{refused:?}");
+    }
+    let servers = at("t0k%2Fn%2B%3F@");
+    let said = assert_serves(dir.path(), &serving(&servers, &listen), &servers, &[]);
+    assert!(!said.contains("t0k/n+?") && !said.contains("t0k%2Fn"), "the token is in the log");
+}
+
+/// Writes an authority, and a certificate of it for a client with its key; returns their paths.
+fn issued(dir: &Path) -> [PathBuf; 3] {
+    let (own, key) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let pem = authority.self_signed(&own).unwrap().pem();
+    let mut client = rcgen::CertificateParams::new(vec!["node-a".to_owned()]).unwrap();
+    client.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let client = client.signed_by(&key, &rcgen::Issuer::new(authority, own)).unwrap();
+    let paths = ["clients.crt", "node.crt", "node.key"].map(|name| dir.join(name));
+    for (path, text) in paths.iter().zip([pem, client.pem(), key.serialize_pem()]) {
+        std::fs::write(path, text).unwrap();
+    }
+    paths
+}
+
+#[test]
+fn a_node_proves_itself_to_nats_by_a_certificate() {
+    let Some(program) = program("certificates for NATS") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let ([certificate, key], [authority, own, own_key]) = (certificate(dir.path()), issued(dir.path()));
+    let tls =
+        format!("tls {{ cert_file: {certificate:?}, key_file: {key:?}, ca_file: {authority:?}, verify: true }}\n");
+    let nats = One::start_with(&program, &tls);
+    let servers = nats.server.url().replace("nats://", "tls://");
+    let listen = format!("127.0.0.1:{}", free_port());
+    let [ca, own, own_key] = [&certificate, &own, &own_key].map(|path| path.to_str().unwrap());
+    let stranger = finish(lastword(dir.path()).args(serving(&servers, &listen)).args(["--nats-ca", ca]), "");
+    assert!(stranger.code == 3 && stranger.stderr.to_lowercase().contains("certificate"), "{stranger:?}");
+    let half = finish(lastword(dir.path()).args(serving(&servers, &listen)).args(["--nats-cert", own]), "");
+    assert_eq!(half.code, 2, "{half:?}");
+    let missing = ["--nats-ca", ca, "--nats-cert", own, "--nats-key", "nowhere.key"];
+    let missing = finish(lastword(dir.path()).args(serving(&servers, &listen)).args(missing), "");
+    assert!(missing.code == 3 && missing.stderr.contains("nowhere.key"), "{missing:?}");
+    let access = ["--nats-ca", ca, "--nats-cert", own, "--nats-key", own_key];
+    assert_serves(dir.path(), &serving(&servers, &listen), &servers, &access);
 }

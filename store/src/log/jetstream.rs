@@ -15,6 +15,7 @@
 //! - A publish whose outcome is unknown is looked up in the stream by its epoch and batch, as the stream's leader has it,
 //!   and published again if it isn't there. Both are safe: the expectations let it in at most once.
 
+mod address;
 mod archive;
 mod file;
 mod leader;
@@ -26,6 +27,7 @@ mod opening;
 mod record;
 mod tail;
 
+pub use self::address::shown_address;
 pub use self::leader::Lease;
 pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};

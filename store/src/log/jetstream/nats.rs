@@ -1,6 +1,7 @@
 //! The connection to NATS, and the few requests that a log needs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -11,12 +12,15 @@ use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageError, RetentionPolicy, StorageType,
 };
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, header};
+use async_nats::{
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, header,
+};
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::address::{Servers, shown_address};
 use super::news::News;
 use super::record::MESSAGE_BYTES_MAX;
 use super::tail::Subject;
@@ -41,9 +45,17 @@ const NAME_BYTES_MAX: usize = 32;
 /// Why NATS can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NatsError {
-    /// No server can be reached, or none accepts the credentials.
+    /// No server can be reached.
     #[error("can't connect to NATS at {servers}: {reason}")]
     Connect {
+        /// The servers, without passwords.
+        servers: String,
+        /// The failure.
+        reason: String,
+    },
+    /// A server doesn't accept this client, or this client doesn't accept it. Trying again is of no use.
+    #[error("NATS at {servers} and this client don't accept each other: {reason}")]
+    Refused {
         /// The servers, without passwords.
         servers: String,
         /// The failure.
@@ -96,7 +108,7 @@ pub enum NatsError {
 }
 
 /// How to connect to NATS.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct NatsOptions {
     /// The servers, such as `nats://10.0.0.1:4222`, `tls://nats.example`, `nats://user:password@host` or
     /// `nats://token@host`. One that answers is enough.
@@ -116,15 +128,40 @@ impl NatsOptions {
         Self { servers: servers.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// The servers without what precedes `@`.
+    /// The servers without their passwords and tokens.
     fn shown(&self) -> String {
-        let shown = self.servers.iter().map(|server| match server.rsplit_once('@') {
-            Some((before, host)) => {
-                format!("{}{host}", before.split_once("//").map_or(String::new(), |(s, _)| format!("{s}//")))
+        self.servers.iter().map(|server| shown_address(server)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns how to connect, as the client library puts it.
+    async fn connecting(&self, servers: &Arc<Servers>) -> Result<ConnectOptions, NatsError> {
+        let file = |place: &PathBuf, error: std::io::Error| NatsError::File {
+            place: place.display().to_string(),
+            reason: error.to_string(),
+        };
+        // Credentials in a file replace what addresses have.
+        let mut connecting = match &self.credentials {
+            Some(path) => ConnectOptions::with_credentials_file(path).await.map_err(|error| file(path, error))?,
+            None => servers.logging_in().unwrap_or_default(),
+        };
+        for path in self.ca.iter().chain(self.certificate.iter().flat_map(|(cert, key)| [cert, key])) {
+            if let Err(error) = std::fs::File::open(path) {
+                return Err(file(path, error));
             }
-            None => server.clone(),
-        });
-        shown.collect::<Vec<_>>().join(", ")
+        }
+        if let Some(path) = &self.ca {
+            connecting = connecting.add_root_certificates(path.clone());
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
+        }
+        Ok(connecting)
+    }
+}
+
+impl std::fmt::Debug for NatsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsOptions").field("servers", &self.shown()).finish_non_exhaustive()
     }
 }
 
@@ -239,15 +276,15 @@ impl Nats {
     /// Connects to one of the servers. The connection's tasks run on the runtime from which this is called.
     ///
     /// # Errors
-    /// [`NatsError::Connect`], [`NatsError::File`] and [`NatsError::Payload`].
+    /// [`NatsError::Connect`], [`NatsError::Refused`], [`NatsError::File`] and [`NatsError::Payload`].
     pub async fn connect(options: NatsOptions) -> Result<Self, NatsError> {
-        let servers = options.shown();
-        let file = |place: &PathBuf, error: std::io::Error| NatsError::File {
-            place: place.display().to_string(),
-            reason: error.to_string(),
-        };
+        let shown = options.shown();
+        let refused = |reason: String| NatsError::Refused { servers: shown.clone(), reason };
+        let servers = Arc::new(Servers::parse(&options.servers).map_err(refused)?);
         let (connected, connects) = watch::channel(0);
-        let mut connecting = ConnectOptions::new()
+        let connecting = options
+            .connecting(&servers)
+            .await?
             .name("lastword")
             .event_callback(move |event| {
                 if matches!(event, Event::Connected) {
@@ -262,22 +299,10 @@ impl Nats {
                 let attempts = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
                 RECONNECT_MAX.min(Duration::from_millis(50).saturating_mul(attempts))
             });
-        if let Some(path) = &options.credentials {
-            connecting = connecting.credentials_file(path).await.map_err(|error| file(path, error))?;
-        }
-        if let Some(path) = options.ca {
-            if let Err(error) = std::fs::File::open(&path) {
-                return Err(file(&path, error));
-            }
-            connecting = connecting.add_root_certificates(path);
-        }
-        if let Some((certificate, key)) = options.certificate {
-            connecting = connecting.add_client_certificate(certificate, key);
-        }
-        let client = connecting
-            .connect(options.servers)
-            .await
-            .map_err(|error| NatsError::Connect { servers, reason: error.to_string() })?;
+        let client = first(&servers, connecting).await.map_err(|error| {
+            let reason = error.to_string();
+            if is_refusal(&error) { refused(reason) } else { NatsError::Connect { servers: shown.clone(), reason } }
+        })?;
         let (found, needed) = (client.max_payload(), MESSAGE_BYTES_MAX + HEADERS_BYTES_MAX);
         if found < needed {
             return Err(NatsError::Payload { found, needed });
@@ -480,6 +505,34 @@ impl Nats {
             PublishAnswer { seq: Some(seq), .. } => Ok(seq),
             PublishAnswer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
         }
+    }
+}
+
+/// Connects to the first server that accepts this client. With a choice of its own, the client library tries one at a time.
+async fn first(servers: &Servers, connecting: ConnectOptions) -> Result<Client, ConnectError> {
+    let addresses = servers.addresses();
+    let mut connected = connecting.clone().connect(addresses.as_slice()).await;
+    for _ in 1..addresses.len() {
+        if connected.is_ok() {
+            break;
+        }
+        connected = connecting.clone().connect(addresses.as_slice()).await;
+    }
+    connected
+}
+
+/// Returns whether an attempt failed because one end doesn't accept the other: its login or its certificate.
+fn is_refusal(error: &ConnectError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication | ConnectErrorKind::ServerParse => {
+            true
+        }
+        // A handshake of TLS that fails is data that isn't valid.
+        ConnectErrorKind::Tls | ConnectErrorKind::Io => {
+            source.is_some_and(|source| source.kind() == std::io::ErrorKind::InvalidData)
+        }
+        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => false,
     }
 }
 
