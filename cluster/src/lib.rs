@@ -71,6 +71,8 @@ const LAG_MAX: u64 = 1_000;
 /// How long a start waits for NATS to be ready, and the pause between two attempts.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(300);
+/// How often a start that waits says so.
+const START_TELL_EVERY: Duration = Duration::from_secs(5);
 /// The time that clients of a stopping node have to leave its connections.
 const LEAVING_MIN: Duration = Duration::from_secs(1);
 /// The time in which a stopping node hands its workspaces over.
@@ -315,7 +317,7 @@ impl Node {
         let transport = Transport::of(config.tls.as_ref());
         let (listener, addr) =
             bind(config.listen).map_err(|(address, source)| NodeError::Listen { address, source })?;
-        let nats = Nats::connect(cluster.nats).await?;
+        let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
         let registry =
             patiently(async || Registry::open(&nats, cluster.replicas).await.map_err(NodeError::from)).await?;
         let failed = |source| NodeError::File { place: dir.clone(), source };
@@ -452,15 +454,20 @@ impl Node {
 
 /// Tries until it succeeds, for a while: NATS may be starting, or electing.
 async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) -> Result<T, NodeError> {
-    let since = Stopwatch::start();
+    let (since, mut told) = (Stopwatch::start(), None::<Stopwatch>);
     loop {
         match attempt().await {
             // A stream that another node has just made may be missing on the server that is asked.
             Err(
-                error @ (NodeError::Nats(NatsError::Unavailable { .. } | NatsError::Missing { .. })
+                error @ (NodeError::Nats(
+                    NatsError::Connect { .. } | NatsError::Unavailable { .. } | NatsError::Missing { .. },
+                )
                 | NodeError::Registry(_)),
             ) if since.elapsed() < START_MAX => {
-                tracing::warn!(%error, "NATS isn't ready; trying again");
+                if told.is_none_or(|told| told.elapsed() >= START_TELL_EVERY) {
+                    tracing::warn!(%error, "NATS isn't ready; trying again");
+                    told = Some(Stopwatch::start());
+                }
                 tokio::time::sleep(START_PAUSE).await;
             }
             done => return done,

@@ -174,9 +174,12 @@ mod with_clusters {
         "archive",
         "checkpoint_every_facts",
     ];
-    /// Attempts to find out whether the NATS servers sync, and the pause between two.
-    const ATTEMPTS: u32 = 20;
+    /// Further attempts to find out whether the NATS servers sync, the pause between two, and how many go by in silence.
+    const ATTEMPTS: u32 = 40;
     const PAUSE: Duration = Duration::from_millis(500);
+    const TELL_EVERY: u32 = 10;
+    /// The pause before a server that gave no answer at the start is asked again.
+    const PAUSE_LATE: Duration = Duration::from_secs(2);
     /// The copies of a log that survive the loss of one server.
     const COPIES_MIN: usize = 3;
     /// The most by which the clocks of NATS and of this machine should differ, in ms.
@@ -304,14 +307,9 @@ mod with_clusters {
         nodes.chain(found.workspaces.iter().map(workspace)).collect::<Vec<_>>().join("\n")
     }
 
-    async fn monitors(servers: &[String], args: &NatsArgs) -> Vec<Result<Monitored, Unmonitored>> {
+    fn monitors(servers: &[String], args: &NatsArgs) -> Vec<String> {
         let named = &args.nats_monitor;
-        let all = if named.is_empty() { default_monitors(servers) } else { named.clone() };
-        let mut found = Vec::new();
-        for monitor in all {
-            found.push(monitored(&monitor).await);
-        }
-        found
+        if named.is_empty() { default_monitors(servers) } else { named.clone() }
     }
 
     /// Checks NATS servers, nodes and workspaces (`lastword doctor --cluster`).
@@ -319,8 +317,8 @@ mod with_clusters {
         let nats = Nats::connect(options(urls, args)?).await.map_err(NodeError::from)?;
         let registry = Registry::open(&nats, usize::from(args.replicas)).await.map_err(NodeError::from)?;
         let mut found = Findings::default();
-        for monitored in monitors(urls, args).await {
-            found.server(monitored);
+        for monitor in monitors(urls, args) {
+            found.server(monitored(&monitor).await);
         }
         found.cluster(status(&nats, &registry).await?);
         let Findings { faults, lines, servers, status } = found;
@@ -419,35 +417,59 @@ mod with_clusters {
         )
     }
 
-    /// Refuses NATS servers that may lose what they acknowledged. They may be starting, as this node is.
-    async fn durable(servers: &[String], args: &NatsArgs) -> Result<(), Failure> {
-        let mut all = monitors(servers, args).await;
-        for _ in 1..ATTEMPTS {
-            if all.iter().all(Result::is_ok) {
-                break;
-            }
-            tokio::time::sleep(PAUSE).await;
-            all = monitors(servers, args).await;
-        }
-        for found in all {
-            let fault = match found {
-                Ok(server) if server.sync_always => continue,
-                Ok(server) => not_synced(&server),
-                Err(error) => format!("whether NATS syncs before it acknowledges isn't known: {error}"),
-            };
-            return Err(Failure::unavailable(fault).hint(
+    /// Refuses NATS servers that may lose what they acknowledged. They may be starting, as this node is; a minority may be
+    /// away, for NATS works without it. Returns the monitoring of those that gave no answer.
+    async fn durable(servers: &[String], args: &NatsArgs) -> Result<Vec<String>, Failure> {
+        let refused = |fault: String| {
+            Failure::unavailable(fault).hint(
                 "name the servers' monitoring with --nats-monitor, or accept with --not-durable that a power cut loses \
                  acknowledged messages",
-            ));
+            )
+        };
+        for attempt in 0.. {
+            let (mut silent, mut answered, mut unknown) = (Vec::new(), 0, None);
+            for monitor in monitors(servers, args) {
+                match monitored(&monitor).await {
+                    Ok(server) if server.sync_always => answered += 1,
+                    Ok(server) => return Err(refused(not_synced(&server))),
+                    Err(error) => {
+                        silent.push(monitor);
+                        unknown = Some(error);
+                    }
+                }
+            }
+            let Some(error) = unknown.filter(|_| answered <= silent.len()) else { return Ok(silent) };
+            let fault = format!("whether NATS syncs before it acknowledges isn't known: {error}");
+            if attempt == ATTEMPTS {
+                return Err(refused(fault));
+            }
+            if attempt % TELL_EVERY == 0 {
+                eprintln!("{fault}; asking again");
+            }
+            tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
+        Ok(Vec::new())
+    }
+
+    /// Asks the servers that gave no answer at the start, until each of them says whether it syncs. Never returns.
+    async fn check_late(mut silent: Vec<String>) {
+        while !silent.is_empty() {
+            tokio::time::sleep(PAUSE_LATE).await;
+            let mut left = Vec::new();
+            for monitor in silent {
+                match monitored(&monitor).await {
+                    Ok(server) if server.sync_always => {}
+                    Ok(server) => eprintln!("{}", not_synced(&server)),
+                    Err(_) => left.push(monitor),
+                }
+            }
+            silent = left;
+        }
+        std::future::pending().await
     }
 
     /// Runs a node until a signal ends it.
     pub(crate) async fn serve(config: Config, node: NodeArgs, cx: &Context) -> Result<(), Failure> {
-        if !node.not_durable {
-            durable(&node.servers, &node.nats).await?;
-        }
         let name = node.node.unwrap_or_else(host_name);
         let cluster = ClusterConfig {
             nats: options(&node.servers, &node.nats)?,
@@ -457,7 +479,15 @@ mod with_clusters {
             configs: ConfigReader::new(config_of),
         };
         let mut end = EndSignals::listen()?;
-        let node = Node::start(config, cluster).await?;
+        let starting = async {
+            let silent = if node.not_durable { Vec::new() } else { durable(&node.servers, &node.nats).await? };
+            Ok::<_, Failure>((Node::start(config, cluster).await?, silent))
+        };
+        // It waits for NATS, and a signal ends the wait.
+        let (node, silent) = tokio::select! {
+            started = starting => started?,
+            () = end.asked() => return Ok(()),
+        };
         tokio::select! {
             () = node.ready() => {}
             () = end.asked() => {
@@ -482,6 +512,7 @@ mod with_clusters {
         let failed = tokio::select! {
             () = end.asked() => None,
             reason = node.failed() => Some(reason),
+            () = check_late(silent) => None,
             // A node without NATS stops serving by itself: the watchdog only checks that it runs.
             () = service::watched(async || ()) => None,
         };

@@ -124,6 +124,13 @@ impl NatsServer {
         until("the server accepts connections", || TcpStream::connect(address).is_ok());
     }
 
+    /// Has the server acknowledge before its disk has the message, from its next start on.
+    #[allow(dead_code, reason = "for tests of the program")]
+    pub(crate) fn unsync(&self) {
+        let config = std::fs::read_to_string(&self.config).unwrap();
+        std::fs::write(&self.config, config.replace(", sync_interval: always", "")).unwrap();
+    }
+
     /// Kills the server (SIGKILL).
     pub(crate) fn kill(&mut self) {
         if let Some(mut guard) = self.guard.take() {

@@ -1,0 +1,65 @@
+//! Nodes that start while NATS isn't all there.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::nats_server::{One, free_port, program, runtime, until};
+use crate::program::{PATH, finish, lastword};
+use crate::world::World;
+
+#[test]
+fn a_node_starts_while_one_of_three_nats_servers_is_away() {
+    let Some(mut world) = World::start("a start without one NATS server") else { return };
+    let connection = world.nats.connect();
+    let (leader, stream) = (world.led("main"), world.nats.leader(&connection, "main"));
+    let node = (leader + 1) % 3;
+    world.nats.servers[stream].kill();
+    until("NATS has elected another leader", || world.nats.leader(&connection, "main") != stream);
+    assert_eq!(world.nodes[node].terminate(), 0, "{}", world.nodes[node].said());
+    world.nodes[node].start();
+    world.settled("main");
+    let client = world.nodes[node].client(&world.operator());
+    until("the node answers", || runtime().block_on(client.agents()).is_ok());
+    // What it didn't say at the start is asked when it is back: this one no longer syncs.
+    let monitored = |world: &World| world.nodes[node].said().contains("acknowledges before the disk has it");
+    assert!(!monitored(&world), "{}", world.nodes[node].said());
+    world.nats.servers[stream].unsync();
+    world.nats.servers[stream].resume();
+    until("the node says that the server doesn't sync", || monitored(&world));
+}
+
+#[test]
+fn a_node_waits_for_nats_and_says_so() {
+    let Some(program) = program("a start before NATS") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut nats = One::start(&program);
+    nats.server.kill();
+    let (listen, servers) = (format!("127.0.0.1:{}", free_port()), nats.server.url());
+    let serve =
+        ["serve", "--cluster", &servers, "--listen", &listen, "--node", "a", "--replicas", "1", "--not-durable"];
+    let errors = dir.path().join("err");
+    let start = || {
+        let mut node = lastword(dir.path());
+        node.args(serve).env("PATH", PATH).stdout(Stdio::null()).stderr(File::create(&errors).unwrap()).spawn().unwrap()
+    };
+    let waits = || std::fs::read_to_string(&errors).unwrap().contains("NATS isn't ready; trying again");
+    // A signal ends the wait.
+    let mut node = start();
+    until("the node says that it waits", waits);
+    let pid = node.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    assert_eq!(node.wait().unwrap().code(), Some(0));
+    let mut node = start();
+    until("the node says that it waits", waits);
+    nats.server.resume();
+    let token = dir.path().join(".lastword/main/operator.token");
+    until("the node leads", || {
+        assert!(node.try_wait().unwrap().is_none(), "{}", std::fs::read_to_string(&errors).unwrap());
+        token.exists()
+    });
+    let url = format!("http://{listen}");
+    let list = ["--url", &url, "--token-file", token.to_str().unwrap(), "agent", "list"];
+    until("the node answers", || finish(lastword(dir.path()).args(list), "").code == 0);
+    node.kill().unwrap();
+    node.wait().unwrap();
+}
