@@ -3,7 +3,6 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -65,7 +64,7 @@ async fn dispatch(State(shared): State<Arc<Shared>>, mut request: Request) -> Re
     match prepare(&shared, &mut request) {
         Ok(call) => {
             let mut response = serve(&shared, call, request).await;
-            if shared.ending.load(Ordering::Acquire) {
+            if *shared.ending.borrow() {
                 // Its client opens its next connection to another node, instead of meeting a closed one.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

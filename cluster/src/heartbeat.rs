@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lastword_broker::clock::uptime;
 use lastword_store::{Registry, RegistryError};
+use tokio::sync::watch;
 
 use crate::members::{NodeInfo, RENEW_EVERY, SERVE_MAX, node_key};
 use crate::parse;
@@ -90,15 +91,18 @@ impl Heartbeat {
         written
     }
 
-    /// Renews for good. Returns the reason if another program uses the node's name.
+    /// Renews for good, and at once when `changed` says that there is news. Returns the reason if another program uses the
+    /// node's name.
     pub(crate) async fn run(
         self,
         registry: Registry,
         node: String,
         info: impl Fn() -> NodeInfo + Send + Sync,
         mut revision: Option<u64>,
+        mut changed: watch::Receiver<bool>,
     ) -> RegistryError {
         loop {
+            changed.mark_unchanged();
             let beat = self.beat(&registry, &node, info(), revision);
             let pause = match tokio::time::timeout(ANSWER_MAX, beat).await {
                 Ok(Ok(next)) => {
@@ -126,7 +130,11 @@ impl Heartbeat {
                     AGAIN
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // The sender lives as long as this node.
+                Ok(()) = changed.changed() => {}
+            }
         }
     }
 }

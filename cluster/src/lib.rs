@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -162,7 +161,7 @@ pub(crate) struct Shared {
     /// Grows each time that the node may no longer serve.
     lapses: watch::Sender<u64>,
     /// Whether the node is about to end, so that clients should open no more connections to it.
-    ending: AtomicBool,
+    ending: watch::Sender<bool>,
     view: Mutex<View>,
     /// The workspaces that this node serves, each with its number among those that it knows.
     served: RwLock<BTreeMap<String, Arc<Open>>>,
@@ -334,6 +333,7 @@ impl Node {
                 .flatten(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             unfit: Vec::new(),
+            leaving: false,
         };
         let shared = Arc::new(Shared {
             name: cluster.node.clone(),
@@ -350,7 +350,7 @@ impl Node {
             metrics_token,
             forwarder: Forwarder::default(),
             lapses: watch::Sender::new(0),
-            ending: AtomicBool::new(false),
+            ending: watch::Sender::new(false),
             view: Mutex::new(View::new(&cluster.node)),
             served: RwLock::default(),
             standings: Mutex::default(),
@@ -425,10 +425,25 @@ impl Node {
         }
     }
 
+    /// Waits until the others know that this node is about to end: only then does no successor hand a workspace back.
+    async fn told(&self) {
+        let mut changed = self.shared.changed.subscribe();
+        let told = async {
+            while self.shared.heartbeat.is_valid() && !self.shared.view(|view, _| view.says_leaving()) {
+                // The sender lives as long as this node.
+                let _changed = tokio::time::timeout(LOOK_EVERY, changed.changed()).await;
+            }
+        };
+        if tokio::time::timeout(LEAVING_MIN, told).await.is_err() {
+            tracing::warn!("the other nodes may not know that this one is about to end");
+        }
+    }
+
     /// Hands the workspaces over, then ends the connections and the node.
     pub async fn shutdown(mut self) {
         // While the workspaces are handed over, clients leave its connections one by one.
-        self.shared.ending.store(true, Ordering::Release);
+        self.shared.ending.send_replace(true);
+        self.told().await;
         self.followers.send_replace(true);
         let holders = std::mem::take(&mut *self.holders.lock().unwrap_or_else(PoisonError::into_inner));
         let ended = tokio::task::spawn_blocking(move || holders.into_iter().for_each(|holder| drop(holder.join())));
@@ -570,8 +585,9 @@ impl Starter {
 /// Says that the node is alive, and reports it if another program says so in its name.
 async fn beat(shared: Arc<Shared>, info: NodeInfo, revision: Option<u64>, report: watch::Sender<Option<String>>) {
     let told = Arc::clone(&shared);
-    let info = move || NodeInfo { unfit: told.unfit(), ..info.clone() };
-    let beating = shared.heartbeat.clone().run(shared.registry.clone(), shared.name.clone(), info, revision);
+    let info = move || NodeInfo { unfit: told.unfit(), leaving: *told.ending.borrow(), ..info.clone() };
+    let (heartbeat, registry, ending) = (shared.heartbeat.clone(), shared.registry.clone(), shared.ending.subscribe());
+    let beating = heartbeat.run(registry, shared.name.clone(), info, revision, ending);
     let error = beating.await;
     report.send_replace(Some(format!("{error}: another program is this node")));
     std::future::pending::<()>().await;

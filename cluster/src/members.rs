@@ -45,6 +45,9 @@ pub struct NodeInfo {
     /// The workspaces that it can't lead now: it fails to follow them, or is far behind.
     #[serde(default)]
     pub unfit: Vec<String>,
+    /// Whether it is about to end, and leads nothing from here on.
+    #[serde(default)]
+    pub leaving: bool,
 }
 
 /// Who leads a workspace.
@@ -219,14 +222,19 @@ impl View {
         self.nodes.iter().filter(move |(_, seen)| heard(seen)).map(|(node, _)| node.as_str())
     }
 
-    /// Returns the nodes in the order in which they should lead a workspace: those that are alive and can, and if none can,
-    /// all that are alive.
+    /// Returns the nodes in the order in which they should lead a workspace: those that are alive, stay and can, and if none
+    /// can, all that are alive and stay.
     fn ranks(&self, workspace: &str, now: Duration) -> Vec<&str> {
-        let fit = |node: &&str| {
-            self.nodes.get(*node).is_some_and(|seen| !seen.info.unfit.iter().any(|unfit| unfit == workspace))
-        };
-        let able = order(workspace, self.alive(now).filter(fit));
-        if able.is_empty() { order(workspace, self.alive(now)) } else { able }
+        let says = |node: &str, what: &dyn Fn(&NodeInfo) -> bool| self.nodes.get(node).is_some_and(|it| what(&it.info));
+        let fit = |node: &&str| says(node, &|info| !info.unfit.iter().any(|unfit| unfit == workspace));
+        let staying = || self.alive(now).filter(|node| says(node, &|info| !info.leaving));
+        let able = order(workspace, staying().filter(fit));
+        if able.is_empty() { order(workspace, staying()) } else { able }
+    }
+
+    /// Returns whether this node's own record came back, and says that it is about to end.
+    pub(crate) fn says_leaving(&self) -> bool {
+        self.nodes.get(&self.me).is_some_and(|seen| seen.info.leaving)
     }
 
     /// Returns whether this node's own record came back from the registry just now: it hears what the others say.
@@ -378,8 +386,18 @@ mod tests {
                 pin: None,
                 version: "1".into(),
                 unfit,
+                leaving: false,
             };
-            self.put(&node_key(node), &serde_json::to_vec(&info).unwrap(), now);
+            self.put_node(node, &info, now);
+        }
+
+        fn put_node(&mut self, node: &str, info: &NodeInfo, now: Duration) {
+            self.put(&node_key(node), &serde_json::to_vec(info).unwrap(), now);
+        }
+
+        fn leave(&mut self, node: &str, now: Duration) {
+            let info = NodeInfo { leaving: true, ..self.view.nodes[node].info.clone() };
+            self.put_node(node, &info, now);
         }
 
         fn lease(&mut self, node: &str, session: &str, next: Option<Option<&str>>, now: Duration) -> u64 {
@@ -490,6 +508,29 @@ mod tests {
         assert_eq!(unfit.view.wants("main", s(19), true), None);
         unfit.beat_unfit(order[0], "s1", vec!["main".into()], s(30));
         assert_eq!(unfit.view.wants("main", s(30), true), Some(epoch), "alone, it does what it can");
+    }
+
+    #[test]
+    fn a_node_that_leaves_is_handed_nothing_and_takes_nothing() {
+        let order = ranks();
+        let mut world = World::new(order[1], s(10));
+        for at in 11..17 {
+            order.iter().for_each(|node| world.beat(node, "s1", s(at)));
+        }
+        world.leave(order[0], s(16));
+        let released = world.lease(order[0], "s1", Some(Some(order[1])), s(16));
+        assert_eq!(world.view.wants("main", s(16), true), Some(released));
+        world.lease(order[1], "s1", None, s(16));
+        assert_eq!(world.view.hand_over("main", s(17)), None, "it isn't handed back");
+        assert_eq!(world.view.successor("main", s(17)), Some(order[2].to_owned()));
+        let mut leaving = World::new(order[0], s(10));
+        leaving.lease(order[1], "s1", None, s(10));
+        leaving.leave(order[0], s(10));
+        assert!(leaving.view.says_leaving());
+        for node in &order[1..] {
+            leaving.leave(node, s(16));
+        }
+        assert_eq!(leaving.view.wants("main", s(19), true), None, "also if no other node is left");
     }
 
     #[test]

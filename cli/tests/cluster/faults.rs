@@ -124,6 +124,53 @@ fn a_rolling_restart_fails_no_call() {
     assert!(others.len() <= unlucky, "{others:#?}");
 }
 
+/// Longer than the nodes have to be the same before a workspace moves to one that should lead it.
+const STEADY: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_node_that_stops_in_order_is_handed_nothing_back() {
+    let Some(mut world) = World::start("a stop in order") else { return };
+    let settled = now();
+    until("the nodes are steady", || settled.elapsed() >= STEADY && world.leader("main").is_some());
+    let node = world.led("main");
+    // Clients that are connected and ask nothing hold its end up.
+    let idle: Vec<_> = (0..20).map(|_| idle_connection(&world.nodes[node].url)).collect();
+    let before = world.lease("main");
+    let mut watch = runtime().block_on(world.registry.watch()).unwrap();
+    assert_eq!(world.nodes[node].terminate(), 0, "{}", world.nodes[node].said());
+    drop(idle);
+    until("another node leads", || world.leader("main").is_some_and(|leader| leader != node));
+    world.nodes[node].start();
+    world.settled("main");
+    let mut leases = Vec::new();
+    let read = async {
+        while let Some(record) = watch.next().await {
+            // The new run of the node is a member.
+            if record.key == "lease.main" && Some(record.revision) > before {
+                leases.push(serde_json::from_slice::<serde_json::Value>(&record.value.unwrap()).unwrap());
+                if leases.iter().any(|lease| lease["released"] == false) {
+                    break;
+                }
+            }
+        }
+    };
+    runtime().block_on(read);
+    let name = world.nodes[node].name;
+    let last = world.lease("main").unwrap();
+    assert_eq!(leases[0]["released"], true, "{leases:?}");
+    assert!(leases[1..].iter().all(|lease| lease["node"] != name), "{leases:?}, now at {last}");
+}
+
+/// Opens a connection on which one call was answered.
+fn idle_connection(url: &str) -> std::net::TcpStream {
+    use std::io::{Read as _, Write as _};
+    let host = url.trim_start_matches("http://");
+    let mut connection = std::net::TcpStream::connect(host).unwrap();
+    write!(connection, "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    assert_ne!(connection.read(&mut [0; 1024]).unwrap(), 0);
+    connection
+}
+
 #[test]
 fn a_clock_that_is_an_hour_off_changes_nothing() {
     let test = "clocks";
