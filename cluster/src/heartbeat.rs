@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lastword_broker::clock::uptime;
+use lastword_broker::clock::{Stopwatch, uptime};
 use lastword_store::{Registry, RegistryError};
 use tokio::sync::watch;
 
@@ -102,12 +102,14 @@ impl Heartbeat {
         mut changed: watch::Receiver<bool>,
     ) -> RegistryError {
         loop {
+            let began = Stopwatch::start();
             changed.mark_unchanged();
             let beat = self.beat(&registry, &node, info(), revision);
             let pause = match tokio::time::timeout(ANSWER_MAX, beat).await {
                 Ok(Ok(next)) => {
                     revision = Some(next);
-                    RENEW_EVERY
+                    // The slower the answers, the earlier the next renewal: its answer has to come before SERVE_MAX, too.
+                    RENEW_EVERY.saturating_sub(2 * began.elapsed())
                 }
                 Ok(Err(RegistryError::Conflict { key })) => {
                     // An answer that was lost leaves the revision behind.
@@ -117,9 +119,12 @@ impl Heartbeat {
                             _ => return RegistryError::Conflict { key },
                         },
                         Ok(None) => revision = None,
-                        Err(error) => tracing::debug!(%error, "the node's record can't be read"),
+                        Err(error) => {
+                            tracing::debug!(%error, "the node's record can't be read");
+                            tokio::time::sleep(AGAIN).await;
+                        }
                     }
-                    AGAIN
+                    Duration::ZERO
                 }
                 Ok(Err(error @ RegistryError::Unavailable { .. })) => {
                     tracing::warn!(%error, "the cluster doesn't hear this node");

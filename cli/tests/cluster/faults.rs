@@ -172,6 +172,24 @@ fn idle_connection(url: &str) -> std::net::TcpStream {
 }
 
 #[test]
+fn a_leader_keeps_its_lease_where_a_renewal_takes_more_than_half_a_second() {
+    let Some(mut world) = World::start("slow renewals") else { return };
+    let agents = world.enrol();
+    let way = Duration::from_millis(300);
+    world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(way));
+    let traffic = Traffic::start(&world, &agents);
+    // The nodes may elect once, as the delay begins, and hand over once.
+    until("a leader keeps its lease", || {
+        let epoch = world.lease("main");
+        traffic.goes_on(60);
+        world.lease("main") == epoch
+    });
+    world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(Duration::ZERO));
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
+}
+
+#[test]
 fn a_clock_that_is_an_hour_off_changes_nothing() {
     let test = "clocks";
     let Some(mut world) = World::start(test) else { return };

@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::io::copy;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::nats_server::runtime;
+use crate::traffic::now;
 
 /// What passes through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,25 +28,32 @@ pub(crate) enum Passing {
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     passing: Arc<watch::Sender<Passing>>,
+    /// How long what passes is on its way, in each direction.
+    delay: Arc<watch::Sender<Duration>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Proxy {
     pub(crate) fn to(port: u16) -> Self {
         let (passing, watching) = watch::channel(Passing::All);
+        let (delay, delayed) = watch::channel(Duration::ZERO);
         let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let task = runtime().spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(pass(client, port, watching.clone()));
+                connections.spawn(pass(client, port, watching.clone(), delayed.clone()));
             }
         });
-        Self { address, passing: Arc::new(passing), task }
+        Self { address, passing: Arc::new(passing), delay: Arc::new(delay), task }
     }
 
     pub(crate) fn set(&self, passing: Passing) {
         self.passing.send_replace(passing);
+    }
+
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.delay.send_replace(delay);
     }
 
     /// Returns whether no connection goes through it.
@@ -59,16 +69,42 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing>) {
+/// Copies until either end closes; what is read is written after a delay.
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    delay: &watch::Receiver<Duration>,
+) {
+    let (sender, mut queue) = mpsc::unbounded_channel();
+    let read = async move {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let due = Instant::from_std(now()) + *delay.borrow();
+            if sender.send((due, buffer[..read].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    let write = async {
+        while let Some((due, bytes)) = queue.recv().await {
+            sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _closed = to.shutdown().await;
+    };
+    tokio::join!(read, write);
+}
+
+async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing>, delay: watch::Receiver<Duration>) {
     if *passing.borrow() == Passing::Nothing {
         return;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let up = async {
-        let _ended = copy(&mut from_client, &mut to_server).await;
-    };
+    let up = copy(&mut from_client, &mut to_server, &delay);
     let mut answers = passing.clone();
     let down = async {
         loop {
@@ -76,7 +112,7 @@ async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing
                 return;
             }
             tokio::select! {
-                _ = copy(&mut from_server, &mut to_client) => return,
+                () = copy(&mut from_server, &mut to_client, &delay) => return,
                 _ = answers.wait_for(|passing| *passing != Passing::All) => {}
             }
         }
