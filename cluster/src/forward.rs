@@ -11,10 +11,11 @@ use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use hyper_util::rt::TokioIo;
-use lastword_client::{Endpoint, Pin, Trust};
+use lastword_client::ClientError;
 use lastword_wire::session::PATH;
 
-use crate::members::Leader;
+use crate::members::{Leader, NodeInfo};
+use crate::reach;
 
 /// The header with the nodes' secret, which only nodes send.
 pub(crate) const NODE: HeaderName = HeaderName::from_static("lastword-node");
@@ -26,6 +27,10 @@ pub(crate) const FROM: HeaderName = HeaderName::from_static("lastword-from");
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("lastword-proof");
 /// The headers that are of one connection.
 const OF_CONNECTION: [HeaderName; 2] = [CONNECTION, TRANSFER_ENCODING];
+
+fn place(info: &NodeInfo) -> String {
+    format!("{} {}", info.url, info.pin.as_deref().unwrap_or_default())
+}
 
 /// Why a call was not passed on.
 #[derive(Debug, thiserror::Error)]
@@ -40,27 +45,34 @@ pub(crate) enum NotForwarded {
 
 /// The connections to the other nodes.
 #[derive(Default)]
-pub(crate) struct Forwarder(Mutex<HashMap<String, reqwest::Client>>);
+pub(crate) struct Forwarder {
+    clients: Mutex<HashMap<String, reqwest::Client>>,
+    /// The run of the node that has proved itself at each address.
+    proved: Mutex<HashMap<String, String>>,
+}
 
 impl Forwarder {
-    fn client(&self, leader: &Leader) -> Result<reqwest::Client, NotForwarded> {
-        let info = &leader.info;
-        let key = format!("{} {}", info.url, info.pin.as_deref().unwrap_or_default());
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
+    /// Returns the client for a node.
+    pub(crate) fn client(&self, info: &NodeInfo) -> Result<reqwest::Client, ClientError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&place(info)) {
             return Ok(client.clone());
         }
-        let unusable = |error: lastword_client::ClientError| NotForwarded::Unreached {
-            node: leader.node.clone(),
-            reason: error.to_string(),
-        };
-        let endpoint = Endpoint::new(&info.url);
-        let endpoint = match &info.pin {
-            Some(pin) => endpoint.trusting(Trust::Pinned(Pin::parse(pin).map_err(unusable)?)),
-            None => endpoint,
-        };
-        let client = endpoint.http().map_err(unusable)?;
-        clients.insert(key, client.clone());
+        let client = reach::client(info)?;
+        clients.insert(place(info), client.clone());
+        Ok(client)
+    }
+
+    /// Returns the client for the leader, once it has proved that it is what answers at its address.
+    async fn proved(&self, leader: &Leader, secret: &str) -> Result<reqwest::Client, NotForwarded> {
+        let unreached = |reason: String| NotForwarded::Unreached { node: leader.node.clone(), reason };
+        let info = &leader.info;
+        let client = self.client(info).map_err(|error| unreached(error.to_string()))?;
+        let known = self.proved.lock().unwrap_or_else(PoisonError::into_inner).get(&place(info)) == Some(&info.session);
+        if info.proves && !known {
+            reach::check(&client, info, secret).await.map_err(unreached)?;
+            self.proved.lock().unwrap_or_else(PoisonError::into_inner).insert(place(info), info.session.clone());
+        }
         Ok(client)
     }
 
@@ -73,7 +85,7 @@ impl Forwarder {
         from: Option<IpAddr>,
         request: Request,
     ) -> Result<Response, NotForwarded> {
-        let client = self.client(leader)?;
+        let client = self.proved(leader, secret).await?;
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let session = asks_for_session(&parts.uri, &parts.headers);

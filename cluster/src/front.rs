@@ -23,6 +23,7 @@ use lastword_server::{ApiError, set_path};
 use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
 use crate::holder::{InProgress, Open};
 use crate::members::Leader;
+use crate::reach::PROOF_ROUTE;
 use crate::{Shared, WORKSPACE_MAIN};
 
 /// How long a call waits for its workspace to have a leader.
@@ -47,6 +48,7 @@ pub(crate) fn routes(shared: Arc<Shared>) -> Router {
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/cluster/metrics", get(crate::metrics::show))
+        .route(PROOF_ROUTE, get(crate::reach::prove))
         .fallback(dispatch)
         .with_state(shared);
     path.around(routes)

@@ -21,20 +21,21 @@ mod holder;
 mod members;
 mod metrics;
 mod placement;
+mod reach;
+mod starting;
 mod status;
 mod watching;
 mod workspaces;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use lastword_broker::clock::{Stopwatch, uptime};
-use lastword_broker::files::write_private;
-use lastword_broker::identity::{FILE_OPERATOR_TOKEN, Secret, credential, hex};
+use lastword_broker::clock::uptime;
+use lastword_broker::identity::FILE_OPERATOR_TOKEN;
 use lastword_facts::Seq;
 use lastword_facts::fact::Credential;
 use lastword_server::edges::http::serve;
@@ -54,24 +55,16 @@ use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
+use self::starting::{claim, join, make_dir};
 use self::watching::{watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
-/// The key of the secret by which nodes know each other.
-const KEY_SECRET: &str = "secret";
-/// The file in a node's directory with the token that sees the names in its metrics.
-const FILE_METRICS_TOKEN: &str = "metrics.token";
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
 const LAG_MAX: u64 = 1_000;
-/// How long a start waits for NATS to be ready, and the pause between two attempts.
-const START_MAX: Duration = Duration::from_secs(30);
-const START_PAUSE: Duration = Duration::from_millis(300);
-/// How often a start that waits says so.
-const START_TELL_EVERY: Duration = Duration::from_secs(5);
 /// The time that clients of a stopping node have to leave its connections.
 const LEAVING_MIN: Duration = Duration::from_secs(1);
 /// The time in which a stopping node hands its workspaces over.
@@ -86,6 +79,8 @@ pub struct ClusterConfig {
     pub node: String,
     /// Its address for the other nodes; `None` for the one that it listens on.
     pub advertise: Option<String>,
+    /// Whether that address may show tokens to whoever reads the network.
+    pub insecure: bool,
     /// The servers on which each stream is stored: 3, or 1 for a trial.
     pub replicas: usize,
     /// How to read the configuration of a workspace.
@@ -104,6 +99,14 @@ pub enum NodeError {
     /// Another program uses the node's name.
     #[error("the node {0} is running elsewhere: give each node a name of its own with --node")]
     Name(String),
+    /// The node can't be reached at its address for the other nodes, or should not.
+    #[error("the address {url} for the other nodes: {reason}")]
+    Advertise {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// There is no such workspace.
     #[error("there is no workspace {0}: `lastword cluster status` lists them")]
     NoWorkspace(String),
@@ -166,6 +169,8 @@ pub(crate) struct Shared {
     /// The workspaces that this node serves, each with its number among those that it knows.
     served: RwLock<BTreeMap<String, Arc<Open>>>,
     standings: Mutex<BTreeMap<String, (u32, Standing)>>,
+    /// The nodes that this one doesn't reach at their addresses.
+    unreached: Mutex<BTreeSet<String>>,
     /// Grows with each change of the registry, and when a workspace opens or closes here.
     changed: watch::Sender<u64>,
     /// Grows whenever another node may have to lead a workspace: those who follow or lead one look then.
@@ -316,68 +321,64 @@ impl Node {
         let transport = Transport::of(config.tls.as_ref());
         let (listener, addr) =
             bind(config.listen).map_err(|(address, source)| NodeError::Listen { address, source })?;
-        let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
-        let registry =
-            patiently(async || Registry::open(&nats, cluster.replicas).await.map_err(NodeError::from)).await?;
-        let failed = |source| NodeError::File { place: dir.clone(), source };
-        let session = hex(&Secret::token().map_err(failed)?.credential()[..8]);
-        let own = Secret::token().map_err(failed)?;
-        let secret = patiently(async || shared_secret(&registry, &own).await.map_err(NodeError::from)).await?;
-        let metrics_token = metrics_token(&dir).map_err(failed)?;
         let url = local_url(transport, addr);
+        let own = (addr.ip().is_unspecified(), cluster.insecure);
+        let address = reach::address(cluster.advertise.clone(), (&url, transport), own)?;
+        let joined = join(&cluster, &dir).await?;
         let info = NodeInfo {
-            session: session.clone(),
-            url: cluster.advertise.unwrap_or_else(|| url.clone()),
-            pin: (transport == Transport::SelfSigned)
-                .then(|| certificate.as_ref().map(|certificate| certificate.fingerprint()))
-                .flatten(),
+            session: joined.session.clone(),
+            url: address,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            unfit: Vec::new(),
-            leaving: false,
+            proves: true,
+            ..NodeInfo::default()
         };
         let shared = Arc::new(Shared {
             name: cluster.node.clone(),
-            session,
+            session: joined.session,
             url,
             transport,
             hosts: config.settings.hosts.clone(),
             path: config.settings.path.clone(),
-            nats,
-            registry: registry.clone(),
+            nats: joined.nats,
+            registry: joined.registry,
             started: uptime(),
             heartbeat: Heartbeat::new(),
-            secret,
-            metrics_token,
+            secret: joined.secret,
+            metrics_token: joined.metrics_token,
             forwarder: Forwarder::default(),
             lapses: watch::Sender::new(0),
             ending: watch::Sender::new(false),
             view: Mutex::new(View::new(&cluster.node)),
             served: RwLock::default(),
             standings: Mutex::default(),
+            unreached: Mutex::default(),
             changed: watch::Sender::new(0),
             looks: watch::Sender::new(0),
         });
-        patiently(async || add_workspace(&shared, WORKSPACE_MAIN, cluster.replicas).await).await?;
         // Before the first call: it must not be told that its workspace doesn't exist.
-        for record in patiently(async || registry.list("").await.map_err(NodeError::from)).await? {
-            shared.view(|view, now| view.apply(&record, now));
+        for record in &joined.records {
+            shared.view(|view, now| view.apply(record, now));
         }
-        let revision = earlier_run(&registry, &cluster.node).await?;
         let (stop, stopping) = watch::channel(false);
         let (followers, following) = watch::channel(false);
         let (report, failed) = watch::channel(None);
         let mut listening = JoinSet::new();
+        let routes = front::routes(Arc::clone(&shared));
+        listening.spawn(serve(listener, routes, certificate.clone(), stopping.clone(), LEAVING_MIN));
+        // It answers its own question, so it listens first.
+        let fingerprint = certificate.as_ref().map(|certificate| certificate.fingerprint());
+        let info = reach::own(info, (transport, fingerprint), &shared.secret).await?;
+        let revision = claim(&shared.registry, &cluster.node, &info, &shared.secret).await?;
+        let info = Info { info, certificate: certificate.clone() };
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
+        listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
         // Callers from other machines reach a node.
         let mounts = config.mounts.into_iter().filter(|mount| !mount.anonymous).collect();
-        let pages = config.pages;
-        let node = NodeSettings { mounts, pages, own: config.settings, configs: cluster.configs };
+        let node = NodeSettings { mounts, pages: config.pages, own: config.settings, configs: cluster.configs };
         let starter = Starter { shared: Arc::clone(&shared), dir: dir.clone(), settings: Arc::new(node), following };
-        listening.spawn(until(stopping.clone(), watch_registry(starter, Arc::clone(&holders))));
-        let routes = front::routes(Arc::clone(&shared));
-        listening.spawn(serve(listener, routes, certificate.clone(), stopping, LEAVING_MIN));
+        listening.spawn(until(stopping, watch_registry(starter, Arc::clone(&holders))));
         Ok(Self { shared, dir, addr, certificate, stop, listening, followers, holders, failed })
     }
 
@@ -467,83 +468,12 @@ impl Node {
     }
 }
 
-/// Tries until it succeeds, for a while: NATS may be starting, or electing.
-async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) -> Result<T, NodeError> {
-    let (since, mut told) = (Stopwatch::start(), None::<Stopwatch>);
-    loop {
-        match attempt().await {
-            // A stream that another node has just made may be missing on the server that is asked.
-            Err(
-                error @ (NodeError::Nats(
-                    NatsError::Connect { .. } | NatsError::Unavailable { .. } | NatsError::Missing { .. },
-                )
-                | NodeError::Registry(_)),
-            ) if since.elapsed() < START_MAX => {
-                if told.is_none_or(|told| told.elapsed() >= START_TELL_EVERY) {
-                    tracing::warn!(%error, "NATS isn't ready; trying again");
-                    told = Some(Stopwatch::start());
-                }
-                tokio::time::sleep(START_PAUSE).await;
-            }
-            done => return done,
-        }
-    }
-}
-
-fn make_dir(dir: &Path) -> Result<(), NodeError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|source| NodeError::File { place: dir.to_owned(), source })
-}
-
 async fn until(mut stopping: watch::Receiver<bool>, task: impl Future<Output = ()>) -> io::Result<()> {
     tokio::select! {
         () = ended(&mut stopping) => {}
         () = task => {}
     }
     Ok(())
-}
-
-/// Returns the revision of the record that an earlier run of this node left.
-async fn earlier_run(registry: &Registry, node: &str) -> Result<Option<u64>, NodeError> {
-    let Some(record) = registry.get(&node_key(node)).await? else { return Ok(None) };
-    // A program that is alive renews its record within this time.
-    tokio::time::sleep(members::RENEW_EVERY * 3 / 2).await;
-    match registry.get(&node_key(node)).await? {
-        Some(found) if found.revision != record.revision => Err(NodeError::Name(node.to_owned())),
-        found => Ok(found.map(|found| found.revision)),
-    }
-}
-
-/// Returns the hash of the token in this node's directory that sees the names in its metrics; makes one if none is there.
-fn metrics_token(dir: &Path) -> io::Result<Credential> {
-    let file = dir.join(FILE_METRICS_TOKEN);
-    match std::fs::read_to_string(&file) {
-        Ok(token) => Ok(credential(token.trim())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = Secret::token()?;
-            write_private(&file, format!("{}\n", token.reveal()).as_bytes())?;
-            Ok(token.credential())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns the secret by which nodes know each other, which the first one draws.
-async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, RegistryError> {
-    match registry.create(KEY_SECRET, own.reveal().as_bytes()).await {
-        Ok(_) => return Ok(own.reveal().to_owned()),
-        Err(RegistryError::Conflict { .. }) => {}
-        Err(error @ RegistryError::Unavailable { .. }) => return Err(error),
-    }
-    let found = registry.get(KEY_SECRET).await?.and_then(|record| record.value);
-    found.and_then(|value| String::from_utf8(value).ok()).ok_or_else(|| RegistryError::Unavailable {
-        reason: "the nodes' secret is damaged: delete the key `secret`".to_owned(),
-    })
-}
-
-async fn add_workspace(shared: &Shared, workspace: &str, replicas: usize) -> Result<(), NodeError> {
-    create_workspace(&shared.nats, &shared.registry, workspace, replicas).await.map(|_| ())
 }
 
 /// Starts a thread for each workspace.
@@ -582,12 +512,32 @@ impl Starter {
     }
 }
 
+/// What a node says of itself.
+struct Info {
+    info: NodeInfo,
+    certificate: Option<Arc<Certificate>>,
+}
+
+impl Info {
+    fn now(&self, shared: &Shared) -> NodeInfo {
+        let fingerprint = || self.certificate.as_ref().map(|certificate| certificate.fingerprint());
+        NodeInfo {
+            // A certificate that was renewed has another one.
+            pin: self.info.pin.as_ref().and_then(|_| fingerprint()),
+            unfit: shared.unfit(),
+            leaving: *shared.ending.borrow(),
+            unreached: shared.unreached.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect(),
+            ..self.info.clone()
+        }
+    }
+}
+
 /// Says that the node is alive, and reports it if another program says so in its name.
-async fn beat(shared: Arc<Shared>, info: NodeInfo, revision: Option<u64>, report: watch::Sender<Option<String>>) {
+async fn beat(shared: Arc<Shared>, info: Info, revision: u64, report: watch::Sender<Option<String>>) {
     let told = Arc::clone(&shared);
-    let info = move || NodeInfo { unfit: told.unfit(), leaving: *told.ending.borrow(), ..info.clone() };
+    let info = move || info.now(&told);
     let (heartbeat, registry, ending) = (shared.heartbeat.clone(), shared.registry.clone(), shared.ending.subscribe());
-    let beating = heartbeat.run(registry, shared.name.clone(), info, revision, ending);
+    let beating = heartbeat.run(registry, shared.name.clone(), info, Some(revision), ending);
     let error = beating.await;
     report.send_replace(Some(format!("{error}: another program is this node")));
     std::future::pending::<()>().await;

@@ -32,13 +32,14 @@ const ARCHIVE: &str = "archive.";
 const CONFIG: &str = "config.";
 
 /// What a node says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// Drawn at each start of the program: tells a node from an earlier run of it.
     pub session: String,
     /// Its address for the other nodes: `http://10.0.0.1:7171`.
     pub url: String,
     /// The SHA-256 of its certificate, as `sha256:HEX`; without it, its certificate is verified by the system's roots.
+    #[serde(default)]
     pub pin: Option<String>,
     /// The version of the program.
     pub version: String,
@@ -48,6 +49,12 @@ pub struct NodeInfo {
     /// Whether it is about to end, and leads nothing from here on.
     #[serde(default)]
     pub leaving: bool,
+    /// Whether it proves at its address that it is this node; no earlier version does.
+    #[serde(default)]
+    pub proves: bool,
+    /// The nodes that it doesn't reach at theirs.
+    #[serde(default)]
+    pub unreached: Vec<String>,
 }
 
 /// Who leads a workspace.
@@ -222,13 +229,26 @@ impl View {
         self.nodes.iter().filter(move |(_, seen)| heard(seen)).map(|(node, _)| node.as_str())
     }
 
-    /// Returns the nodes in the order in which they should lead a workspace: those that are alive, stay and can, and if none
-    /// can, all that are alive and stay.
+    /// Returns the nodes that say of a node that they don't reach it at its address.
+    pub(crate) fn unreached_by(&self, node: &str, now: Duration) -> impl Iterator<Item = &str> {
+        let says =
+            move |other: &&str| self.nodes.get(*other).is_some_and(|it| it.info.unreached.iter().any(|n| n == node));
+        self.alive(now).filter(says)
+    }
+
+    /// Returns whether the others can pass calls on to a node: not more than half of them say that they don't reach it.
+    fn is_reached(&self, node: &str, now: Duration) -> bool {
+        let others = self.alive(now).filter(|other| *other != node).count();
+        2 * self.unreached_by(node, now).count() <= others
+    }
+
+    /// Returns the nodes in the order in which they should lead a workspace: those that are alive, stay, are reached and can,
+    /// and if none can, all that are alive and stay.
     fn ranks(&self, workspace: &str, now: Duration) -> Vec<&str> {
         let says = |node: &str, what: &dyn Fn(&NodeInfo) -> bool| self.nodes.get(node).is_some_and(|it| what(&it.info));
         let fit = |node: &&str| says(node, &|info| !info.unfit.iter().any(|unfit| unfit == workspace));
         let staying = || self.alive(now).filter(|node| says(node, &|info| !info.leaving));
-        let able = order(workspace, staying().filter(fit));
+        let able = order(workspace, staying().filter(fit).filter(|node| self.is_reached(node, now)));
         if able.is_empty() { order(workspace, staying()) } else { able }
     }
 
@@ -386,7 +406,7 @@ mod tests {
                 pin: None,
                 version: "1".into(),
                 unfit,
-                leaving: false,
+                ..NodeInfo::default()
             };
             self.put_node(node, &info, now);
         }
@@ -508,6 +528,28 @@ mod tests {
         assert_eq!(unfit.view.wants("main", s(19), true), None);
         unfit.beat_unfit(order[0], "s1", vec!["main".into()], s(30));
         assert_eq!(unfit.view.wants("main", s(30), true), Some(epoch), "alone, it does what it can");
+    }
+
+    #[test]
+    fn a_node_that_most_of_the_others_do_not_reach_leads_nothing_while_another_is_reached() {
+        let order = ranks();
+        let mut world = World::new(order[0], s(10));
+        world.lease(order[0], "s1", None, s(10));
+        for at in 11..17 {
+            order.iter().for_each(|node| world.beat(node, "s1", s(at)));
+        }
+        let mut deaf = |node: &str, unreached: &[&str]| {
+            let unreached = unreached.iter().map(|node| (*node).to_owned()).collect();
+            let info = NodeInfo { unreached, ..world.view.nodes[node].info.clone() };
+            world.put_node(node, &info, s(16));
+            world.view.hand_over("main", s(16))
+        };
+        assert_eq!(deaf(order[1], &[order[0]]), None, "one of two: that one may be cut off");
+        assert_eq!(deaf(order[2], &[order[0]]), Some(order[1].to_owned()));
+        assert_eq!(deaf(order[0], &[order[1]]), Some(order[1].to_owned()), "what it says of one counts as one");
+        assert_eq!(deaf(order[2], &[order[0], order[1]]), Some(order[2].to_owned()));
+        assert_eq!(deaf(order[1], &[order[0], order[2]]), Some(order[2].to_owned()));
+        assert_eq!(deaf(order[0], &[order[1], order[2]]), None, "nobody is reached, and the first goes on");
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub struct NodeStatus {
     pub version: String,
     /// Whether it has renewed its record just now.
     pub alive: bool,
+    /// The nodes that don't reach it at its address.
+    pub unreached_by: Vec<String>,
+    /// The workspaces that it can't lead now.
+    pub unfit: Vec<String>,
 }
 
 /// A workspace.
@@ -51,7 +55,7 @@ pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeErro
     let prefix = node_key("");
     let before = registry.list(&prefix).await?;
     tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
-    let mut nodes = Vec::new();
+    let (mut nodes, mut deaf) = (Vec::<NodeStatus>::new(), Vec::new());
     for record in registry.list(&prefix).await? {
         let Some(info) = parse::<NodeInfo>(&record) else { continue };
         let earlier = before.iter().find(|earlier| earlier.key == record.key);
@@ -60,7 +64,17 @@ pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeErro
             url: info.url,
             version: info.version,
             alive: earlier.is_none_or(|earlier| earlier.revision != record.revision),
+            unreached_by: Vec::new(),
+            unfit: info.unfit,
         });
+        deaf.push(info.unreached);
+    }
+    for (n, unreached) in deaf.iter().enumerate().filter(|(n, _)| nodes[*n].alive).collect::<Vec<_>>() {
+        let by = nodes[n].node.clone();
+        nodes
+            .iter_mut()
+            .filter(|node| unreached.contains(&node.node))
+            .for_each(|node| node.unreached_by.push(by.clone()));
     }
     let mut workspaces = Vec::new();
     for workspace in registry.list(&workspace_key("")).await?.into_iter().map(|record| record.key) {

@@ -103,7 +103,12 @@ pub(crate) async fn run(_args: Args, _cx: &Context) -> Result<(), Failure> {
 
 #[cfg(not(feature = "cluster"))]
 #[expect(clippy::unused_async, reason = "the version with clusters awaits")]
-pub(crate) async fn serve(_config: lastword_server::Config, _node: NodeArgs, _cx: &Context) -> Result<(), Failure> {
+pub(crate) async fn serve(
+    _config: lastword_server::Config,
+    _node: NodeArgs,
+    _insecure: bool,
+    _cx: &Context,
+) -> Result<(), Failure> {
     Err(Failure::usage(WITHOUT).hint(BUILD))
 }
 
@@ -386,6 +391,17 @@ mod with_clusters {
                     escape_line(&node.node)
                 )
             }));
+            for node in alive() {
+                let (name, url) = (escape_line(&node.node), escape_line(&node.url));
+                if !node.unreached_by.is_empty() {
+                    let by = escape_line(&node.unreached_by.join(", "));
+                    self.faults.push(format!("the node {name} isn't reached at {url} by {by}: see its --advertise"));
+                }
+                if !node.unfit.is_empty() {
+                    let unfit = escape_line(&node.unfit.join(", "));
+                    self.faults.push(format!("the node {name} can't lead {unfit}: its log says why"));
+                }
+            }
             if let Some(other) = alive().find(|node| alive().any(|one| one.version != node.version)) {
                 let version = escape_line(&other.version);
                 self.faults
@@ -469,12 +485,13 @@ mod with_clusters {
     }
 
     /// Runs a node until a signal ends it.
-    pub(crate) async fn serve(config: Config, node: NodeArgs, cx: &Context) -> Result<(), Failure> {
+    pub(crate) async fn serve(config: Config, node: NodeArgs, insecure: bool, cx: &Context) -> Result<(), Failure> {
         let name = node.node.unwrap_or_else(host_name);
         let cluster = ClusterConfig {
             nats: options(&node.servers, &node.nats)?,
             node: name.clone(),
             advertise: node.advertise,
+            insecure,
             replicas: usize::from(node.nats.replicas),
             configs: ConfigReader::new(config_of),
         };

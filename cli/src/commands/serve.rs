@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     } else if !cx.settings.team.is_empty() {
         eprintln!("each [[agent]] of the configuration is left to `lastword run`: --with-agents runs them here");
     }
-    let idle = args.idle;
+    let (idle, insecure) = (args.idle, args.insecure_http);
     let (mut config, node) = config(args, cx)?;
     log_to_stderr(&cx.out, cx.settings.telemetry.as_ref().is_some_and(TelemetryTable::exports_logs));
     warn_of_open_directory(&cx.settings.data);
@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         config.settings.rules = Some(Arc::new(ConfigFile::at(&file)?));
         return runtime.block_on(serve(config, team, idle, cx));
     }
-    let served = runtime.block_on(cluster::serve(config, node, cx));
+    let served = runtime.block_on(cluster::serve(config, node, insecure, cx));
     // A thread may wait for NATS, and the process doesn't.
     runtime.shutdown_timeout(END_MAX);
     served

@@ -30,6 +30,8 @@ mod program;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod reach;
+#[cfg(test)]
 mod starts;
 #[cfg(test)]
 mod traffic;

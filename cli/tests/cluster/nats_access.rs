@@ -55,7 +55,7 @@ fn accounts() -> (String, KeyPair) {
 }
 
 /// Writes a certificate for this machine and its key.
-fn certificate(dir: &Path) -> [PathBuf; 2] {
+pub(crate) fn certificate(dir: &Path) -> [PathBuf; 2] {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let paths = [dir.join("nats.crt"), dir.join("nats.key")];

@@ -68,6 +68,11 @@ impl Node {
         self.child = Some(command.stdout(Stdio::null()).spawn().unwrap());
     }
 
+    /// Adds arguments, for its next start on.
+    pub(crate) fn with(&mut self, args: &[&str]) {
+        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
@@ -246,6 +251,13 @@ impl World {
         self.nodes.iter().position(|node| held && lease["node"] == node.name)
     }
 
+    /// Waits until the node leads a workspace that should lead it while all are there.
+    pub(crate) fn first(&self, workspace: &str) -> usize {
+        let settled = crate::traffic::now();
+        until("the nodes are steady", || settled.elapsed() >= STEADY && self.leader(workspace).is_some());
+        self.led(workspace)
+    }
+
     /// Returns the revision of a workspace's lease, which is its epoch.
     pub(crate) fn lease(&self, workspace: &str) -> Option<u64> {
         let lease = runtime().block_on(self.registry.get(&format!("lease.{workspace}"))).ok()?;
@@ -306,6 +318,8 @@ impl Drop for World {
     }
 }
 
+/// Longer than the nodes have to be the same before a workspace moves to the one that should lead it.
+const STEADY: Duration = Duration::from_secs(7);
 /// How long processor time is measured.
 const IDLE: Duration = Duration::from_secs(20);
 

@@ -1,0 +1,103 @@
+//! What the nodes make of an address at which one of them isn't reached, or isn't what answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use crate::nats_server::{free_port, runtime, until};
+use crate::proxy::{Passing, Proxy};
+use crate::world::World;
+
+#[test]
+fn a_leader_that_the_others_do_not_reach_hands_over_and_doctor_says_so() {
+    let Some(mut world) = World::start("a leader that isn't reached") else { return };
+    let first = world.first("main");
+    let port = world.nodes[first].url.rsplit(':').next().unwrap().parse().unwrap();
+    let proxy = Proxy::to(port);
+    assert_eq!(world.nodes[first].terminate(), 0);
+    world.nodes[first].with(&["--advertise", &format!("http://{}", proxy.address)]);
+    world.nodes[first].start();
+    until("it leads again", || world.leader("main") == Some(first));
+    let other = world.nodes[(first + 1) % 3].client(&world.operator());
+    until("another node passes calls on to it", || runtime().block_on(other.agents()).is_ok());
+    proxy.set(Passing::Nothing);
+    until("a node leads that is reached", || world.leader("main").is_some_and(|leader| leader != first));
+    until("another node passes calls on to it", || runtime().block_on(other.agents()).is_ok());
+    let servers = world.servers();
+    let said = || world.run(&["doctor", "--cluster", &servers]).stdout;
+    let fault = format!("✗ the node {} isn't reached at http://{} by ", world.nodes[first].name, proxy.address);
+    until("doctor says so", || said().contains(&fault));
+    proxy.set(Passing::All);
+    until("it leads again", || world.leader("main") == Some(first));
+    until("doctor says so no longer", || !said().contains(&fault));
+}
+
+/// A server that is no node; returns its port, and what it is sent.
+fn another_program() -> (u16, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, seen) = (listener.local_addr().unwrap().port(), Arc::<Mutex<String>>::default());
+    let sent = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            let Ok(read) = connection.read(&mut buffer) else { continue };
+            sent.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
+            let _gone = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        }
+    });
+    (port, seen)
+}
+
+#[test]
+fn a_node_takes_no_address_at_which_it_is_not_reached_itself_and_none_gets_a_token_there() {
+    let Some(mut world) = World::start("addresses of others") else { return };
+    let (port, seen) = another_program();
+    let servers = world.servers();
+    let there = format!("http://127.0.0.1:{port}");
+    let serve = |more: &[&str]| {
+        let own = ["serve", "--cluster", &servers, "--not-durable", "--node", "d"];
+        world.run(&[&own[..], more].concat())
+    };
+    let listen = format!("127.0.0.1:{}", free_port());
+    let another = serve(&["--listen", &listen, "--advertise", &there]);
+    assert!(another.code == 3 && another.stderr.contains("what answers there isn't this node"), "{another:?}");
+    let everywhere = serve(&["--listen", "0.0.0.0:0", "--insecure-http"]);
+    assert!(everywhere.code == 3 && everywhere.stderr.contains("name it with --advertise"), "{everywhere:?}");
+    let clear = serve(&["--listen", &listen, "--advertise", "http://192.0.2.1:7171"]);
+    assert!(clear.code == 3 && clear.stderr.contains("--insecure-http"), "{clear:?}");
+    assert_eq!(world.nodes.iter().filter(|node| node.said().contains("a node isn't reached")).count(), 0);
+    // A node that is what it says, until another program takes its address.
+    let first = world.first("main");
+    let own = world.nodes[first].url.trim_start_matches("http://").to_owned();
+    let other = world.nodes[(first + 1) % 3].client(&world.operator());
+    until("another node passes calls on to it", || runtime().block_on(other.agents()).is_ok());
+    world.nodes[first].kill();
+    let taken = TcpListener::bind(&own).unwrap();
+    let sent = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for mut connection in taken.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            let Ok(read) = connection.read(&mut buffer) else { continue };
+            sent.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    });
+    until("another node leads", || world.leader("main").is_some_and(|leader| leader != first));
+    let seen = seen.lock().unwrap();
+    assert!(seen.contains("/cluster/proof/") && !seen.contains("/cluster/metrics"), "{seen}");
+}
+
+#[test]
+fn nodes_with_certificates_of_an_authority_of_their_own_pass_calls_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let [cert, key] = crate::nats_access::certificate(dir.path());
+    let [cert, key] = [cert, key].map(|path| path.to_str().unwrap().to_owned());
+    let args = ["--tls-cert", &cert, "--tls-key", &key];
+    let Some(world) = World::start_with("a private authority", "", &args) else { return };
+    let token = world.nodes[0].data("main").join("operator.token");
+    for node in &world.nodes {
+        let url = node.url.replace("http://", "https://");
+        let args =
+            ["--url", &url, "--tls-ca", &cert, "--token-file", token.to_str().unwrap(), "--json", "agent", "list"];
+        until("the node passes the call on", || world.run(&args).code == 0);
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether the nodes reach each other at the addresses that they name, and whether it is a node that answers there.
+//!
+//! An address may be another program's. Before a node sends a call there, with its caller's token and the nodes' secret,
+//! whoever answers has to know the secret: it is asked for a code of a challenge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::uri::{Scheme, Uri};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lastword_broker::identity::{hex, random, unhex};
+use lastword_client::{Endpoint, Pin, Trust};
+use lastword_server::Transport;
+use sha2::Sha256;
+
+use crate::members::{NodeInfo, RENEW_EVERY};
+use crate::{NodeError, Shared};
+
+/// Where a node proves that it is one.
+pub(crate) const PROOF_ROUTE: &str = "/cluster/proof/{challenge}";
+/// The wait for a proof.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// The attempts in a row in which a node isn't reached, after which this one says so.
+const MISSED_MAX: u32 = 3;
+/// What a code is of, so that it is of no use elsewhere.
+const LABEL: &[u8] = b"lastword node\n";
+/// The failure of somebody else at a node's address.
+const ANOTHER: &str = "what answers there isn't this node";
+/// The bytes of a challenge.
+type Challenge = [u8; 32];
+
+fn code(secret: &str, session: &str, challenge: &Challenge) -> Option<Hmac<Sha256>> {
+    let mut code = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).ok()?;
+    for part in [LABEL, session.as_bytes(), challenge] {
+        code.update(part);
+    }
+    Some(code)
+}
+
+/// `GET /cluster/proof/{challenge}`: the code of a challenge, which only a node of this cluster knows, in this run of it.
+pub(crate) async fn prove(State(shared): State<Arc<Shared>>, Path(challenge): Path<String>) -> Response {
+    let code = unhex(&challenge).and_then(|challenge| code(&shared.secret, &shared.session, &challenge));
+    code.map_or_else(
+        || StatusCode::BAD_REQUEST.into_response(),
+        |code| hex(&code.finalize().into_bytes()).into_response(),
+    )
+}
+
+/// Checks that the node of this record answers at its address.
+///
+/// # Errors
+/// Nobody answers there, or somebody else.
+pub(crate) async fn check(client: &reqwest::Client, info: &NodeInfo, secret: &str) -> Result<(), String> {
+    let challenge = random().map_err(|error| error.to_string())?;
+    let asked =
+        async { client.get(format!("{}/cluster/proof/{}", info.url, hex(&challenge))).send().await?.text().await };
+    let answer = tokio::time::timeout(ANSWER_MAX, asked).await.map_err(|_| "nobody answers".to_owned())?;
+    let answer = answer.map_err(|error| error.without_url().to_string())?;
+    let shown = unhex::<32>(answer.trim()).unwrap_or_default();
+    let knows = code(secret, &info.session, &challenge).is_some_and(|code| code.verify_slice(&shown).is_ok());
+    if knows { Ok(()) } else { Err(ANOTHER.to_owned()) }
+}
+
+/// Returns the client for a node.
+pub(crate) fn client(info: &NodeInfo) -> Result<reqwest::Client, lastword_client::ClientError> {
+    let endpoint = Endpoint::new(&info.url);
+    match &info.pin {
+        Some(pin) => endpoint.trusting(Trust::Pinned(Pin::parse(pin)?)).http(),
+        None => endpoint.http(),
+    }
+}
+
+/// Returns this node's address for the others: the one that is advertised, else the one that it listens on.
+///
+/// # Errors
+/// [`NodeError::Advertise`]: it isn't an address, or one at which tokens shouldn't be sent.
+pub(crate) fn address(
+    advertised: Option<String>,
+    (listening, transport): (&str, Transport),
+    (everywhere, insecure): (bool, bool),
+) -> Result<String, NodeError> {
+    let Some(url) = advertised else {
+        if everywhere {
+            let reason = "it listens on all addresses, and the other nodes need one: name it with --advertise";
+            return Err(NodeError::Advertise { url: listening.to_owned(), reason: reason.to_owned() });
+        }
+        return Ok(listening.to_owned());
+    };
+    let url = url.trim_end_matches('/').to_owned();
+    let refuse = |reason: &str| Err(NodeError::Advertise { url: url.clone(), reason: reason.to_owned() });
+    let Ok(parsed) = url.parse::<Uri>() else { return refuse("it isn't an address such as https://10.0.0.1:7171") };
+    let host = parsed.host().unwrap_or_default().trim_matches(['[', ']']);
+    let near = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is = |scheme: &Scheme| parsed.scheme() == Some(scheme);
+    if host.is_empty() || !(is(&Scheme::HTTP) || is(&Scheme::HTTPS)) || parsed.query().is_some() || url.contains('@') {
+        return refuse("it isn't an address such as https://10.0.0.1:7171");
+    }
+    if is(&Scheme::HTTP) && transport != Transport::Plain {
+        return refuse("this node serves TLS: the address begins with https://");
+    }
+    if is(&Scheme::HTTP) && !near && !insecure {
+        return refuse(
+            "without TLS, tokens and the nodes' secret could be read on the way: serve with --tls auto or a \
+                       certificate and advertise https://, or accept the risk with --insecure-http",
+        );
+    }
+    Ok(url)
+}
+
+/// Finds out how the others verify this node at its address: by the system's roots, or by its fingerprint. Says so if it
+/// isn't reached there, as behind a router that sends nothing back.
+///
+/// # Errors
+/// [`NodeError::Advertise`]: somebody else answers at its address.
+pub(crate) async fn own(
+    info: NodeInfo,
+    (transport, fingerprint): (Transport, Option<String>),
+    secret: &str,
+) -> Result<NodeInfo, NodeError> {
+    let pinned = NodeInfo { pin: fingerprint, ..info.clone() };
+    let ways = match transport {
+        Transport::Plain => vec![info],
+        Transport::SelfSigned => vec![pinned],
+        // An authority of one's own isn't among the system's.
+        Transport::Certified => vec![info, pinned],
+    };
+    let mut failure = String::new();
+    for way in &ways {
+        let reached = match client(way) {
+            Ok(client) => check(&client, way, secret).await,
+            Err(error) => Err(error.to_string()),
+        };
+        match reached {
+            Ok(()) => return Ok(way.clone()),
+            Err(reason) if reason == ANOTHER => {
+                return Err(NodeError::Advertise { url: way.url.clone(), reason });
+            }
+            Err(reason) => failure = reason,
+        }
+    }
+    let first = ways.into_iter().next().unwrap_or_default();
+    tracing::warn!(url = first.url, reason = failure, "this node doesn't reach itself at its address for the others");
+    Ok(first)
+}
+
+/// Looks all the time which of the other nodes are reached, for the record of this one.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut missed = BTreeMap::<String, u32>::new();
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        let others = |(node, info, alive): (&str, &NodeInfo, bool)| {
+            (alive && node != shared.name && !info.leaving).then(|| (node.to_owned(), info.clone()))
+        };
+        let others: Vec<_> = shared.view(|view, now| view.nodes(now).filter_map(others).collect());
+        let looked = others.iter().map(async |(node, info)| {
+            let reached = match shared.forwarder.client(info) {
+                // A node of an earlier version can't prove itself.
+                Ok(_) if !info.proves => Ok(()),
+                Ok(client) => check(&client, info, &shared.secret).await,
+                Err(error) => Err(error.to_string()),
+            };
+            (node.clone(), reached)
+        });
+        let before = std::mem::take(&mut missed);
+        for (node, reached) in join_all(looked).await {
+            let Err(reason) = reached else { continue };
+            let times = before.get(&node).copied().unwrap_or_default().saturating_add(1);
+            if times == MISSED_MAX {
+                tracing::warn!(node, reason, "a node isn't reached at its address; it should not lead");
+            }
+            missed.insert(node, times);
+        }
+        let unreached: BTreeSet<String> =
+            missed.iter().filter(|(_, times)| **times >= MISSED_MAX).map(|(node, _)| node.clone()).collect();
+        *shared.unreached.lock().unwrap_or_else(PoisonError::into_inner) = unreached;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_the_others_is_one_at_which_tokens_may_be_sent() {
+        let (plain, tls) = (Transport::Plain, Transport::SelfSigned);
+        let named = |url: &str, transport, insecure| {
+            address(Some(url.to_owned()), ("http://127.0.0.1:1", transport), (false, insecure)).ok()
+        };
+        for (url, transport, insecure, taken) in [
+            ("http://127.0.0.1:7171", plain, false, true),
+            ("http://[::1]:7171/", plain, false, true),
+            ("http://localhost:7171", plain, false, true),
+            ("http://10.0.0.1:7171", plain, false, false),
+            ("http://10.0.0.1:7171", plain, true, true),
+            ("http://a:7171", plain, false, false),
+            ("http://203.0.113.9", plain, false, false),
+            ("https://lastword.example", plain, false, true),
+            ("https://10.0.0.1:7171", tls, false, true),
+            ("http://10.0.0.1:7171", tls, true, false),
+            ("https://u:p@10.0.0.1:7171", tls, false, false),
+            ("https://10.0.0.1/?x", tls, false, false),
+            ("10.0.0.1:7171", tls, true, false),
+            ("ftp://10.0.0.1", tls, true, false),
+            ("https://", tls, true, false),
+        ] {
+            let found = named(url, transport, insecure);
+            assert_eq!(found.is_some(), taken, "{url}");
+            assert!(found.is_none_or(|found| found == url.trim_end_matches('/')));
+        }
+        let listening = ("http://127.0.0.1:7171", plain);
+        assert!(address(None, listening, (true, true)).is_err(), "0.0.0.0 is nobody's address");
+        assert_eq!(address(None, listening, (false, false)).unwrap(), listening.0);
+    }
+
+    #[test]
+    fn a_code_is_of_one_run_of_one_clusters_node() {
+        let of = |secret, session, challenge| code(secret, session, &challenge).unwrap().finalize().into_bytes();
+        let own = of("secret", "s1", [1; 32]);
+        assert_eq!(own, of("secret", "s1", [1; 32]));
+        for other in [of("other", "s1", [1; 32]), of("secret", "s2", [1; 32]), of("secret", "s1", [2; 32])] {
+            assert_ne!(own, other);
+        }
+    }
+}

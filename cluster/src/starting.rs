@@ -1,0 +1,133 @@
+//! What a node does before it is one: it waits for NATS, and takes its name.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use lastword_broker::clock::Stopwatch;
+use lastword_broker::files::write_private;
+use lastword_broker::identity::{Secret, credential, hex};
+use lastword_facts::fact::Credential;
+use lastword_store::{Nats, NatsError, Record, Registry, RegistryError};
+
+use crate::members::{NodeInfo, RENEW_EVERY, node_key};
+use crate::{ClusterConfig, NodeError, WORKSPACE_MAIN, create_workspace, parse, reach};
+
+/// The key of the secret by which nodes know each other.
+const KEY_SECRET: &str = "secret";
+/// The file in a node's directory with the token that sees the names in its metrics.
+const FILE_METRICS_TOKEN: &str = "metrics.token";
+/// How long a start waits for NATS to be ready, and the pause between two attempts.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_PAUSE: Duration = Duration::from_millis(300);
+/// How often a start that waits says so.
+const START_TELL_EVERY: Duration = Duration::from_secs(5);
+/// Tries until it succeeds, for a while: NATS may be starting, or electing.
+async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) -> Result<T, NodeError> {
+    let (since, mut told) = (Stopwatch::start(), None::<Stopwatch>);
+    loop {
+        match attempt().await {
+            // A stream that another node has just made may be missing on the server that is asked.
+            Err(
+                error @ (NodeError::Nats(
+                    NatsError::Connect { .. } | NatsError::Unavailable { .. } | NatsError::Missing { .. },
+                )
+                | NodeError::Registry(_)),
+            ) if since.elapsed() < START_MAX => {
+                if told.is_none_or(|told| told.elapsed() >= START_TELL_EVERY) {
+                    tracing::warn!(%error, "NATS isn't ready; trying again");
+                    told = Some(Stopwatch::start());
+                }
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+pub(crate) fn make_dir(dir: &Path) -> Result<(), NodeError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| NodeError::File { place: dir.to_owned(), source })
+}
+
+/// What a node has of NATS before it is a member.
+pub(crate) struct Joined {
+    pub(crate) nats: Nats,
+    pub(crate) registry: Registry,
+    pub(crate) secret: String,
+    /// Tells this run of the node from others.
+    pub(crate) session: String,
+    /// The hash of the token that sees the names in the metrics.
+    pub(crate) metrics_token: Credential,
+    /// The registry's records.
+    pub(crate) records: Vec<Record>,
+}
+
+/// Connects to NATS, and makes the workspace of calls that name none.
+pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, NodeError> {
+    let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
+    let registry = patiently(async || Ok(Registry::open(&nats, cluster.replicas).await?)).await?;
+    let failed = |source| NodeError::File { place: dir.to_owned(), source };
+    let session = hex(&Secret::token().map_err(failed)?.credential()[..8]);
+    let metrics_token = metrics_token(dir).map_err(failed)?;
+    let own = Secret::token().map_err(failed)?;
+    let secret = patiently(async || Ok(shared_secret(&registry, &own).await?)).await?;
+    patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, cluster.replicas).await).await?;
+    let records = patiently(async || Ok(registry.list("").await?)).await?;
+    Ok(Joined { nats, registry, secret, session, metrics_token, records })
+}
+
+/// Takes the node's name: writes its record, in place of one that an earlier run left. Returns the record's revision.
+///
+/// # Errors
+/// [`NodeError::Name`]: another program has the name.
+pub(crate) async fn claim(registry: &Registry, node: &str, info: &NodeInfo, secret: &str) -> Result<u64, NodeError> {
+    let (key, value) = (node_key(node), serde_json::to_vec(info).unwrap_or_default());
+    let taken = || NodeError::Name(node.to_owned());
+    let written = match registry.get(&key).await? {
+        None => registry.create(&key, &value).await,
+        Some(record) => {
+            if let Some(other) = parse::<NodeInfo>(&record).filter(|other| other.proves)
+                && let Ok(client) = reach::client(&other)
+                && reach::check(&client, &other, secret).await.is_ok()
+            {
+                return Err(taken());
+            }
+            // A program that is alive, but not reached from here, renews its record within this time.
+            tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
+            registry.replace(&key, &value, record.revision).await
+        }
+    };
+    written.map_err(|error| match error {
+        RegistryError::Conflict { .. } => taken(),
+        RegistryError::Unavailable { .. } => error.into(),
+    })
+}
+
+/// Returns the hash of the token in this node's directory that sees the names in its metrics; makes one if none is there.
+fn metrics_token(dir: &Path) -> io::Result<Credential> {
+    let file = dir.join(FILE_METRICS_TOKEN);
+    match std::fs::read_to_string(&file) {
+        Ok(token) => Ok(credential(token.trim())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = Secret::token()?;
+            write_private(&file, format!("{}\n", token.reveal()).as_bytes())?;
+            Ok(token.credential())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the secret by which nodes know each other, which the first one draws.
+async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, RegistryError> {
+    match registry.create(KEY_SECRET, own.reveal().as_bytes()).await {
+        Ok(_) => return Ok(own.reveal().to_owned()),
+        Err(RegistryError::Conflict { .. }) => {}
+        Err(error @ RegistryError::Unavailable { .. }) => return Err(error),
+    }
+    let found = registry.get(KEY_SECRET).await?.and_then(|record| record.value);
+    found.and_then(|value| String::from_utf8(value).ok()).ok_or_else(|| RegistryError::Unavailable {
+        reason: "the nodes' secret is damaged: delete the key `secret`".to_owned(),
+    })
+}
