@@ -132,6 +132,12 @@ impl Bytes {
     }
 }
 
+/// Returns how much room there is in a directory, for who keeps no reserve there; `before` is what the last look said.
+#[must_use]
+pub fn space_of(dir: &Path, before: DiskSpace) -> DiskSpace {
+    Bytes::of(dir).map_or(before, |bytes| bytes.space(before))
+}
+
 impl Disk {
     /// Checks the disk of this directory for the first time.
     #[must_use]

@@ -35,12 +35,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use lastword_broker::clock::uptime;
+use lastword_broker::disk::space_of;
 use lastword_broker::identity::FILE_OPERATOR_TOKEN;
 use lastword_facts::Seq;
 use lastword_facts::fact::Credential;
 use lastword_server::edges::http::serve;
 use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transport, bind, ended, local_url};
 use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
+use lastword_wire::DiskSpace;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -171,6 +173,9 @@ pub(crate) struct Shared {
     standings: Mutex<BTreeMap<String, (u32, Standing)>>,
     /// The nodes that this one doesn't reach at their addresses.
     unreached: Mutex<BTreeSet<String>>,
+    /// The room on the disk of the node's directory.
+    space: Mutex<DiskSpace>,
+    dir: PathBuf,
     /// Grows with each change of the registry, and when a workspace opens or closes here.
     changed: watch::Sender<u64>,
     /// Grows whenever another node may have to lead a workspace: those who follow or lead one look then.
@@ -267,8 +272,13 @@ impl Shared {
 
     /// Returns the workspaces that this node can't lead now.
     fn unfit(&self) -> Vec<String> {
+        let low = {
+            let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            *space = space_of(&self.dir, *space);
+            *space != DiskSpace::Enough
+        };
         let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        let unfit = |standing: &Standing| !standing.follows || standing.lag > LAG_MAX;
+        let unfit = |standing: &Standing| low || !standing.follows || standing.lag > LAG_MAX;
         standings.iter().filter(|(_, (_, standing))| unfit(standing)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -352,6 +362,8 @@ impl Node {
             served: RwLock::default(),
             standings: Mutex::default(),
             unreached: Mutex::default(),
+            space: Mutex::new(DiskSpace::Enough),
+            dir: dir.clone(),
             changed: watch::Sender::new(0),
             looks: watch::Sender::new(0),
         });

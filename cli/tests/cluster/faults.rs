@@ -6,6 +6,7 @@ use std::time::Duration;
 use lastword_client::{Endpoint, Session, Token};
 use lastword_wire::session::SessionCall;
 
+use crate::mounted::Mounted;
 use crate::nats_server::{runtime, spoil_consumers, until};
 use crate::proxy::{Passing, Proxy};
 use crate::traffic::{Traffic, check, now};
@@ -164,6 +165,34 @@ fn idle_connection(url: &str) -> std::net::TcpStream {
     write!(connection, "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
     assert_ne!(connection.read(&mut [0; 1024]).unwrap(), 0);
     connection
+}
+
+#[test]
+fn a_leader_whose_disk_is_low_hands_over_to_a_node_that_has_room() {
+    let Some(mut world) = World::start("a leader's low disk") else { return };
+    let agents = world.enrol();
+    let first = world.first("main");
+    assert_eq!(world.nodes[first].terminate(), 0);
+    let dir = world.nodes[first].data("main").parent().unwrap().to_owned();
+    std::fs::remove_dir_all(&dir).unwrap();
+    let Some(disk) = Mounted::over(&dir, 200 << 20) else { return };
+    world.nodes[first].start();
+    until("it leads again", || world.leader("main") == Some(first));
+    let traffic = Traffic::start(&world, &agents);
+    traffic.goes_on(50);
+    // Below the watermark, and not full.
+    disk.leave("ballast", 6 << 20);
+    until("a node leads that has room", || world.leader("main").is_some_and(|leader| leader != first));
+    traffic.goes_on(50);
+    let servers = world.servers();
+    let doctor = world.run(&["doctor", "--cluster", &servers]);
+    let fault = format!("✗ the node {} can't lead main", world.nodes[first].name);
+    assert!(doctor.stdout.contains(&fault), "{doctor:?}");
+    disk.empty("ballast");
+    until("it leads again", || world.leader("main") == Some(first));
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
+    drop(world);
 }
 
 #[test]

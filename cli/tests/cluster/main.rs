@@ -14,6 +14,10 @@ mod load;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+#[path = "../it/mounted.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod mounted;
+#[cfg(test)]
 mod nats_access;
 #[cfg(test)]
 #[path = "../../../store/tests/it/nats_server.rs"]

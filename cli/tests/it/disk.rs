@@ -1,7 +1,7 @@
 //! Disk faults: `strace` makes calls of the real program fail, at the start and under load.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::backup::take;
 use crate::crash::{begin, client, enrol, human, settle};
 use crate::load::{SharedKnown, check_log};
+use crate::mounted::Mounted;
 use crate::program::{PATH, Server, lastword, run};
 use crate::session_clients::runtime;
 
@@ -59,45 +60,6 @@ fn a_sync_that_fails_stops_the_server_and_nothing_acknowledged_is_lost() {
     // Later syncs succeed, as on a disk that lost data and reports that only once.
     let fault = |n| ("fsync,fdatasync", format!("error=EIO:when={n}"));
     campaign("syncs that fail", fault, &["restart", "start the server again"]);
-}
-
-/// A small file system, unmounted when the test ends.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// Mounts a file system of this size; `None` if that isn't allowed here, with a note as from [`can_trace`].
-    fn over(dir: &Path, bytes: u64) -> Option<Self> {
-        std::fs::create_dir_all(dir).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={bytes},mode=700"), "none"]).arg(dir).stderr(Stdio::null());
-        if mount.status().is_ok_and(|status| status.success()) {
-            return Some(Self(dir.to_owned()));
-        }
-        let told = "\nNOT TESTED: a disk that is full: nothing can be mounted here (root may)\n";
-        assert!(std::env::var_os("LASTWORD_MOUNT").is_none(), "{told}");
-        std::io::stderr().write_all(told.as_bytes()).unwrap();
-        None
-    }
-
-    /// Fills it to the last byte.
-    fn fill(&self, name: &str) {
-        let mut file = std::fs::File::create(self.0.join(name)).unwrap();
-        for size in [65_536, 4_096, 1] {
-            while file.write_all(&vec![0; size]).is_ok() {}
-        }
-    }
-
-    fn empty(&self, name: &str) {
-        std::fs::remove_file(self.0.join(name)).unwrap();
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Lazily: a server left behind by a failed test is killed only after this.
-        let ended = Command::new("umount").arg("--lazy").arg(&self.0).status();
-        assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking());
-    }
 }
 
 /// Sends requests of 100 kB until one is refused for lack of space; returns the number of accepted ones.

@@ -44,6 +44,8 @@ mod mcp_stdio;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod mounted;
+#[cfg(test)]
 mod no_progress;
 #[cfg(test)]
 mod notify;
