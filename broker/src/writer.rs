@@ -219,7 +219,11 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     if committed.as_ref().is_err_and(AppendError::is_full) {
         shared.disk.fill();
         // Only a control may use the reserve: other work would spend it before a human can stop anything (H4).
-        if batch.urgent {
+        if batch.urgent && writer.log.make_room(&batch.entries) {
+            tracing::warn!("the log is at its limit, which was raised for a human's control");
+            committed = writer.commit(&mut batch);
+        }
+        if batch.urgent && committed.as_ref().is_err_and(AppendError::is_full) {
             committed = shared.disk.with_reserve(|| writer.commit(&mut batch), AppendError::is_full);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lastword_client::{Endpoint, Session, Token};
+use lastword_client::{Endpoint, SendTerms, Session, Target, Token};
 use lastword_wire::session::SessionCall;
 
 use crate::mounted::Mounted;
@@ -193,6 +193,37 @@ fn a_leader_whose_disk_is_low_hands_over_to_a_node_that_has_room() {
     let (known, _) = traffic.end();
     check(&mut world, &known);
     drop(world);
+}
+
+#[test]
+fn a_humans_stop_goes_through_while_the_stream_is_at_its_limit() {
+    let Some(world) = World::start("a stream at its limit") else { return };
+    let agents = world.enrol();
+    let connection = world.nats.connect();
+    let human = world.nodes[1].client(&world.operator());
+    let send = |n: usize| {
+        let request = crate::load::request(&format!("key-{n}"));
+        runtime().block_on(human.send(&request, &SendTerms::default()))
+    };
+    send(0).unwrap();
+    let stream = runtime().block_on(connection.jetstream().get_stream("LASTWORD_main")).unwrap();
+    let info = stream.cached_info().clone();
+    let mut full = info.config;
+    full.max_bytes = info.state.bytes.cast_signed();
+    runtime().block_on(connection.jetstream().update_stream(full)).unwrap();
+    let mut sent = 1;
+    until("the stream is full", || {
+        sent += 1;
+        send(sent).is_err()
+    });
+    // From any node, as often as it takes.
+    for node in world.nodes.iter().chain(&world.nodes) {
+        let operator = node.client(&world.operator());
+        runtime().block_on(operator.pause(Target::Agent("agent-0"))).unwrap();
+        runtime().block_on(operator.stop(Target::Workspace)).unwrap();
+    }
+    assert!(send(sent + 1).is_err());
+    drop(agents);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod moves;
 mod nats;
 mod news;
 mod opening;
+mod options;
 mod record;
 mod tail;
 
@@ -31,4 +32,5 @@ pub use self::address::shown_address;
 pub use self::leader::Lease;
 pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};
-pub use self::nats::{Copies, Nats, NatsError, NatsOptions};
+pub use self::nats::{Copies, Nats, NatsError};
+pub use self::options::NatsOptions;

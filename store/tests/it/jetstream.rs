@@ -259,12 +259,39 @@ fn a_stream_that_is_full_refuses_whole_commits_and_goes_on_once_there_is_room() 
     assert!(matches!(&refused, Err(AppendError::Full { .. })), "{refused:?}");
     assert_eq!(log.reader().last().unwrap(), Seq(3));
     limit(-1);
+    assert!(!log.make_room(&notes(4..=4)), "nothing limits it");
     assert_eq!(log.append(1, Seq(3), &large), Ok(Seq(5)));
     let fresh = tempfile::tempdir().unwrap();
     let mut mirror = open(&nats, "ws", fresh.path());
     let read = follow_to(&mut mirror, 5);
     assert_eq!(read.last(), Some(&(Seq(5), long(5))));
     assert!(mirror.dropped() > 0, "the parts of the first attempt");
+}
+
+#[test]
+fn a_stream_at_its_limit_makes_room_for_what_must_be_written_and_no_more() {
+    let Some(program) = program("a full stream") else { return };
+    let one = One::start(&program);
+    let nats = one.connect();
+    create_stream(&nats, "ws", 1);
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, _) = lead(open(&nats, "ws", dir.path()), 1);
+    log.append(1, Seq(0), &notes(1..=3)).unwrap();
+    let stream = || runtime().block_on(nats.jetstream().get_stream("LASTWORD_ws")).unwrap().cached_info().clone();
+    let (config, state) = (stream().config, stream().state);
+    for (max_bytes, max_messages) in [(state.bytes.cast_signed(), -1), (-1, state.messages.cast_signed())] {
+        let last = log.reader().last().unwrap();
+        let limited = Config { max_bytes, max_messages, ..config.clone() };
+        runtime().block_on(nats.jetstream().update_stream(limited)).unwrap();
+        let next = notes(last.0 + 1..=last.0 + 1);
+        assert!(matches!(log.append(1, last, &next), Err(AppendError::Full { .. })));
+        assert!(log.make_room(&next));
+        assert_eq!(log.append(1, last, &next), Ok(Seq(last.0 + 1)));
+        let large: Vec<_> = (last.0 + 2..=last.0 + 3).map(long).map(Arc::new).collect();
+        assert!(matches!(log.append(1, Seq(last.0 + 1), &large), Err(AppendError::Full { .. })), "not for others");
+        let reset = Config { max_bytes: -1, max_messages: -1, ..config.clone() };
+        runtime().block_on(nats.jetstream().update_stream(reset)).unwrap();
+    }
 }
 
 #[test]

@@ -214,6 +214,13 @@ impl Log for JetStreamLog {
         Ok(self.mirror.tail.last)
     }
 
+    fn make_room(&mut self, entries: &[Arc<Entry>]) -> bool {
+        let bytes = self.rows(entries).ok().and_then(|rows| record::commit(&rows).ok()).map(|bytes| bytes.len());
+        let Publisher { nats, names, .. } = &self.publisher;
+        // Without an answer, or the right to, the stream stays full.
+        bytes.is_some_and(|bytes| nats.runtime.block_on(nats.raise_limits(names, bytes)).unwrap_or(false))
+    }
+
     fn reader(&self) -> Arc<dyn LogReader> {
         self.mirror.file.reader()
     }

@@ -1,6 +1,5 @@
 //! The connection to NATS, and the few requests that a log needs.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +11,16 @@ use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageError, RetentionPolicy, StorageType,
 };
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{
-    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, header,
-};
+use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, header};
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::address::{Servers, shown_address};
+use super::address::Servers;
 use super::news::News;
-use super::record::MESSAGE_BYTES_MAX;
+use super::options::{NatsOptions, first, is_refusal};
+use super::record::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
 use super::tail::Subject;
 
 /// The wait for an answer of the server. Longer than a slow disk's sync, shorter than an election.
@@ -35,6 +33,8 @@ const PING: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// Room for the headers and the subject beside a message's bytes.
 const HEADERS_BYTES_MAX: usize = 4 << 10;
+/// What a message takes in the stream besides the bytes of its part, at most: its head, its headers and its record.
+const MESSAGE_ROOM: usize = 1 << 10;
 /// What the name of each stream begins with.
 const STREAM: &str = "LASTWORD_";
 /// The header with the subject to which the expected last subject sequence refers.
@@ -105,64 +105,6 @@ pub enum NatsError {
         /// The failure.
         reason: String,
     },
-}
-
-/// How to connect to NATS.
-#[derive(Clone, Default)]
-pub struct NatsOptions {
-    /// The servers, such as `nats://10.0.0.1:4222`, `tls://nats.example`, `nats://user:password@host` or
-    /// `nats://token@host`. One that answers is enough.
-    pub servers: Vec<String>,
-    /// A file with a JWT and its seed (`.creds`); `None` for other ways to authenticate.
-    pub credentials: Option<PathBuf>,
-    /// A file with the certificates (PEM) that the servers' must lead to; `None` for the system's.
-    pub ca: Option<PathBuf>,
-    /// The files with the certificate and the key (PEM) by which this client proves itself; `None` without.
-    pub certificate: Option<(PathBuf, PathBuf)>,
-}
-
-impl NatsOptions {
-    /// Options for these servers, with nothing else.
-    #[must_use]
-    pub fn new<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Self {
-        Self { servers: servers.into_iter().map(Into::into).collect(), ..Self::default() }
-    }
-
-    /// The servers without their passwords and tokens.
-    fn shown(&self) -> String {
-        self.servers.iter().map(|server| shown_address(server)).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Returns how to connect, as the client library puts it.
-    async fn connecting(&self, servers: &Arc<Servers>) -> Result<ConnectOptions, NatsError> {
-        let file = |place: &PathBuf, error: std::io::Error| NatsError::File {
-            place: place.display().to_string(),
-            reason: error.to_string(),
-        };
-        // Credentials in a file replace what addresses have.
-        let mut connecting = match &self.credentials {
-            Some(path) => ConnectOptions::with_credentials_file(path).await.map_err(|error| file(path, error))?,
-            None => servers.logging_in().unwrap_or_default(),
-        };
-        for path in self.ca.iter().chain(self.certificate.iter().flat_map(|(cert, key)| [cert, key])) {
-            if let Err(error) = std::fs::File::open(path) {
-                return Err(file(path, error));
-            }
-        }
-        if let Some(path) = &self.ca {
-            connecting = connecting.add_root_certificates(path.clone());
-        }
-        if let Some((certificate, key)) = &self.certificate {
-            connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
-        }
-        Ok(connecting)
-    }
-}
-
-impl std::fmt::Debug for NatsOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NatsOptions").field("servers", &self.shown()).finish_non_exhaustive()
-    }
 }
 
 /// A connection to NATS, which reconnects. Clones share it.
@@ -425,6 +367,21 @@ impl Nats {
         Ok(self.info(names).await?.config.num_replicas)
     }
 
+    /// Raises the limits of a stream that is full by what a commit of this length takes. Returns whether it has any.
+    pub(crate) async fn raise_limits(&self, names: &StreamNames, bytes: usize) -> Result<bool, NatsError> {
+        let Info { config, state, .. } = self.info(names).await?;
+        let parts = bytes.div_ceil(PART_BYTES_MAX);
+        let bytes = state.bytes + (bytes + parts * MESSAGE_ROOM) as u64;
+        let raised = |limit: i64, needed: u64| if limit < 0 { limit } else { limit.max(needed.cast_signed()) };
+        let max_bytes = raised(config.max_bytes, bytes);
+        let max_messages = raised(config.max_messages, state.messages + parts as u64);
+        if (max_bytes, max_messages) == (config.max_bytes, config.max_messages) {
+            return Ok(false);
+        }
+        let updated = self.jetstream.update_stream(Config { max_bytes, max_messages, ..config }).await;
+        updated.map(|_| true).map_err(|error| NatsError::Unavailable { reason: error.to_string() })
+    }
+
     /// Removes the parts of commits up to the message `upto`. Starts of epochs stay.
     pub(crate) async fn purge(&self, names: &StreamNames, upto: u64) -> Result<(), NatsError> {
         let unavailable = |reason: String| NatsError::Unavailable { reason };
@@ -505,34 +462,6 @@ impl Nats {
             PublishAnswer { seq: Some(seq), .. } => Ok(seq),
             PublishAnswer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
         }
-    }
-}
-
-/// Connects to the first server that accepts this client. With a choice of its own, the client library tries one at a time.
-async fn first(servers: &Servers, connecting: ConnectOptions) -> Result<Client, ConnectError> {
-    let addresses = servers.addresses();
-    let mut connected = connecting.clone().connect(addresses.as_slice()).await;
-    for _ in 1..addresses.len() {
-        if connected.is_ok() {
-            break;
-        }
-        connected = connecting.clone().connect(addresses.as_slice()).await;
-    }
-    connected
-}
-
-/// Returns whether an attempt failed because one end doesn't accept the other: its login or its certificate.
-fn is_refusal(error: &ConnectError) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    match error.kind() {
-        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication | ConnectErrorKind::ServerParse => {
-            true
-        }
-        // A handshake of TLS that fails is data that isn't valid.
-        ConnectErrorKind::Tls | ConnectErrorKind::Io => {
-            source.is_some_and(|source| source.kind() == std::io::ErrorKind::InvalidData)
-        }
-        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => false,
     }
 }
 
