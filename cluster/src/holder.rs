@@ -183,7 +183,9 @@ impl Holder {
 
     async fn follow_from_here(&mut self) -> Result<Followed, Setback> {
         self.stream_id = self.shared.view(|view, _| view.stream_id(&self.workspace));
-        let known = self.stream_id.as_deref();
+        // What the registry never saw removed is missed, unless a human said otherwise.
+        let replaced = self.shared.accept_missing || self.shared.view(|view, _| view.is_again(&self.workspace));
+        let known = self.stream_id.as_deref().filter(|_| replaced);
         let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known).await?;
         let snapshot = mirror.snapshots().load().unwrap_or_default();
         let reader = mirror.reader();

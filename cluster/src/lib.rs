@@ -83,6 +83,8 @@ pub struct ClusterConfig {
     pub advertise: Option<String>,
     /// Whether that address may show tokens to whoever reads the network.
     pub insecure: bool,
+    /// Whether the node serves although it has logs of workspaces that NATS doesn't have: it moves them aside.
+    pub accept_missing: bool,
     /// The servers on which each stream is stored: 3, or 1 for a trial.
     pub replicas: usize,
     /// How to read the configuration of a workspace.
@@ -108,6 +110,17 @@ pub enum NodeError {
         url: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// NATS doesn't have what this node remembers.
+    #[error(
+        "NATS doesn't have {workspaces}, of which {place} has the log: restore NATS's data, or name the right servers. To \
+         go on without them, start once with --accept-missing; each log stays there in a folder aside"
+    )]
+    Missing {
+        /// The workspaces.
+        workspaces: String,
+        /// The node's directory.
+        place: PathBuf,
     },
     /// There is no such workspace.
     #[error("there is no workspace {0}: `lastword cluster status` lists them")]
@@ -176,6 +189,8 @@ pub(crate) struct Shared {
     /// The room on the disk of the node's directory.
     space: Mutex<DiskSpace>,
     dir: PathBuf,
+    /// Whether a mirror of another stream than its workspace's is moved aside.
+    accept_missing: bool,
     /// Grows with each change of the registry, and when a workspace opens or closes here.
     changed: watch::Sender<u64>,
     /// Grows whenever another node may have to lead a workspace: those who follow or lead one look then.
@@ -364,6 +379,7 @@ impl Node {
             unreached: Mutex::default(),
             space: Mutex::new(DiskSpace::Enough),
             dir: dir.clone(),
+            accept_missing: cluster.accept_missing,
             changed: watch::Sender::new(0),
             looks: watch::Sender::new(0),
         });

@@ -111,6 +111,9 @@ pub(crate) struct WorkspaceRecord {
     /// The stream that it was made with; `None` in records of earlier versions.
     #[serde(default)]
     pub(crate) stream_id: Option<String>,
+    /// Whether the registry knew an earlier workspace of its name, which was removed.
+    #[serde(default)]
+    pub(crate) again: bool,
 }
 
 /// The configuration of a workspace, as it was written.
@@ -275,6 +278,11 @@ impl View {
     /// Returns the stream that a workspace was made with.
     pub(crate) fn stream_id(&self, workspace: &str) -> Option<String> {
         self.workspaces.get(workspace)?.stream_id.clone()
+    }
+
+    /// Returns whether a log of another stream of its name is of a workspace that was removed.
+    pub(crate) fn is_again(&self, workspace: &str) -> bool {
+        self.workspaces.get(workspace).is_some_and(|record| record.again)
     }
 
     /// Returns the number of the newest hint that a part of the workspace's log left the stream; 0 if none ever did.

@@ -1,4 +1,4 @@
-//! What a node does before it is one: it waits for NATS, and takes its name.
+//! What a node does before it is one: it waits for NATS, takes its name, and looks whether NATS has what it remembers.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use lastword_broker::identity::{Secret, credential, hex};
 use lastword_facts::fact::Credential;
 use lastword_store::{Nats, NatsError, Record, Registry, RegistryError};
 
-use crate::members::{NodeInfo, RENEW_EVERY, node_key};
+use crate::members::{NodeInfo, RENEW_EVERY, node_key, workspace_key};
 use crate::{ClusterConfig, NodeError, WORKSPACE_MAIN, create_workspace, parse, reach};
 
 /// The key of the secret by which nodes know each other.
@@ -22,6 +22,9 @@ const START_MAX: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(300);
 /// How often a start that waits says so.
 const START_TELL_EVERY: Duration = Duration::from_secs(5);
+/// The file in a workspace's directory with its log.
+const FILE_LOG: &str = "lastword.db";
+
 /// Tries until it succeeds, for a while: NATS may be starting, or electing.
 async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) -> Result<T, NodeError> {
     let (since, mut told) = (Stopwatch::start(), None::<Stopwatch>);
@@ -64,7 +67,7 @@ pub(crate) struct Joined {
     pub(crate) records: Vec<Record>,
 }
 
-/// Connects to NATS, and makes the workspace of calls that name none.
+/// Connects to NATS, makes the workspace of calls that name none, and looks whether it has what the node in this directory remembers.
 pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, NodeError> {
     let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
     let registry = patiently(async || Ok(Registry::open(&nats, cluster.replicas).await?)).await?;
@@ -73,6 +76,10 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
     let metrics_token = metrics_token(dir).map_err(failed)?;
     let own = Secret::token().map_err(failed)?;
     let secret = patiently(async || Ok(shared_secret(&registry, &own).await?)).await?;
+    let lost = patiently(async || missing(&registry, dir).await).await?;
+    if !lost.is_empty() && !cluster.accept_missing {
+        return Err(NodeError::Missing { workspaces: lost.join(", "), place: dir.to_owned() });
+    }
     patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, cluster.replicas).await).await?;
     let records = patiently(async || Ok(registry.list("").await?)).await?;
     Ok(Joined { nats, registry, secret, session, metrics_token, records })
@@ -103,6 +110,26 @@ pub(crate) async fn claim(registry: &Registry, node: &str, info: &NodeInfo, secr
         RegistryError::Conflict { .. } => taken(),
         RegistryError::Unavailable { .. } => error.into(),
     })
+}
+
+fn is_workspace(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// Returns the workspaces of which this node has a log, and of which the registry never heard.
+async fn missing(registry: &Registry, dir: &Path) -> Result<Vec<String>, NodeError> {
+    let failed = |source| NodeError::File { place: dir.to_owned(), source };
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        // What was removed leaves a mark in the registry, and its log on the nodes.
+        if is_workspace(name) && path.join(FILE_LOG).exists() && !registry.has_known(&workspace_key(name)).await? {
+            missing.push(name.to_owned());
+        }
+    }
+    missing.sort_unstable();
+    Ok(missing)
 }
 
 /// Returns the hash of the token in this node's directory that sees the names in its metrics; makes one if none is there.

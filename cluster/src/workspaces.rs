@@ -42,7 +42,8 @@ pub async fn create_workspace(
     replicas: usize,
 ) -> Result<bool, NodeError> {
     nats.create_stream(workspace, replicas).await?;
-    let record = WorkspaceRecord { stream_id: nats.stream_id(workspace).await?.into() };
+    let again = registry.has_known(&workspace_key(workspace)).await?;
+    let record = WorkspaceRecord { stream_id: nats.stream_id(workspace).await?.into(), again };
     let value = serde_json::to_vec(&record).unwrap_or_default();
     match registry.create(&workspace_key(workspace), &value).await {
         Ok(_) => Ok(true),

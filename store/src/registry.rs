@@ -84,6 +84,14 @@ impl Registry {
         Ok(found.map(record).filter(|record| record.value.is_some()))
     }
 
+    /// Returns whether there is a record, or was one that was deleted.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn has_known(&self, key: &str) -> Result<bool, RegistryError> {
+        within(self.bucket.entry(key)).await.map(|found| found.is_some())
+    }
+
     /// Writes a record that is missing; returns its revision.
     ///
     /// # Errors

@@ -135,6 +135,9 @@ pub(crate) struct NodeArgs {
     /// Address at which the other nodes reach this one [default: the one that it listens on].
     #[arg(long, value_name = "URL", requires = "servers", help_heading = "Cluster")]
     pub(crate) advertise: Option<String>,
+    /// Serve although NATS doesn't have workspaces that this node remembers; their logs stay in folders aside.
+    #[arg(long, requires = "servers", help_heading = "Cluster")]
+    pub(crate) accept_missing: bool,
     /// Serve although the NATS servers may lose what they acknowledged in a power cut, or don't say.
     #[arg(long, requires = "servers", help_heading = "Cluster")]
     pub(crate) not_durable: bool,
@@ -492,6 +495,7 @@ mod with_clusters {
             node: name.clone(),
             advertise: node.advertise,
             insecure,
+            accept_missing: node.accept_missing,
             replicas: usize::from(node.nats.replicas),
             configs: ConfigReader::new(config_of),
         };

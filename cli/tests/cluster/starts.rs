@@ -63,3 +63,31 @@ fn a_node_waits_for_nats_and_says_so() {
     node.kill().unwrap();
     node.wait().unwrap();
 }
+
+#[test]
+fn a_node_that_remembers_what_nats_does_not_have_serves_only_if_a_human_says_so() {
+    let Some(mut world) = World::start("an emptied NATS") else { return };
+    let agents = world.enrol();
+    world.nodes.iter_mut().for_each(|node| assert_eq!(node.terminate(), 0));
+    world.nats.wipe();
+    world.nodes[0].start();
+    assert_eq!(world.nodes[0].ends(), 3, "{}", world.nodes[0].said());
+    let said = world.nodes[0].said();
+    assert!(said.contains("NATS doesn't have main") && said.contains("--accept-missing"), "{said}");
+    // A node that remembers nothing makes a workspace of that name; it isn't the one that is missed.
+    std::fs::remove_dir_all(world.nodes[1].data("main")).unwrap();
+    world.nodes[1].start();
+    until("the new workspace has its first human", || world.nodes[1].data("main").join("operator.token").exists());
+    world.nodes[0].start();
+    until("the node says what it misses", || world.nodes[0].said().contains("lost what was acknowledged"));
+    let servers = world.servers();
+    let doctor = |world: &World| world.run(&["doctor", "--cluster", &servers]).stdout;
+    until("doctor says so", || doctor(&world).contains("✗ the node a can't lead main"));
+    assert_eq!(world.nodes[0].terminate(), 0);
+    world.nodes[0].with(&["--accept-missing"]);
+    world.nodes[0].start();
+    until("doctor says so no longer", || !doctor(&world).contains("can't lead main"));
+    assert!(world.nodes[0].data("main").join("aside-1").exists());
+    let old = world.nodes[0].client(&agents[0]);
+    assert!(runtime().block_on(old.agents()).is_err(), "its tokens are those of the new workspace");
+}

@@ -73,6 +73,11 @@ impl Node {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
     }
 
+    /// Waits until it ends by itself, and returns its exit code.
+    pub(crate) fn ends(&mut self) -> i32 {
+        self.child.take().unwrap().wait().unwrap().code().unwrap_or(-1)
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

@@ -191,7 +191,7 @@ pub(crate) struct Three {
     /// The addresses of their monitoring.
     #[allow(dead_code, reason = "for tests of the program")]
     pub(crate) monitors: Vec<String>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Three {
@@ -219,11 +219,21 @@ impl Three {
             std::fs::write(&path, config).unwrap();
             NatsServer::start(program, path, machine.clone(), listen)
         });
-        Self { servers: servers.collect(), monitors, _dir: dir }
+        Self { servers: servers.collect(), monitors, dir }
     }
 
     pub(crate) fn connect(&self) -> Nats {
         connect(self.servers.iter().map(NatsServer::url))
+    }
+
+    /// Has the servers forget all that they store.
+    #[allow(dead_code, reason = "for tests of the program")]
+    pub(crate) fn wipe(&mut self) {
+        self.servers.iter_mut().for_each(NatsServer::kill);
+        for n in 0..self.servers.len() {
+            std::fs::remove_dir_all(self.dir.path().join(format!("data{n}"))).unwrap();
+        }
+        self.servers.iter_mut().for_each(NatsServer::resume);
     }
 
     /// Returns the number of the server that leads a workspace's stream.
