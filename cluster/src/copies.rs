@@ -85,6 +85,11 @@ impl RegistryFiles {
         Ok(Self { registry, runtime, workspace, epoch, revisions: Mutex::new(revisions) })
     }
 
+    /// Returns the revision of a file, as this node read or wrote it last; 0 if there is none.
+    pub(crate) fn revision(&self, name: &str) -> u64 {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
+    }
+
     /// Writes a file unless a later leader has written it.
     async fn write(&self, name: &str, bytes: &[u8], mut known: Option<u64>) -> Result<u64, RegistryError> {
         let (key, value) = (key(&self.workspace, name), stored(self.epoch, bytes));

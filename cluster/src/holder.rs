@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::files::Files;
+use lastword_broker::identity::FILE_OPERATOR_TOKEN;
 use lastword_broker::{BootError, Handle, fold, replay};
 use lastword_core::Core;
 use lastword_facts::{Entry, Seq};
@@ -319,7 +320,7 @@ impl Holder {
         &mut self,
         revision: u64,
         followed: Followed,
-        settings: WorkspaceSettings,
+        mut settings: WorkspaceSettings,
         config: u64,
     ) -> Result<Option<String>, Setback> {
         let took = Stopwatch::start();
@@ -336,6 +337,8 @@ impl Holder {
         fold_all(&mut core, &entries);
         let local = Files::local(&self.dir);
         let copies = Arc::new(RegistryFiles::open(&self.shared.registry, &self.workspace, epoch, &local).await?);
+        // Once for a start: the one that is written since then is the new one, whichever node wrote it.
+        settings.renew_operator_token &= copies.revision(FILE_OPERATOR_TOKEN) <= self.shared.started_at;
         let opening = Opening {
             log,
             core: Some(core),

@@ -189,6 +189,8 @@ pub(crate) struct Shared {
     /// The room on the disk of the node's directory.
     space: Mutex<DiskSpace>,
     dir: PathBuf,
+    /// The newest write of the registry when the node started.
+    started_at: u64,
     /// Whether a mirror of another stream than its workspace's is moved aside.
     accept_missing: bool,
     /// Grows with each change of the registry, and when a workspace opens or closes here.
@@ -379,6 +381,7 @@ impl Node {
             unreached: Mutex::default(),
             space: Mutex::new(DiskSpace::Enough),
             dir: dir.clone(),
+            started_at: joined.records.iter().map(|record| record.revision).max().unwrap_or_default(),
             accept_missing: cluster.accept_missing,
             changed: watch::Sender::new(0),
             looks: watch::Sender::new(0),

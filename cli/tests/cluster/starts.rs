@@ -91,3 +91,28 @@ fn a_node_that_remembers_what_nats_does_not_have_serves_only_if_a_human_says_so(
     let old = world.nodes[0].client(&agents[0]);
     assert!(runtime().block_on(old.agents()).is_err(), "its tokens are those of the new workspace");
 }
+
+#[test]
+fn a_new_token_of_the_operator_is_made_once_for_a_start() {
+    let Some(mut world) = World::start_with("renewed tokens", "", &["--renew-operator-token"]) else { return };
+    let first = world.first("main");
+    let token = world.operator();
+    world.nodes[first].kill();
+    let other = world.nodes[(first + 1) % 3].client(&token);
+    until("another node leads", || world.leader("main").is_some_and(|leader| leader != first));
+    until("it answers", || runtime().block_on(other.agents()).is_ok());
+    assert!(
+        world
+            .nodes
+            .iter()
+            .all(|node| { std::fs::read_to_string(node.data("main").join("operator.token")).unwrap().trim() == token })
+    );
+    // Each start of all nodes makes one.
+    for n in 0..3 {
+        if n != first {
+            world.nodes[n].kill();
+        }
+    }
+    world.nodes.iter_mut().for_each(crate::world::Node::start);
+    until("there is a new one", || world.leader("main").is_some() && world.operator() != token);
+}
