@@ -58,7 +58,7 @@ use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
 use self::starting::{claim, join, make_dir};
-use self::watching::{watch_registry, watch_time};
+use self::watching::{forget_dead, watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 
 /// The workspace of calls that name none.
@@ -404,6 +404,7 @@ impl Node {
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
+        listening.spawn(until(stopping.clone(), forget_dead(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
         // Callers from other machines reach a node.
         let mounts = config.mounts.into_iter().filter(|mount| !mount.anonymous).collect();

@@ -16,6 +16,8 @@ pub(crate) const SERVE_MAX: Duration = Duration::from_secs(2);
 /// A node of which the others have not heard for this long, by theirs, is dead. Longer than [`SERVE_MAX`], so that no two
 /// nodes serve a workspace at a time. Only availability rests on it: an old leader's writes are refused by the log.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
+/// A node that was silent for this long is forgotten, until it is heard of again.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// The pause between one candidate and the next.
 const RANK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a node waits for the others at its start, before it leads a workspace that nobody has led.
@@ -230,6 +232,15 @@ impl View {
     fn alive(&self, now: Duration) -> impl Iterator<Item = &str> {
         let heard = move |seen: &SeenNode| now.saturating_sub(seen.at) < DEAD_AFTER;
         self.nodes.iter().filter(move |(_, seen)| heard(seen)).map(|(node, _)| node.as_str())
+    }
+
+    /// Returns the nodes that are gone for good, each with the revision of its record, for the first of the living to remove.
+    pub(crate) fn expired(&self, now: Duration) -> Vec<(String, u64)> {
+        if self.alive(now).next() != Some(self.me.as_str()) {
+            return Vec::new();
+        }
+        let gone = |seen: &SeenNode| now.saturating_sub(seen.at) >= FORGET_AFTER;
+        self.nodes.iter().filter(|(_, seen)| gone(seen)).map(|(node, seen)| (node.clone(), seen.revision)).collect()
     }
 
     /// Returns the nodes that say of a node that they don't reach it at its address.
@@ -536,6 +547,20 @@ mod tests {
         assert_eq!(unfit.view.wants("main", s(19), true), None);
         unfit.beat_unfit(order[0], "s1", vec!["main".into()], s(30));
         assert_eq!(unfit.view.wants("main", s(30), true), Some(epoch), "alone, it does what it can");
+    }
+
+    #[test]
+    fn one_of_the_living_forgets_a_node_that_was_silent_for_long() {
+        for (me, forgets) in [("a", true), ("b", false)] {
+            let mut world = World::new(me, s(10));
+            for at in (11..=700).step_by(2) {
+                world.beat("a", "s1", s(at));
+                world.beat("b", "s1", s(at));
+            }
+            assert_eq!(world.view.expired(s(609)), []);
+            let silent = vec![("c".to_owned(), world.view.nodes["c"].revision)];
+            assert_eq!(world.view.expired(s(610)), if forgets { silent } else { Vec::new() });
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lastword_broker::clock::Stopwatch;
 use lastword_store::{Record, Watch};
 
-use crate::members::{DEAD_AFTER, RENEW_EVERY, SERVE_MAX, View};
+use crate::members::{DEAD_AFTER, RENEW_EVERY, SERVE_MAX, View, node_key};
 use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
@@ -32,6 +32,20 @@ pub(super) async fn watch_time(shared: Arc<Shared>) {
             shared.looks.send_modify(|looks| *looks += 1);
         }
         tokio::time::sleep(LOOK_AT_TIME).await;
+    }
+}
+
+/// Removes the records of nodes that are gone for good, so that nobody is told of them any more.
+pub(super) async fn forget_dead(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(DEAD_AFTER).await;
+        for (node, revision) in shared.view(|view, now| view.expired(now)) {
+            match shared.registry.delete(&node_key(&node), revision).await {
+                Ok(()) => tracing::info!(node, "the record of a node that is gone was removed"),
+                // It may be back.
+                Err(error) => tracing::debug!(node, %error, "the record of a node stays"),
+            }
+        }
     }
 }
 
