@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -94,6 +94,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
         return Ok(call);
     }
     let by_host = host(headers).and_then(|host| named(shared, host));
+    let named_by_host = by_host.is_some();
     strip(request.headers_mut());
     let by_path = without_prefix(request)?;
     let workspace = match (by_host, by_path) {
@@ -104,9 +105,23 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
         (by_host, by_path) => by_path.or(by_host).unwrap_or_else(|| WORKSPACE_MAIN.to_owned()),
     };
     if !shared.view(|view, _| view.has(&workspace)) {
-        return Err(ApiError::new(Code::UnknownRequest, format!("There is no workspace {workspace}")));
+        become_stranger(request.headers_mut(), named_by_host);
+        return Ok(RoutedCall { workspace: WORKSPACE_MAIN.to_owned(), from: None, by_node: false });
     }
     Ok(RoutedCall { workspace, from: None, by_node: false })
+}
+
+/// Makes a call for a workspace that doesn't exist one of somebody whom nobody knows: it is answered as any workspace answers
+/// a stranger, who thus learns of no name whether there is a workspace of it.
+fn become_stranger(headers: &mut HeaderMap, named_by_host: bool) {
+    headers.remove(COOKIE);
+    if headers.contains_key(AUTHORIZATION) {
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer unknown"));
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(|host| host.split_once('.'));
+    if let Some(host) = host.filter(|_| named_by_host).and_then(|(_, host)| HeaderValue::from_str(host).ok()) {
+        headers.insert(HOST, host);
+    }
 }
 
 /// Refuses a path that a node and the leader could read differently.
@@ -150,7 +165,7 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
     loop {
         // It would learn of a new leader only once it is heard again.
         if !shared.heartbeat.is_valid() {
-            return no_leader(&call.workspace);
+            return no_leader();
         }
         if let Some(open) = shared.served(&call.workspace).filter(|open| shared.holds(open)) {
             return here(shared, &open, &call, peer, request).await;
@@ -165,7 +180,7 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
                     Ok(Some(refused)) => refused,
                     Err(error) => {
                         tracing::debug!(%error, "a call was not redirected");
-                        no_leader(&call.workspace)
+                        no_leader()
                     }
                 };
             }
@@ -178,7 +193,7 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
                     tracing::debug!(%error, "a call was not passed on");
                     match again.filter(|_| tokio::time::Instant::now() < deadline) {
                         Some(again) => request = again,
-                        None => return no_leader(&call.workspace),
+                        None => return no_leader(),
                     }
                     tokio::time::sleep(UNREACHED_PAUSE).await;
                     continue;
@@ -186,7 +201,7 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
             }
         }
         if tokio::time::timeout_at(deadline, changed.changed()).await.is_err() {
-            return no_leader(&call.workspace);
+            return no_leader();
         }
     }
 }
@@ -361,8 +376,8 @@ fn redirect(url: &str, workspace: &str, uri: &Uri) -> Response {
     }
 }
 
-fn no_leader(workspace: &str) -> Response {
-    let text = format!("No node leads the workspace {workspace} at the moment, and nothing was done: try again");
+fn no_leader() -> Response {
+    let text = "No node leads the workspace at the moment, and nothing was done: try again";
     let mut fault = ApiError::new(Code::Saturated, text);
     fault.0.retry_after_ms = Some(RETRY_MS);
     fault.into_response()

@@ -46,8 +46,7 @@ fn a_token_of_one_workspace_is_nothing_in_another() {
                 let (status, fault) = call(&at(url), host, token, None).await;
                 assert_eq!((status, &fault["code"]), (401, &json!("unauthenticated")), "{url} {host:?}");
             }
-            let (status, _) = call(&at("/w/nobody/v1/agents"), None, &b, None).await;
-            assert_eq!(status, 404);
+            assert_eq!(call(&at("/w/nobody/v1/agents"), None, &b, None).await.0, 401);
             let (status, fault) = call(&at("/w/team-b/v1/agents"), Some("main.localhost"), &b, None).await;
             assert_eq!(status, 400, "{fault}");
             // What only nodes may say is of no use to others.
@@ -350,14 +349,55 @@ fn a_workspace_has_limits_of_its_own_and_is_removed() {
         }
     };
     world.run(&["cluster", "remove", "team-b", "--yes"]).ok();
-    answers(404);
+    answers(401);
     world.run(&["cluster", "add", "team-b"]).ok();
     answers(200);
     world.run(&["cluster", "remove", "team-b", "--with-log", "--yes"]).ok();
-    answers(404);
+    answers(401);
     assert!(!world.run(&["cluster", "status"]).ok().contains("team-b"));
     world.run(&["cluster", "add", "team-b"]).ok();
     answers(401);
+}
+
+#[test]
+fn a_stranger_learns_of_no_name_whether_there_is_a_workspace_of_it() {
+    let config = "auth_failures_max = 1000\n";
+    let Some(world) = World::start_with("names of workspaces", config, &[]) else { return };
+    assert_eq!(world.run(&["cluster", "add", "team-b"]).code, 0);
+    world.led("team-b");
+    let main = world.operator();
+    let node = &world.nodes[1];
+    let port = node.url.rsplit(':').next().unwrap();
+    let answered = |method: &str, path: &str, (name, by_host): (&str, bool), token: Option<&str>| {
+        let url = if by_host { format!("{}{path}", node.url) } else { format!("{}/w/{name}{path}", node.url) };
+        let request = lastword_client::plain_http().unwrap().request(method.parse().unwrap(), url);
+        let request = if by_host { request.header("Host", format!("{name}.localhost:{port}")) } else { request };
+        let request = request.header("Cookie", "lastword_session=x").body("");
+        let request = token.into_iter().fold(request, |request, token| request.bearer_auth(token));
+        runtime().block_on(async {
+            let answer = request.send().await.unwrap();
+            let status = answer.status().as_u16();
+            (status, answer.headers().get("content-type").cloned(), answer.text().await.unwrap().replace(name, "NAME"))
+        })
+    };
+    for (method, path) in [
+        ("GET", "/v1/agents"),
+        ("POST", "/v1/messages"),
+        ("GET", "/v1/nothing"),
+        ("GET", "/readyz"),
+        ("GET", "/metrics"),
+        ("GET", "/sign-in"),
+        ("GET", "/"),
+        ("POST", "/mcp"),
+        ("GET", "/.well-known/nothing"),
+    ] {
+        for by_host in [false, true] {
+            for token in [None, Some("lw_guessed"), Some(main.as_str())] {
+                let [there, nowhere] = ["team-b", "team-x"].map(|name| answered(method, path, (name, by_host), token));
+                assert_eq!((there.0, &there.1), (nowhere.0, &nowhere.1), "{method} {path} {there:?} {nowhere:?}");
+            }
+        }
+    }
 }
 
 #[test]
