@@ -85,8 +85,9 @@ pub struct ClusterConfig {
     pub insecure: bool,
     /// Whether the node serves although it has logs of workspaces that NATS doesn't have: it moves them aside.
     pub accept_missing: bool,
-    /// The servers on which each stream is stored: 3, or 1 for a trial.
-    pub replicas: usize,
+    /// The servers on which each stream is stored: 3, or 1 for a trial. `None`: as many as the registry has, and 3 if there
+    /// is none.
+    pub replicas: Option<usize>,
     /// How to read the configuration of a workspace.
     pub configs: ConfigReader,
 }

@@ -71,6 +71,10 @@ pub(crate) struct Joined {
 pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, NodeError> {
     let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
     let registry = patiently(async || Ok(Registry::open(&nats, cluster.replicas).await?)).await?;
+    let replicas = match cluster.replicas {
+        Some(replicas) => replicas,
+        None => patiently(async || Ok(registry.replicas().await?)).await?,
+    };
     let failed = |source| NodeError::File { place: dir.to_owned(), source };
     let session = hex(&Secret::token().map_err(failed)?.credential()[..8]);
     let metrics_token = metrics_token(dir).map_err(failed)?;
@@ -80,7 +84,7 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
     if !lost.is_empty() && !cluster.accept_missing {
         return Err(NodeError::Missing { workspaces: lost.join(", "), place: dir.to_owned() });
     }
-    patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, cluster.replicas).await).await?;
+    patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, replicas).await).await?;
     let records = patiently(async || Ok(registry.list("").await?)).await?;
     Ok(Joined { nats, registry, secret, session, metrics_token, records })
 }

@@ -11,6 +11,8 @@ use crate::log::jetstream::Nats;
 
 /// The bucket's name.
 const BUCKET: &str = "LASTWORD";
+/// The servers on which what nobody chose otherwise is stored.
+const REPLICAS: usize = 3;
 /// The wait for an answer of NATS.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
@@ -52,12 +54,12 @@ pub struct Registry {
 pub struct Watch(kv::Watch);
 
 impl Registry {
-    /// Opens the registry, and makes it, on this many servers, if it is missing. Reads and writes are answered by the
+    /// Opens the registry, and makes it if it is missing: on this many servers, or on [`REPLICAS`]. Reads and writes are answered by the
     /// leader of its stream alone: a follower's answer may be old.
     ///
     /// # Errors
     /// [`RegistryError::Unavailable`].
-    pub async fn open(nats: &Nats, replicas: usize) -> Result<Self, RegistryError> {
+    pub async fn open(nats: &Nats, replicas: impl Into<Option<usize>>) -> Result<Self, RegistryError> {
         let context = nats.jetstream();
         let config = Config {
             name: format!("KV_{BUCKET}"),
@@ -65,7 +67,7 @@ impl Registry {
             max_messages_per_subject: 1,
             discard: DiscardPolicy::New,
             storage: StorageType::File,
-            num_replicas: replicas,
+            num_replicas: replicas.into().unwrap_or(REPLICAS),
             allow_rollup: true,
             deny_delete: true,
             allow_direct: false,
@@ -90,6 +92,14 @@ impl Registry {
     /// [`RegistryError::Unavailable`].
     pub async fn has_known(&self, key: &str) -> Result<bool, RegistryError> {
         within(self.bucket.entry(key)).await.map(|found| found.is_some())
+    }
+
+    /// Returns the number of servers on which the registry is stored.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn replicas(&self) -> Result<usize, RegistryError> {
+        within(self.bucket.status()).await.map(|status| status.info.config.num_replicas)
     }
 
     /// Writes a record that is missing; returns its revision.

@@ -37,10 +37,10 @@ pub(crate) struct NatsArgs {
     /// Addresses of the NATS servers' monitoring [default: port 8222 of each].
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) nats_monitor: Vec<String>,
-    /// NATS servers on which each log is stored: 3, or 1 for a trial.
-    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Cluster")]
+    /// NATS servers on which each log is stored: 3, or 1 for a trial [default: as the cluster began, or 3].
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub(crate) replicas: u8,
+    pub(crate) replicas: Option<u8>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -194,23 +194,25 @@ mod with_clusters {
     const CLOCK_DIFFERENCE_MAX_MS: u64 = 2_000;
 
     pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-        let replicas = usize::from(args.nats.replicas);
         let nats = Nats::connect(options(&args.servers, &args.nats)?).await.map_err(NodeError::from)?;
+        let named = args.nats.replicas.map(usize::from);
+        let registry = Registry::open(&nats, named).await.map_err(NodeError::from)?;
+        let replicas = match named {
+            Some(replicas) => replicas,
+            None => registry.replicas().await.map_err(NodeError::from)?,
+        };
         match args.command {
             ClusterCommand::Status => {
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let found = status(&nats, &registry).await?;
                 cx.out.show(&found, |found, _| table(found))
             }
             ClusterCommand::Add { workspace } => {
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let new = create_workspace(&nats, &registry, &workspace, replicas).await?;
                 cx.out.show(&json!({ "workspace": workspace, "new": new }), |_, _| {
                     if new { format!("added {workspace}") } else { format!("{workspace} is there already") }
                 })
             }
             ClusterCommand::Configure { workspace, file, .. } => {
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let text = file.map(|path| read_config(&path)).transpose()?;
                 configure_workspace(&registry, &workspace, text.as_deref()).await?;
                 let own = text.is_some();
@@ -220,7 +222,6 @@ mod with_clusters {
                 })
             }
             ClusterCommand::Remove { workspace, with_log, yes } => {
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 let loss =
                     if with_log { "Its log, keys and tokens are gone for good" } else { "Its log stays in NATS" };
                 if !confirmed(&format!("Remove the workspace {workspace}? {loss}"), yes)? {
@@ -257,7 +258,6 @@ mod with_clusters {
                 let moved = move_out(&nats, &workspace, &to, &mut |at| bar.set_position(at.0)).await;
                 bar.finish_and_clear();
                 let moved = moved.map_err(Failure::unavailable)?;
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
                 fetch_files(&registry, &workspace, &to).await?;
                 let end = moved.end.at.0;
                 cx.out
@@ -323,7 +323,7 @@ mod with_clusters {
     /// Checks NATS servers, nodes and workspaces (`lastword doctor --cluster`).
     pub(crate) async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Result<(), Failure> {
         let nats = Nats::connect(options(urls, args)?).await.map_err(NodeError::from)?;
-        let registry = Registry::open(&nats, usize::from(args.replicas)).await.map_err(NodeError::from)?;
+        let registry = Registry::open(&nats, args.replicas.map(usize::from)).await.map_err(NodeError::from)?;
         let mut found = Findings::default();
         for monitor in monitors(urls, args) {
             found.server(monitored(&monitor).await);
@@ -496,7 +496,7 @@ mod with_clusters {
             advertise: node.advertise,
             insecure,
             accept_missing: node.accept_missing,
-            replicas: usize::from(node.nats.replicas),
+            replicas: node.nats.replicas.map(usize::from),
             configs: ConfigReader::new(config_of),
         };
         let mut end = EndSignals::listen()?;

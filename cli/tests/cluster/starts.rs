@@ -93,6 +93,32 @@ fn a_node_that_remembers_what_nats_does_not_have_serves_only_if_a_human_says_so(
 }
 
 #[test]
+fn a_trial_on_one_nats_server_says_so_once() {
+    let Some(program) = program("a trial on one NATS server") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let nats = One::start(&program);
+    let servers = nats.server.url();
+    let mut nodes: Vec<_> = [("a", &["--replicas", "1"][..]), ("b", &[])]
+        .into_iter()
+        .map(|(name, more)| {
+            let listen = format!("127.0.0.1:{}", free_port());
+            let serve =
+                ["--data", name, "serve", "--cluster", &servers, "--listen", &listen, "--node", name, "--not-durable"];
+            let mut node = lastword(dir.path());
+            let node = node.args(serve).args(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            until("the node serves", || dir.path().join(name).join("main/operator.token").exists());
+            node
+        })
+        .collect();
+    let cluster =
+        |args: &[&str]| finish(lastword(dir.path()).env("LASTWORD_CLUSTER", &servers).arg("cluster").args(args), "");
+    cluster(&["add", "team-b"]).ok();
+    until("it has its first human", || dir.path().join("a/team-b/operator.token").exists());
+    nodes.iter_mut().for_each(|node| node.kill().unwrap());
+    nodes.iter_mut().for_each(|node| assert!(!node.wait().unwrap().success()));
+}
+
+#[test]
 fn a_new_token_of_the_operator_is_made_once_for_a_start() {
     let Some(mut world) = World::start_with("renewed tokens", "", &["--renew-operator-token"]) else { return };
     let first = world.first("main");
