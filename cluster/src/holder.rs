@@ -19,12 +19,12 @@ use lastword_server::edges::http::app;
 use lastword_server::{
     Context, NodeView, Nodes, NodesView, Opening, StartError, Workspace, WorkspaceSettings, ended, open_index,
 };
-use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
+use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry, SetAside};
 use tokio::sync::watch;
 
 use crate::Shared;
 use crate::copies::{RegistryFiles, has_files};
-use crate::members::{LeaseRecord, NodeInfo, View, archive_key, lease_key};
+use crate::members::{LeaseRecord, NodeInfo, View, archive_key, aside_key, lease_key};
 use crate::workspaces::NodeSettings;
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
@@ -187,7 +187,9 @@ impl Holder {
         // What the registry never saw removed is missed, unless a human said otherwise.
         let replaced = self.shared.accept_missing || self.shared.view(|view, _| view.is_again(&self.workspace));
         let known = self.stream_id.as_deref().filter(|_| replaced);
-        let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known).await?;
+        let aside = self.shared.registry.get(&aside_key(&self.workspace)).await.map_err(io::Error::other)?;
+        let aside = aside.as_ref().and_then(crate::parse::<Vec<SetAside>>).unwrap_or_default();
+        let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known, &aside).await?;
         let snapshot = mirror.snapshots().load().unwrap_or_default();
         let reader = mirror.reader();
         let core = replay(snapshot, reader.as_ref(), mirror.archive().as_ref()).map_err(BootError::from)?;

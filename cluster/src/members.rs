@@ -151,6 +151,11 @@ pub(crate) fn config_key(workspace: &str) -> String {
     format!("{CONFIG}{workspace}")
 }
 
+/// The key of what a human set aside of a workspace's stream.
+pub(crate) fn aside_key(workspace: &str) -> String {
+    format!("aside.{workspace}")
+}
+
 pub(crate) fn archive_key(workspace: &str) -> String {
     format!("{ARCHIVE}{workspace}")
 }

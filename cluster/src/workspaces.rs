@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lastword_server::{Config, Mount, Pages, WorkspaceSettings};
-use lastword_store::{Nats, Registry, RegistryError};
+use lastword_store::{Nats, Registry, RegistryError, SetAside};
 
-use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, config_key, lease_key, workspace_key};
+use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, aside_key, config_key, lease_key, workspace_key};
 use crate::{NodeError, copies};
 
 type ReadConfig = dyn Fn(&str) -> Result<Config, String> + Send + Sync;
@@ -70,6 +70,28 @@ pub async fn configure_workspace(registry: &Registry, workspace: &str, text: Opt
     Ok(())
 }
 
+/// Sets a message of a workspace's stream aside: the nodes go on behind it if they can't read it.
+///
+/// # Errors
+/// There is no such workspace, or NATS refuses.
+pub async fn set_aside(registry: &Registry, workspace: &str, message: SetAside) -> Result<(), NodeError> {
+    if registry.get(&workspace_key(workspace)).await?.is_none() {
+        return Err(NodeError::NoWorkspace(workspace.to_owned()));
+    }
+    let key = aside_key(workspace);
+    let found = registry.get(&key).await?;
+    let mut all = found.as_ref().and_then(crate::parse::<Vec<SetAside>>).unwrap_or_default();
+    if !all.contains(&message) {
+        all.push(message);
+    }
+    let value = serde_json::to_vec(&all).unwrap_or_default();
+    match found {
+        Some(record) => registry.replace(&key, &value, record.revision).await.map(|_| ())?,
+        None => registry.create(&key, &value).await.map(|_| ())?,
+    }
+    Ok(())
+}
+
 /// Removes a workspace: the nodes serve it no longer. Its log stays in NATS with its keys and tokens, and
 /// [`create_workspace`] brings it back, unless `log` is removed with it.
 ///
@@ -85,7 +107,7 @@ pub async fn remove_workspace(nats: &Nats, registry: &Registry, workspace: &str,
     if log {
         nats.remove_stream(workspace).await?;
         let files = registry.list(&copies::key(workspace, "")).await?;
-        let others = [lease_key(workspace), archive_key(workspace), config_key(workspace)];
+        let others = [lease_key(workspace), archive_key(workspace), config_key(workspace), aside_key(workspace)];
         for key in files.into_iter().map(|record| record.key).chain(others) {
             if let Some(record) = registry.get(&key).await? {
                 registry.delete(&key, record.revision).await?;

@@ -20,7 +20,7 @@ mod rows;
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]
 pub use crate::log::jetstream::{
-    Copies, Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, move_in, move_out,
+    Copies, Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, SetAside, move_in, move_out,
     shown_address,
 };
 pub use crate::log::memory::{InjectedFault, MemoryLog};

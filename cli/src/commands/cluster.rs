@@ -74,6 +74,16 @@ enum ClusterCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Set aside a message that no node wrote and at which the nodes stop; they go on behind it
+    SetAside {
+        /// Name of the workspace.
+        workspace: String,
+        /// Number of the message in the stream, as the nodes' logs name it.
+        message: u64,
+        /// Confirm without a terminal, in a script.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Copy the log of a data directory into a new workspace. Needs a stopped server
     MoveIn {
         /// Name of the workspace.
@@ -151,7 +161,7 @@ mod with_clusters {
 
     use lastword_cluster::{
         ClusterConfig, ConfigReader, Monitored, Node, NodeError, Status, Unmonitored, add_files, configure_workspace,
-        create_workspace, default_monitors, fetch_files, monitored, remove_workspace, status,
+        create_workspace, default_monitors, fetch_files, monitored, remove_workspace, set_aside, status,
     };
     use lastword_facts::Seq;
     use lastword_server::Config;
@@ -188,6 +198,8 @@ mod with_clusters {
     const TELL_EVERY: u32 = 10;
     /// The pause before a server that gave no answer at the start is asked again.
     const PAUSE_LATE: Duration = Duration::from_secs(2);
+    /// The bytes of a message that a human is shown before it is set aside.
+    const SHOWN_BYTES: usize = 40;
     /// The copies of a log that survive the loss of one server.
     const COPIES_MIN: usize = 3;
     /// The most by which the clocks of NATS and of this machine should differ, in ms.
@@ -232,27 +244,10 @@ mod with_clusters {
                     if with_log { format!("removed {workspace} and its log") } else { format!("removed {workspace}") }
                 })
             }
-            ClusterCommand::MoveIn { workspace } => {
-                // Before anything is made in the cluster.
-                lastword_store::DataDir::at(&cx.settings.data).open_reader()?;
-                nats.create_stream(&workspace, replicas).await.map_err(NodeError::from)?;
-                let bar = verify::bar(&cx.out);
-                let mut show = |at: Seq, of: Seq| {
-                    bar.set_length(of.0);
-                    bar.set_position(at.0);
-                };
-                let moved = move_in(&nats, &workspace, &cx.settings.data, &mut show).await;
-                bar.finish_and_clear();
-                let moved = moved.map_err(Failure::unavailable)?;
-                let registry = Registry::open(&nats, replicas).await.map_err(NodeError::from)?;
-                add_files(&registry, &workspace, &cx.settings.data).await?;
-                // Last: from here on the nodes serve it.
-                create_workspace(&nats, &registry, &workspace, replicas).await?;
-                let end = moved.end.at.0;
-                cx.out.show(&json!({ "workspace": workspace, "end": end }), |_, _| {
-                    format!("the workspace {workspace} has the log up to {end}")
-                })
+            ClusterCommand::SetAside { workspace, message, yes } => {
+                put_aside((&nats, &registry), (&workspace, message), yes, cx).await
             }
+            ClusterCommand::MoveIn { workspace } => move_log_in((&nats, &registry), &workspace, replicas, cx).await,
             ClusterCommand::MoveOut { workspace, to } => {
                 let bar = verify::bar(&cx.out);
                 let moved = move_out(&nats, &workspace, &to, &mut |at| bar.set_position(at.0)).await;
@@ -264,6 +259,59 @@ mod with_clusters {
                     .show(&json!({ "to": to, "end": end }), |_, _| format!("{} has the log up to {end}", to.display()))
             }
         }
+    }
+
+    /// Sets a message of a workspace's stream aside, once a human has seen what it is.
+    async fn put_aside(
+        (nats, registry): (&Nats, &Registry),
+        (workspace, message): (&str, u64),
+        yes: bool,
+        cx: &Context,
+    ) -> Result<(), Failure> {
+        let found = nats.set_aside(workspace, message).await.map_err(NodeError::from)?;
+        let Some((aside, bytes)) = found else {
+            return Err(Failure::refused(format!("the stream of {workspace} has no message {message}")));
+        };
+        let begins = escape_line(&String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES)]));
+        let question = format!(
+            "Set aside message {message} of {workspace}, {} bytes that begin with {begins:?}? If a node wrote it, what \
+             it says is lost",
+            bytes.len()
+        );
+        if !confirmed(&question, yes)? {
+            return Err(Failure::refused("not set aside"));
+        }
+        set_aside(registry, workspace, aside).await?;
+        cx.out.show(&json!({ "workspace": workspace, "message": message }), |_, _| {
+            format!("message {message} of {workspace} is set aside")
+        })
+    }
+
+    /// Copies the log of a data directory into a new workspace.
+    async fn move_log_in(
+        (nats, registry): (&Nats, &Registry),
+        workspace: &str,
+        replicas: usize,
+        cx: &Context,
+    ) -> Result<(), Failure> {
+        // Before anything is made in the cluster.
+        lastword_store::DataDir::at(&cx.settings.data).open_reader()?;
+        nats.create_stream(workspace, replicas).await.map_err(NodeError::from)?;
+        let bar = verify::bar(&cx.out);
+        let mut show = |at: Seq, of: Seq| {
+            bar.set_length(of.0);
+            bar.set_position(at.0);
+        };
+        let moved = move_in(nats, workspace, &cx.settings.data, &mut show).await;
+        bar.finish_and_clear();
+        let moved = moved.map_err(Failure::unavailable)?;
+        add_files(registry, workspace, &cx.settings.data).await?;
+        // Last: from here on the nodes serve it.
+        create_workspace(nats, registry, workspace, replicas).await?;
+        let end = moved.end.at.0;
+        cx.out.show(&json!({ "workspace": workspace, "end": end }), |_, _| {
+            format!("the workspace {workspace} has the log up to {end}")
+        })
     }
 
     /// Reads the configuration of a workspace, and checks it.

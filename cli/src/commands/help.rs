@@ -258,6 +258,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "cluster set-aside",
+        &[
+            "lastword cluster --cluster nats://127.0.0.1:4222 set-aside team-b 1204",
+            "lastword cluster --cluster nats://127.0.0.1:4222 set-aside team-b 1204 --yes",
+        ],
+    ),
+    (
         "cluster remove",
         &[
             "lastword cluster --cluster nats://127.0.0.1:4222 remove team-b",

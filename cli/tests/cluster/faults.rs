@@ -227,6 +227,46 @@ fn a_humans_stop_goes_through_while_the_stream_is_at_its_limit() {
 }
 
 #[test]
+fn a_message_that_no_node_wrote_is_named_and_a_human_sets_it_aside() {
+    let Some(mut world) = World::start("foreign messages") else { return };
+    let agents = world.enrol();
+    let connection = world.nats.connect();
+    let traffic = Traffic::start(&world, &agents);
+    traffic.goes_on(50);
+    let publish = |subject: &str, bytes: Vec<u8>| {
+        let subject = subject.to_owned();
+        let published = async { connection.jetstream().publish(subject, bytes.into()).await.unwrap().await.unwrap() };
+        runtime().block_on(published).sequence
+    };
+    // An epoch that begins once more begins nothing.
+    let stream = runtime().block_on(connection.jetstream().get_stream("LASTWORD_main")).unwrap();
+    let first = runtime().block_on(stream.get_raw_message(1)).unwrap();
+    assert_eq!(first.subject.as_str(), "lastword.main.epoch");
+    publish("lastword.main.epoch", first.payload.to_vec());
+    traffic.goes_on(50);
+    let leader = world.led("main");
+    world.nodes[leader].kill();
+    publish("lastword.main.epoch", first.payload.to_vec());
+    traffic.goes_on(50);
+    world.nodes[leader].start();
+    world.settled("main");
+    let at = publish("lastword.main.log", b"nobody's".to_vec());
+    let servers = world.servers();
+    let named = format!("is damaged at message {at}");
+    until("each node names it", || world.nodes.iter().all(|node| node.said().contains(&named)));
+    until("doctor says so", || world.run(&["doctor", "--cluster", &servers]).stdout.contains("can't lead main"));
+    let refused = world.run(&["cluster", "set-aside", "main", "9999999", "--yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("has no message 9999999"), "{refused:?}");
+    // One that was written by a node still counts.
+    world.run(&["cluster", "set-aside", "main", "2", "--yes"]).ok();
+    world.run(&["cluster", "set-aside", "main", &at.to_string(), "--yes"]).ok();
+    traffic.goes_on(50);
+    world.settled("main");
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
+}
+
+#[test]
 fn a_leader_keeps_its_lease_where_a_renewal_takes_more_than_half_a_second() {
     let Some(mut world) = World::start("slow renewals") else { return };
     let agents = world.enrol();

@@ -17,6 +17,7 @@
 
 mod address;
 mod archive;
+mod claim;
 mod file;
 mod leader;
 mod mirror;
@@ -34,3 +35,4 @@ pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};
 pub use self::nats::{Copies, Nats, NatsError};
 pub use self::options::NatsOptions;
+pub use self::record::SetAside;

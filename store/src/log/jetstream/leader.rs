@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lastword_facts::{Entry, Seq};
 
-use super::mirror::{Inner, retry};
+use super::claim::retry;
+use super::mirror::Inner;
 use super::nats::{Expect, Nats, NatsError, Refused, StreamNames};
 use super::record::{self, EpochStart, Head, PART_BYTES_MAX, PARTS_MAX, StoredRow};
 use super::tail::Subject;
@@ -157,6 +158,8 @@ impl Publisher {
                     if start.epoch > self.epoch {
                         return Err(Stop::Append(AppendError::Fenced { epoch: start.epoch }));
                     }
+                    // An earlier one that somebody published again begins nothing. A newer one would come behind it.
+                    self.epoch_at = at;
                 }
                 Some(Subject::Log) if found.payload == message => {
                     self.at = at;

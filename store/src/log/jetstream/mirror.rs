@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_facts::{Entry, Seq};
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::archive::{Bucket, SharedArchive};
+use super::claim::{RETRY, claim, retry};
 use super::file::{Applied, Mark, MirrorEnd, MirrorFile};
 use super::leader::{JetStreamLog, Lease};
-use super::nats::{Expect, Nats, NatsError, Refused, Stored, StreamNames};
+use super::nats::{Nats, NatsError, Stored, StreamNames};
 use super::news::News;
 use super::opening::{catch_up, compare, fetch, lost, supersedes, unwritten};
-use super::record::{EpochStart, StoredRow};
+use super::record::{EpochStart, SetAside, StoredRow};
 use super::tail::{Damaged, Step, Tail};
 use crate::log::{AppendError, Archive, Log, LogReader, OpenError, Snapshots};
 
@@ -27,8 +29,6 @@ const MESSAGES_PER_TURN: usize = 256;
 const BYTES_PER_TURN: usize = 4 << 20;
 /// The longest gap that a new leader reads message by message, from the stream's leader.
 const GAP_OF_SINGLE_READS: u64 = 64;
-/// The pause before a request is repeated.
-pub(crate) const RETRY: Duration = Duration::from_millis(100);
 /// The times that a stream which seems to be shorter than its mirror is asked again, with a pause of [`LOST_PAUSE`]: a
 /// leader that was just elected may not know its end yet.
 const LOST_CHECKS: usize = 10;
@@ -105,6 +105,8 @@ pub(super) struct Inner {
     unreturned: Vec<(Seq, Entry)>,
     /// The failure after which the file and what was read of the stream differ.
     failed: Option<MirrorError>,
+    /// What a human set aside of the stream.
+    aside: Vec<SetAside>,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -120,11 +122,12 @@ impl Mirror {
     /// # Errors
     /// See [`MirrorError`].
     pub async fn open(nats: &Nats, workspace: &str, dir: &Path) -> Result<Self, MirrorError> {
-        Self::open_known(nats, workspace, dir, None).await
+        Self::open_known(nats, workspace, dir, None, &[]).await
     }
 
     /// Does the same for the stream that [`Nats::stream_id`] named when the workspace was made. If it is that one, a mirror of
-    /// an earlier stream is of a workspace that was removed, whose log is not missed.
+    /// an earlier stream is of a workspace that was removed, whose log is not missed. What is set aside of the stream doesn't
+    /// count where it can't be read.
     ///
     /// # Errors
     /// See [`MirrorError`].
@@ -133,6 +136,7 @@ impl Mirror {
         workspace: &str,
         dir: &Path,
         known: Option<&str>,
+        aside: &[SetAside],
     ) -> Result<Self, MirrorError> {
         let names = StreamNames::of(workspace)?;
         let mut extent = nats.extent(&names).await?;
@@ -177,6 +181,7 @@ impl Mirror {
             deaf_since: None,
             unreturned: Vec::new(),
             failed: None,
+            aside: aside.to_vec(),
         };
         // The base that it began with is of a later position: a replay needs what is before that, too.
         let base_at = inner.file.base_at();
@@ -442,7 +447,18 @@ impl Inner {
         let Some(subject) = self.names.subject(&message.subject) else {
             return Err(Damaged { at: message.at, problem: format!("its subject is {}", message.subject) });
         };
-        self.tail.feed(message.at, subject, &message.payload)
+        let is_aside = |aside: &SetAside| {
+            (aside.at, aside.stream_id.as_str()) == (message.at, self.stream_id.as_str())
+                && aside.sha256 == *Sha256::digest(&message.payload)
+        };
+        let before = self.aside.iter().any(is_aside).then(|| self.tail.clone());
+        match (self.tail.feed(message.at, subject, &message.payload), before) {
+            (Err(_), Some(before)) => {
+                self.tail = before;
+                Ok(self.tail.skip(message.at))
+            }
+            (fed, _) => fed,
+        }
     }
 
     /// Writes rows and how far of the stream was read.
@@ -471,7 +487,7 @@ impl Inner {
         self.news = None;
         let start =
             EpochStart { epoch, node: node.to_owned(), attempt: self.nats.client().new_inbox(), importing: false };
-        let at = claim(&self.nats, &self.names, &start, lease).await?;
+        let at = claim(&self.nats, &self.names, &start, self.tail.epoch, lease).await?;
         if at <= self.tail.at {
             let problem = format!("put epoch {epoch} at message {at}, and the mirror has message {}", self.tail.at);
             return Err(fatal(lost(&self.names, self.file.dir(), problem)));
@@ -528,57 +544,4 @@ enum Took {
     Nothing,
     /// The first that is new isn't the next one.
     Gap { next: u64 },
-}
-
-/// Waits before a request is repeated, if the lease is still held.
-pub(super) async fn retry(lease: &Lease, reason: &str) -> Result<(), AppendError> {
-    tokio::time::sleep(RETRY).await;
-    if lease() { Ok(()) } else { Err(AppendError::Ambiguous { reason: format!("the lease ended: {reason}") }) }
-}
-
-/// Publishes the start of an epoch if it is newer than all others; returns its sequence.
-pub(super) async fn claim(
-    nats: &Nats,
-    names: &StreamNames,
-    start: &EpochStart,
-    lease: &Lease,
-) -> Result<u64, AppendError> {
-    let fatal = |reason: String| AppendError::Fatal { reason };
-    let payload = start.message().map_err(|error| fatal(error.to_string()))?;
-    loop {
-        let newest = match nats.last_epoch(names).await {
-            Ok(newest) => newest,
-            Err(error) => {
-                retry(lease, &error.to_string()).await?;
-                continue;
-            }
-        };
-        let mut behind = 0;
-        if let Some(found) = newest {
-            let newest = EpochStart::parse(&found.payload)
-                .map_err(|problem| fatal(format!("the start of an epoch, message {}: {problem}", found.at)))?;
-            if newest == *start {
-                return Ok(found.at);
-            }
-            if newest.epoch >= start.epoch {
-                return Err(AppendError::Fenced { epoch: newest.epoch });
-            }
-            if newest.importing && newest.node != start.node {
-                return Err(fatal(format!(
-                    "a log was being copied into {} and isn't whole: copy it again, or delete the stream",
-                    names.stream
-                )));
-            }
-            behind = found.at;
-        }
-        let expect = Expect { last: None, of: (&names.epoch, behind) };
-        let reason = match nats.publish(&names.epoch, expect, payload.clone()).await {
-            Ok(at) => return Ok(at),
-            Err(Refused::Never(reason)) => return Err(fatal(reason)),
-            // An earlier attempt may be in the stream nevertheless; a claim without a leader does no harm.
-            Err(Refused::Full(reason)) => return Err(AppendError::Full { reason }),
-            Err(Refused::Expected(reason) | Refused::Unknown(reason)) => reason,
-        };
-        retry(lease, &reason).await?;
-    }
 }

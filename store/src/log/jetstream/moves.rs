@@ -8,8 +8,8 @@ use lastword_facts::Seq;
 use rusqlite::Connection;
 
 use super::archive::{Bucket, FetchError, Start};
+use super::claim::{claim, retry};
 use super::leader::{Lease, Publisher};
-use super::mirror::{claim, retry};
 use super::nats::{Nats, NatsError, StreamNames};
 use super::record::{EpochStart, PART_BYTES_MAX, StoredRow};
 use super::tail::{Commit, Step, Tail};
@@ -151,7 +151,7 @@ pub async fn move_in(
     }
     let epoch = sqlite::epoch_of(&db)?.max(tail.epoch) + 1;
     let mut start = EpochStart { epoch, node: NODE.to_owned(), attempt: nats.client().new_inbox(), importing: true };
-    let at = claim(nats, &names, &start, &patience.lease()).await?;
+    let at = claim(nats, &names, &start, 0, &patience.lease()).await?;
     read(nats, &names, &mut tail, at, &patience, &mut |_| Ok(())).await?;
     let (nats, lease) = (nats.clone(), patience.lease());
     let mut publisher = Publisher { nats, names, lease, epoch, epoch_at: at, at, batch: 0, dropped: 0 };
@@ -176,7 +176,7 @@ pub async fn move_in(
         return Err(MoveError::Other { stream: names.stream });
     }
     (start.epoch, start.importing, start.attempt) = (epoch + 1, false, nats.client().new_inbox());
-    claim(&nats, &names, &start, &patience.lease()).await?;
+    claim(&nats, &names, &start, 0, &patience.lease()).await?;
     Ok(Moved { rows, end: Anchor { at: end, hash } })
 }
 

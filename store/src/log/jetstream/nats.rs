@@ -14,13 +14,14 @@ use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, header};
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::address::Servers;
 use super::news::News;
 use super::options::{NatsOptions, first, is_refusal};
-use super::record::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
+use super::record::{MESSAGE_BYTES_MAX, PART_BYTES_MAX, SetAside};
 use super::tail::Subject;
 
 /// The wait for an answer of the server. Longer than a slow disk's sync, shorter than an election.
@@ -365,6 +366,18 @@ impl Nats {
     /// Returns the number of servers on which the workspace's stream is stored.
     pub(crate) async fn replicas(&self, names: &StreamNames) -> Result<usize, NatsError> {
         Ok(self.info(names).await?.config.num_replicas)
+    }
+
+    /// Returns a message of a workspace's stream for a human to look at, with what sets it aside; `None` if there is none.
+    ///
+    /// # Errors
+    /// The name is no workspace's, it has no stream, or NATS doesn't answer.
+    pub async fn set_aside(&self, workspace: &str, at: u64) -> Result<Option<(SetAside, Vec<u8>)>, NatsError> {
+        let names = StreamNames::of(workspace)?;
+        let stream_id = self.info(&names).await?.created.to_string();
+        let Some(message) = self.message(&names, at).await? else { return Ok(None) };
+        let sha256 = Sha256::digest(&message.payload).into();
+        Ok(Some((SetAside { stream_id, at, sha256 }, message.payload)))
     }
 
     /// Raises the limits of a stream that is full by what a commit of this length takes. Returns whether it has any.

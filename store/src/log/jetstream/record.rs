@@ -119,6 +119,17 @@ impl EpochStart {
     }
 }
 
+/// A message of a stream that a human set aside, because no leader wrote it: where it can't be read, it doesn't count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAside {
+    /// When the stream was made: it tells it from another one of its name.
+    pub stream_id: String,
+    /// The sequence of the message.
+    pub at: u64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+}
+
 /// A row of the log with its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredRow {

@@ -120,6 +120,13 @@ impl Tail {
         self.advance(rows);
     }
 
+    /// Reads past the next message, which a human set aside.
+    pub(crate) fn skip(&mut self, at: u64) -> Step {
+        self.at = at;
+        self.dropped += 1;
+        Step::Dropped
+    }
+
     fn advance(&mut self, rows: &[StoredRow]) {
         if let Some(row) = rows.last() {
             (self.last, self.hash, self.row_epoch) = (row.last(), row.hash, row.epoch);
