@@ -7,6 +7,9 @@ lastword=${LASTWORD:-lastword}
 dir=${1:-cluster}
 mkdir -p "$dir"
 pids=
+# By it the servers know each other. Clients need none: whoever may log in to this machine reaches the servers.
+route=r$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+umask 077
 trap 'trap - EXIT; kill $pids 2>/dev/null || :; wait' EXIT
 trap 'exit 0' INT TERM
 for n in 1 2 3; do
@@ -18,7 +21,8 @@ jetstream { store_dir: "$dir/n$n", sync_interval: always }
 cluster {
   name: lastword
   listen: 127.0.0.1:622$n
-  routes: [nats://127.0.0.1:6221, nats://127.0.0.1:6222, nats://127.0.0.1:6223]
+  authorization { user: route, password: $route }
+  routes: [nats://route:$route@127.0.0.1:6221, nats://route:$route@127.0.0.1:6222, nats://route:$route@127.0.0.1:6223]
 }
 CONF
     "$nats" -c "$dir/n$n.conf" >"$dir/n$n.log" 2>&1 &

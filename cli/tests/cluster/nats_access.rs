@@ -1,6 +1,7 @@
 //! A NATS server that wants TLS, and credentials, a password, a token or a certificate.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -153,6 +154,49 @@ fn a_node_proves_itself_to_nats_by_the_password_of_each_address() {
             assert!(!said.contains(secret), "{secret} is in the log");
         }
     }
+}
+
+#[test]
+fn the_example_of_a_nats_server_lets_in_no_client_and_no_server_without_a_password() {
+    let Some(program) = program("the example of a NATS server") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [port, route, monitor] = [(); 3].map(|()| free_port());
+    let mut example = include_str!("../../../examples/cluster/nats.conf").to_owned();
+    for (shown, here) in [("port: 4222", port), ("port: 6222", route), ("http_port: 8222", monitor)] {
+        assert_eq!(example.matches(shown).count(), 1, "{shown}");
+        example = example.replace(shown, &format!("{}: {here}", shown.split(':').next().unwrap()));
+    }
+    let config = dir.path().join("nats.conf");
+    std::fs::write(&config, example.replace("/data", dir.path().to_str().unwrap())).unwrap();
+    let mut server = std::process::Command::new(program);
+    server.arg("-c").arg(&config).env("NAME", "n1").env("HOST", "127.0.0.1").stderr(Stdio::null());
+    for (name, value) in [("NODE_PASSWORD", "node-password"), ("ROUTE_PASSWORD", "route-password")] {
+        server.env(name, value);
+    }
+    for name in ["ROUTE1", "ROUTE2", "ROUTE3"] {
+        server.env(name, "nats://route:route-password@127.0.0.1:9");
+    }
+    let mut server = server.spawn().unwrap();
+    until("the server accepts connections", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let connect = |login: &str| {
+        let options = lastword_store::NatsOptions::new([format!("nats://{login}127.0.0.1:{port}")]);
+        crate::nats_server::runtime().block_on(lastword_store::Nats::connect(options))
+    };
+    for login in ["", "node:route-password@", "route:route-password@"] {
+        assert!(connect(login).unwrap_err().to_string().contains("authorization violation"), "{login}");
+    }
+    drop(connect("node:node-password@").unwrap());
+    for login in ["", r#""user":"node","pass":"node-password","#] {
+        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", route)).unwrap();
+        let connect =
+            format!("CONNECT {{{login}\"name\":\"x\",\"server_id\":\"x\",\"cluster\":\"lastword\"}}\r\nPING\r\n");
+        stranger.write_all(connect.as_bytes()).unwrap();
+        let mut answered = String::new();
+        let _closed = stranger.read_to_string(&mut answered);
+        assert!(answered.contains("Authorization Violation"), "{answered}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]
