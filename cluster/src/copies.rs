@@ -117,12 +117,13 @@ impl RegistryFiles {
     }
 }
 
-/// Returns whether a workspace has small files: its first leader writes them.
+/// Returns whether a workspace has its small files: its first leader writes them, the operator's token last. A directory with
+/// the keys and without the token would be one from which a human moved it.
 ///
 /// # Errors
 /// The registry can't be read.
 pub(crate) async fn has_files(registry: &Registry, workspace: &str) -> Result<bool, RegistryError> {
-    registry.get(&key(workspace, FILE_SECRET_KEY)).await.map(|record| record.is_some())
+    registry.has_known(&key(workspace, FILE_OPERATOR_TOKEN)).await
 }
 
 /// Fetches the small files of a workspace into a data directory.
@@ -140,8 +141,15 @@ pub async fn fetch_files(registry: &Registry, workspace: &str, dir: &Path) -> io
 pub async fn add_files(registry: &Registry, workspace: &str, dir: &Path) -> io::Result<()> {
     let local = Files::local(dir);
     for name in names() {
-        let Some(own) = read(&local.path(name))? else { continue };
         let key = key(workspace, name);
+        let Some(own) = read(&local.path(name))? else {
+            // Known to be nowhere: a human moved it.
+            if name == FILE_OPERATOR_TOKEN && !registry.has_known(&key).await.map_err(io::Error::other)? {
+                let revision = registry.create(&key, &[]).await.map_err(io::Error::other)?;
+                registry.delete(&key, revision).await.map_err(io::Error::other)?;
+            }
+            continue;
+        };
         match registry.get(&key).await.map_err(io::Error::other)? {
             None => drop(registry.create(&key, &stored(0, &own)).await.map_err(io::Error::other)?),
             Some(record) if parts(&record).is_some_and(|(_, value)| value == own) => {}

@@ -220,8 +220,10 @@ fn a_node_serves_only_durable_nats_servers() {
     let status = world.run(&["--json", "cluster", "status"]).json();
     assert_eq!(status["nodes"].as_array().unwrap().iter().filter(|node| node["alive"] == true).count(), 3, "{status}");
     assert_eq!(status["workspaces"][0]["workspace"], "main");
+    let epoch = world.lease("main");
     let twice = world.run(&["serve", "--cluster", &servers, "--node", "a", "--listen", "127.0.0.1:0", "--not-durable"]);
     assert!(twice.code == 3 && twice.stderr.contains("--node"), "{twice:?}");
+    assert!(world.lease("main") == epoch && !world.nodes[0].said().contains("another program is this node"));
 }
 
 #[test]
