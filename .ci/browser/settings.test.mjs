@@ -56,7 +56,7 @@ test('a schedule is set by keyboard, and what is wrong is told in the form with 
 test('a schedule runs when a human says so, shows that its work is open, and is removed', async () => {
   await page.keyboard.press('Control+k');
   await page.keyboard.type('sched');
-  await until(() => page.locator('#palette-list a').allTextContents().then(String), 'Schedules page');
+  await until(() => page.locator('#palette-list a').first().textContent(), 'Schedules page');
   await page.keyboard.press('Enter');
   await page.waitForURL(/\/schedules$/);
   await connected(page);

@@ -63,7 +63,7 @@ pub(super) async fn list(
                 li { a href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
             }
             @for limit in &limits {
-                li { a href={ (url("/limits#")) (limit.name) } { (capital(limit_words(&limit.name))) " " (quantity(&limit.name, limit.value)) span.faint { " limit " (limit.name) } } }
+                li { a href={ (url("/limits#")) (limit.name) } { @if limit_words(&limit.name) != limit.name { (capital(limit_words(&limit.name))) " " } (quantity(&limit.name, limit.value)) span.faint { " limit " (limit.name) } } }
             }
             @for code in &refusals {
                 li { a href={ (url("/limits#")) (refusals_at(*code)) } { (told(*code)) span.faint { " refusal " (code.word()) } } }
