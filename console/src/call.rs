@@ -20,6 +20,9 @@ use crate::reads::risk::{Alike, Differs, Risk};
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
 
+/// The largest call that is edited within a list; the fields of a larger one are on its own page.
+const EDITED_BYTES_MAX: usize = 4_000;
+
 /// The characters that are shown of what differs.
 const DIFFERS_CHARS: usize = 300;
 
@@ -69,7 +72,7 @@ pub(super) fn card(
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
                 (decide(viewer, held, &decision.alike, parts.iter().map(unseen).sum()))
-                @if decision.alike.is_empty() { (otherwise(viewer, held)) }
+                @if decision.alike.is_empty() { (otherwise(viewer, held, extent)) }
             }))
         }
     }
@@ -207,7 +210,7 @@ fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) 
     }
 }
 
-fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
+fn otherwise(viewer: &Viewer, held: &ApprovalView, extent: Extent) -> Markup {
     let id = &held.id;
     let to = |verb: &str| format!("/approvals/{id}/{verb}");
     let rule = policy::exact(held);
@@ -219,7 +222,11 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
                 button type="submit" { "Reject with instructions" }
             }))
-            (edit::form(viewer, held))
+            @if extent == Extent::Whole || held.arguments.as_str().len() <= EDITED_BYTES_MAX {
+                (edit::form(viewer, held))
+            } @else {
+                p { a href={ (url("/approvals/")) (id) } { "Edit it on its page" } }
+            }
             @if let Some(rule) = rule {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows this very call, with all its arguments:" }

@@ -47,7 +47,10 @@ impl Resource {
             &composed
         };
         check(text)?;
-        Ok(Self(normalized(text)?.into()))
+        let name = normalized(text)?;
+        // A whole tree is written with more than what stood there.
+        check(&name)?;
+        Ok(Self(name.into()))
     }
 
     /// Returns the name as text.

@@ -74,7 +74,7 @@ enum ClusterCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Set aside a message that no node wrote and at which the nodes stop; they go on behind it
+    /// Set aside a message that no node wrote, so that the nodes go on behind it
     SetAside {
         /// Name of the workspace.
         workspace: String,

@@ -43,6 +43,7 @@ enum Verb {
     /// Take them out again
     Remove,
     /// Refuse if what is about to be committed or pushed is held by another task (called by git)
+    #[command(hide = true)]
     Check {
         /// Hook that calls.
         #[arg(value_parser = HOOKS)]

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -407,7 +408,7 @@ fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
     };
 
     // The first work is that of a task.
-    server.operator(&["ask", "kilo", "--no-wait", "--ref", "P-1", "Mend a.rs"]);
+    server.operator(&["send", "kilo", "Mend a.rs", "--ref", "P-1"]).ok();
     assert!(reason(&kilo.stop("nothing asked")).contains("Mend a.rs"));
     assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "nothing is said where nobody is in the way");
     let claims = server.operator(&["claims", "--json"]).json();
@@ -470,7 +471,7 @@ fn git_refuses_a_commit_of_what_another_task_holds_and_keeps_the_hooks_that_are_
     let commit = |more: &[&str]| {
         let mut command = std::process::Command::new("git");
         command.args(["commit", "-q", "-m", "x"]).args(more).current_dir(&work).env("HOME", server.path());
-        finish(command.envs(human.clone()), "")
+        finish(command.envs(human.clone()).stdout(Stdio::piped()).stderr(Stdio::piped()), "")
     };
     assert_eq!(at(&["guard", "install"]).code, 0);
     assert_eq!(at(&["guard", "install"]).code, 0, "twice is once");

@@ -19,7 +19,7 @@ fn recorded(name: &str) -> PathBuf {
 fn fake(server: &Server, name: &str, script: &str) -> String {
     let stream = recorded(&format!("{name}.jsonl"));
     let file = server.path().join(name);
-    let text = format!("#!/bin/sh\necho \"$*\" > args\nF='{}'\n{script}\n", stream.display());
+    let text = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > args\nF='{}'\n{script}\n", stream.display());
     fs::write(&file, text).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     file.to_str().unwrap().to_owned()
@@ -27,10 +27,10 @@ fn fake(server: &Server, name: &str, script: &str) -> String {
 
 /// Returns the program's arguments, without those that turn off its channels past the broker.
 fn args(server: &Server) -> String {
-    let text = fs::read_to_string(server.path().join("args")).unwrap().replace("-c features.", "features.");
+    let text = fs::read_to_string(server.path().join("args")).unwrap().replace("-c\nfeatures.", "features.");
     let channels =
         |word: &&str| ["--disallowedTools=", "--settings=", "features."].iter().any(|begin| word.starts_with(begin));
-    text.split_whitespace().filter(|word| !channels(word)).collect::<Vec<_>>().join(" ")
+    text.lines().filter(|word| !channels(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn tokens_today(server: &Server) -> u64 {

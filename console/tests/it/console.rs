@@ -134,7 +134,7 @@ async fn every_page_has_the_headers_that_keep_it_whole() {
         "/inbox",
         "/conversations",
         "/conversations/T-1%2Fa",
-        "/conversations/T-1%2Fa?view=timeline",
+        "/conversations/T-1%2Fa?view=waterfall",
         &one,
         "/agents",
         "/agents/kilo",
@@ -180,7 +180,8 @@ async fn what_agents_write_is_shown_and_does_nothing() {
         .is(201);
     world.post("kilo", "/v1/messages", json!({"type": "info", "to": "operator", "body": hostile})).await.is(201);
     let browser = Browser::signed_in(&world).await;
-    for path in ["/", "/inbox", "/conversations/T-1", "/conversations/T-1?view=timeline", "/conversations/T-1?view=log"]
+    for path in
+        ["/", "/inbox", "/conversations/T-1", "/conversations/T-1?view=waterfall", "/conversations/T-1?view=log"]
     {
         let seen = browser.get(path).await.is(200);
         for live in ["<script>alert", "<img", "<b>rm", "<b>eu", "\u{202e}", "\u{1b}"] {
@@ -286,7 +287,12 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
     let refused = refused.split("href=\"/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
     let why = browser.get(&format!("/messages/msg-{refused}")).await.is(200);
     why.has("passive_reply").has("hive").has("you asked kilo, depth 0").has("kilo asked hive");
-    browser.get("/conversations/T-1%2F1?view=timeline").await.is(200).has("<svg").has("passive reply");
+    browser
+        .get("/conversations/T-1%2F1?view=waterfall")
+        .await
+        .is(200)
+        .has("<svg")
+        .has("waits for the sender's final answer");
     browser.get("/conversations/T-1?view=log").await.is(200).has("turn opened").has("grant opened");
     browser.get("/conversations/T-9").await.is(404);
     browser.get("/conversations/T-1?view=cake").await.is(400);

@@ -72,12 +72,11 @@ fn numbers(found: Vec<&str>) -> Vec<u64> {
     found.into_iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// Returns the positions on a page of the tree, the waterfall, the timeline or the log.
+/// Returns the positions on a page of the tree, the waterfall or the log.
 fn on_page(view: &str, text: &str) -> Vec<u64> {
     match view {
         "tree" => numbers(between(text, "class=\"node\" id=\"msg-", "\"")),
         "waterfall" => numbers(between(text, "<a data-open-row href=\"/messages/msg-", "\"")),
-        "timeline" => numbers(between(text, "<a href=\"/messages/msg-", "\"")),
         _ => numbers(between(text, "id=\"line-", "\"")),
     }
 }
@@ -105,7 +104,7 @@ async fn each_view_of_a_long_history_shows_all_of_it_and_each_thing_once() {
     let all = messages(&world, "LONG-1", "").await;
     let requests = messages(&world, "LONG-1", "&type=request").await;
     assert_eq!((all.len(), requests.len()), (6 * ROUNDS, 3 * ROUNDS));
-    for view in ["tree", "waterfall", "timeline", "log"] {
+    for view in ["tree", "waterfall", "log"] {
         let first = format!("/conversations/LONG-1?view={view}");
         let back = walked(&browser, &first, "prev").await;
         assert!(back.len() > 2, "{view} has {} pages", back.len());
@@ -116,7 +115,7 @@ async fn each_view_of_a_long_history_shows_all_of_it_and_each_thing_once() {
         assert_eq!(seen.len(), count, "{view} shows something twice");
         match view {
             "waterfall" => assert!(seen.into_iter().eq(requests.iter().copied()), "{view}"),
-            "tree" | "timeline" => assert!(seen.into_iter().eq(all.iter().copied()), "{view}"),
+            "tree" => assert!(seen.into_iter().eq(all.iter().copied()), "{view}"),
             _ => {
                 assert!(all.iter().all(|seq| seen.binary_search(seq).is_ok()));
                 let told = format!("–{0} of {0}", spaced(count));

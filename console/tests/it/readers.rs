@@ -25,7 +25,7 @@ async fn what_the_broker_advises_a_model_is_not_shown_to_a_human() {
         "/",
         "/inbox",
         "/conversations/T-1",
-        "/conversations/T-1?view=timeline",
+        "/conversations/T-1?view=waterfall",
         "/conversations/T-1?view=log",
         &message,
     ] {

@@ -2,7 +2,8 @@
 
 use lastword_facts::envelope::Address;
 use lastword_facts::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
-use lastword_facts::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId, Resource};
+use lastword_facts::names::{AgentName, Label, ModelName, RESERVED, Ref, RequestId};
+use lastword_facts::resource::{RESOURCE_BYTES_MAX, Resource};
 use lastword_wire::{parse_rfc3339, rfc3339};
 
 /// The first moment that RFC 3339 can't express: the year 10000.
@@ -37,18 +38,43 @@ fn grammars(text: &str) {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "._/#:-".contains(c));
     let visible = (1..=128).contains(&text.len()) && text.chars().all(|c| ('!'..='~').contains(&c));
     let request = visible && !text.contains(['[', ']']);
-    let resource = visible && text.find('*').is_none_or(|at| at + 1 == text.len());
     assert_eq!(Label::new(text).is_ok(), label, "{text:?}");
     assert_eq!(AgentName::new(text).is_ok(), label && !RESERVED.contains(&text), "{text:?}");
     assert_eq!(Ref::new(text).is_ok(), reference, "{text:?}");
     assert_eq!(RequestId::new(text).is_ok(), request, "{text:?}");
-    assert_eq!(Resource::new(text).is_ok(), resource, "{text:?}");
+    resource(text);
     let model = (1..=64).contains(&text.chars().count()) && text.trim() == text && !text.contains(char::is_control);
     assert_eq!(ModelName::new(text).is_ok(), model, "{text:?}");
     let json = serde_json::Value::from(text);
     let read = serde_json::from_value::<Ref>(json).ok();
     assert_eq!(read.as_ref().map(Ref::as_str), reference.then_some(text), "JSON is checked like text");
     assert!(Ref::new(text).is_ok_and(|name| name.as_str() == text) || !reference);
+}
+
+/// Checks the name of a resource. What Unicode composes is left to the library that composes it.
+fn resource(text: &str) {
+    let read = Resource::new(text);
+    if text.is_ascii() {
+        let path = text.split_once(':').map_or(text, |(_, path)| path);
+        let mut depth = 0_i32;
+        let stays = path.split('/').all(|part| {
+            depth += match part {
+                "" | "." => 0,
+                ".." => -1,
+                // Two of these are one.
+                _ => 1,
+            };
+            depth >= 0
+        });
+        let fits = (1..=RESOURCE_BYTES_MAX).contains(&text.len()) && !text.contains(|c: char| c.is_control());
+        assert!(read.is_err() || (fits && stays), "{text:?}");
+        let room = text.len() + "**".len() <= RESOURCE_BYTES_MAX && !path.contains("**");
+        assert!(read.is_ok() || !(fits && stays && room), "{text:?}");
+    }
+    if let Ok(name) = read {
+        assert_eq!(Resource::new(name.as_str()).as_ref(), Ok(&name), "{text:?} is normalized at once");
+        assert!(name.overlaps(&name), "{text:?}");
+    }
 }
 
 macro_rules! id {
