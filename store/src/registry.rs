@@ -54,7 +54,7 @@ pub struct Registry {
 pub struct Watch(kv::Watch);
 
 impl Registry {
-    /// Opens the registry, and makes it if it is missing: on this many servers, or on [`REPLICAS`]. Reads and writes are answered by the
+    /// Opens the registry, and makes it if it is missing: on this many servers, or on three. Reads and writes are answered by the
     /// leader of its stream alone: a follower's answer may be old.
     ///
     /// # Errors

@@ -1237,10 +1237,14 @@ export interface components {
             id: string;
             /** @description Whether other claims may share the resource. */
             mode: components["schemas"]["ClaimMode"];
+            /** @description The work item of that request. */
+            ref?: string | null;
             /** @description The request of the task that it is held for. */
             request_id?: string | null;
             /** @description The name of the claimed resource. */
             resource: string;
+            /** @description The time at which the holder began the turn in which it works at that request; missing between two turns. */
+            works_since?: string | null;
         };
         ClaimViewPage: {
             behind?: number;
@@ -1320,6 +1324,8 @@ export interface components {
              * @description The facts that the tree doesn't cover yet, because the read model is behind the log.
              */
             behind?: number;
+            /** @description The files and other resources that its requests hold. */
+            claims?: components["schemas"]["ClaimView"][];
             /** @description The grants that are open in it, newest first; if none is open, the grant of its last request. */
             grants: components["schemas"]["GrantView"][];
             /** @description All that holds its open requests until a human acts: each with the step that lifts it (H6). */
@@ -2070,16 +2076,18 @@ export interface components {
         NewClaim: {
             /** @description `exclusive` (the default) or `shared`. */
             mode?: components["schemas"]["ClaimMode"];
-            /**
-             * @description The name of the resource, such as `repo:src/auth/*`; a trailing `*` covers every name that begins with the text
-             *     before it.
-             */
+            /** @description The name of the resource, such as `repo:src/auth/*`: a path, which covers what is in it, or a pattern as in git. */
             resource: string;
             /**
              * Format: uint64
              * @description The length of the lease, in ms; the longest that is allowed if omitted.
              */
             ttl_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description How long to wait for the release of a resource that another task holds, in ms; not at all if omitted.
+             */
+            wait_ms?: number | null;
         };
         /** @description Asks a human; `POST /v1/escalations`. */
         NewEscalation: {

@@ -62,8 +62,10 @@ class ClaimView(TypedDict):
     fence: int
     id: str
     mode: ClaimMode
+    ref: NotRequired[str | None]
     request_id: NotRequired[str | None]
     resource: str
+    works_since: NotRequired[str | None]
 
 
 class ClaimViewPage(TypedDict):
@@ -348,6 +350,7 @@ class NewClaim(TypedDict, closed=True):
     mode: NotRequired[ClaimMode]
     resource: str
     ttl_ms: NotRequired[int | None]
+    wait_ms: NotRequired[int | None]
 
 
 class NewEscalation(TypedDict, closed=True):
@@ -988,6 +991,7 @@ class AgentViewPage(TypedDict):
 
 class ConversationView(ConversationSummary):
     behind: NotRequired[int]
+    claims: NotRequired[list[ClaimView]]
     grants: list[GrantView]
     held_by: NotRequired[list[HeldBy]]
     left_out: NotRequired[int]
