@@ -58,8 +58,8 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
 """
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
-# What the programs' dialogs say.
-DIALOG = b"(?i)proceed|permission|would you like|allow execution"
+# What each program's dialog alone says: Lastword's own warnings and what Codex shows of a message have words of it.
+DIALOG = b"proceed\\?|Yes, proceed|Permission required|Allow execution"
 PATIENCE = 300
 
 

@@ -146,7 +146,8 @@ class Trace(unittest.TestCase):
         turn = "send planner > process planner"
         coder, reviewer = f"{turn} > send coder > process coder", f"{turn} > send reviewer > process reviewer"
         self.assertEqual(Counter(map(path, ours)), Counter({
-            "send planner": 1, turn: 3, f"{turn} > send coder": 1, coder: 1, f"{coder} > approval Bash": 1,
+            "send planner": 1, turn: 3, f"{turn} > send coder": 1, coder: 1, f"{coder} > claim": 1,
+            f"{coder} > approval Bash": 1,
             f"{coder} > send planner": 1, f"{turn} > send reviewer": 1, reviewer: 1, f"{reviewer} > send planner": 1,
             f"{turn} > send operator": 1}))
         self.assertEqual({span["traceId"] for span in ours}, {space.json("tree", "E-1")["grants"][0]["trace"]})
