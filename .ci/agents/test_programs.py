@@ -59,7 +59,7 @@ for line in sys.stdin:
 """
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
 # What each program's dialog alone says: Lastword's own warnings and what Codex shows of a message have words of it.
-DIALOG = b"proceed\\?|Yes, proceed|Permission required|Allow execution"
+DIALOG = b"proceed\\?|app=codex:kind=permission|Permission required|Allow execution"
 PATIENCE = 300
 
 

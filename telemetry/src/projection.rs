@@ -291,7 +291,10 @@ impl Projection {
                 }
                 let Some(mut held) = self.within(with, *task, Operation::Claim.word(), here) else { return };
                 held.span.set("lastword.claim", &claim.to_string());
-                held.span.set("lastword.resource", resource.as_str());
+                // Often a file that a call names.
+                if with.include_text {
+                    held.span.set("lastword.resource", resource.as_str());
+                }
                 self.claims.insert(claim.0, held);
             }
             Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => {
