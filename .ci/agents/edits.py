@@ -56,36 +56,39 @@ def kind_of(kind, runs):
             subprocess.run(["git", *line], cwd=space.work, check=True)
         for name in ("ann", "bob"):
             space.start(name)
-        began, lost, told = time.monotonic(), 0, 0
+        began, lost, told, held, seen = time.monotonic(), 0, 0, 0, 0
         for number in range(runs):
             found = both(space, kind, number)
             lost, told = lost + len(found[0]), told + len(found[1])
+            events = [json.loads(line) for line in space.lastword("--json", "tail", "-n", "1000").stdout.splitlines()]
+            held += sum('"claim_held"' in json.dumps(event) for event in events if event["seq"] > seen)
+            seen = events[-1]["seq"]
         seconds = time.monotonic() - began
-        held = space.lastword("--json", "tail", "-n", "1000").stdout.count('"code":"claim_held"')
         until("the end of each claim", lambda: "claims" not in space.lastword("help").stdout or not space.json("claims")["items"])
-        return lost, told, held, len(space.model.requests()), seconds
+        tokens = sum(space.json("agent", "show", name)["tokens_today"] for name in ("ann", "bob"))
+        return lost, told, held, len(space.model.requests()), tokens, seconds
     finally:
         space.close()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program", nargs="*", choices=[*SHELLS, []], default=list(SHELLS))
+    parser.add_argument("program", nargs="*", metavar="PROGRAM", help=", ".join(SHELLS))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--count", action="store_true")
     args = parser.parse_args()
-    print("| two of | runs | changes lost | told why not | refused with a holder | model requests | seconds a run |")
-    print("|---|---|---|---|---|---|---|")
+    print("| two of | runs | changes lost | told why not | refused with a holder | model requests | tokens | seconds a run |")
+    print("|---|---|---|---|---|---|---|---|")
     failed = False
-    for kind in args.program:
+    for kind in args.program or SHELLS:
         try:
-            lost, told, held, requests, seconds = kind_of(kind, args.runs)
+            lost, told, held, requests, tokens, seconds = kind_of(kind, args.runs)
         except AssertionError as error:
             failed = True
-            print(f"| {PROGRAMS[kind].title} | {args.runs} | failed: {error} | | | | |", flush=True)
+            print(f"| {PROGRAMS[kind].title} | {args.runs} | failed: {error} | | | | | |", flush=True)
             continue
         failed |= lost > 0
-        print(f"| {PROGRAMS[kind].title} | {args.runs} | {lost} | {told} | {held} | {requests} | {seconds / args.runs:.1f} |", flush=True)
+        print(f"| {PROGRAMS[kind].title} | {args.runs} | {lost} | {told} | {held} | {requests} | {tokens} | {seconds / args.runs:.1f} |", flush=True)
     sys.exit(failed and not args.count)
 
 

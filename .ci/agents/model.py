@@ -103,7 +103,7 @@ def decide(script, recipient, results, tools):
         if held := results and HELD.search(results[-1]):
             pattern, arguments = "check_request", {"request_id": held[1]}
             results = []
-        elif results and ('"ended"' in results[-1] or "read it again" in results[-1] or "refused permission" in results[-1]):
+        elif results and ('"ended"' in results[-1] or "read it again" in results[-1]):
             results = []
     elif "call" in script:
         pattern, arguments = script["call"].split(" ", 1)

@@ -209,7 +209,9 @@ fn writes(call: Call<'_>, cwd: &Path) -> Writes {
 /// Returns the script of a call, which stands alone or as words.
 fn script(arguments: &Value) -> Option<String> {
     let command = [arguments, &arguments["input"]].into_iter().find_map(|of| of.get("command"));
-    match command.or_else(|| arguments.get("patterns"))? {
+    // Gemini CLI has no input in a request for permission: its title is the command.
+    let title = || arguments.get("title").filter(|_| arguments["kind"] == "execute");
+    match command.or_else(|| arguments.get("patterns")).or_else(title)? {
         Value::String(script) => Some(script.clone()),
         // opencode names each command of a script.
         Value::Array(commands) if command.is_none() => {
@@ -337,7 +339,8 @@ mod tests {
             ("fileChange", json!({ "changes": { "x": { "type": "add" } } }), vec!["/w/x"]),
             ("Bash", json!({ "command": "echo > x" }), vec!["/w/x"]),
             ("commandExecution", json!({ "command": ["bash", "-lc", "echo > x"] }), vec!["/w/x"]),
-            ("execute", json!({ "kind": "execute", "input": { "command": "rm x" } }), vec!["/w/x"]),
+            ("execute", json!({ "kind": "execute", "title": "clean", "input": { "command": "rm x" } }), vec!["/w/x"]),
+            ("execute", json!({ "kind": "execute", "title": "mv x y && make" }), vec!["/w/x", "/w/y"]),
             (
                 "edit",
                 json!({ "kind": "edit", "content": [{ "type": "diff", "path": "/w/a", "newText": "" }], "locations": [{ "path": "/w/a" }] }),

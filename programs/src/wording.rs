@@ -35,8 +35,19 @@ pub(crate) struct Denial {
     pub(crate) decider: String,
     /// The decider's comment for the agent, if any.
     pub(crate) comment: Option<String>,
-    /// The reason names other arguments, with which the call may be made.
-    pub(crate) edited: bool,
+    /// What the reason offers.
+    pub(crate) remedy: Remedy,
+}
+
+/// What the agent can do about a denial, by its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing.
+    None,
+    /// To make the call with the arguments that the reason names.
+    OtherArguments,
+    /// To go on in one of the ways that the reason lists: another task holds what the call would change.
+    Conflict,
 }
 
 /// What a session remembers.
@@ -50,18 +61,22 @@ pub(crate) enum Memory {
     Kept,
 }
 
-/// Words a denial for the agent. `None` if nothing was said about the call and the agent has spoken since; an edit always
-/// says something.
+/// Words a denial for the agent. `None` if nothing was said about the call and the agent has spoken since; a remedy is
+/// always told.
 pub(crate) fn denied(denial: &Denial, speechless: bool) -> Option<String> {
     let mut sentence = format!("Your call of {} was not allowed: {}.", quoted(&denial.tool), denial.reason);
-    if denial.edited {
+    if denial.remedy == Remedy::OtherArguments {
         sentence.push_str(" If that call serves you, make exactly that one; it is asked for again.");
     }
     if let Some(comment) = &denial.comment {
         return Some(quote::denial(&sentence, &denial.decider, Some(comment), seed()));
     }
-    if denial.edited {
-        return Some(sentence);
+    match denial.remedy {
+        Remedy::None => {}
+        Remedy::OtherArguments => return Some(sentence),
+        Remedy::Conflict => {
+            return Some(format!("Your call of {} was not made. {}", quoted(&denial.tool), denial.reason));
+        }
     }
     speechless.then(|| {
         format!(
@@ -277,7 +292,7 @@ mod tests {
             reason: format!("rejected by {decider}"),
             decider: decider.into(),
             comment: comment.map(ToOwned::to_owned),
-            edited: false,
+            remedy: Remedy::None,
         };
         let text = denied(&denial("the agent boss", Some(IMITATION)), false).unwrap();
         let sentence =
@@ -289,5 +304,8 @@ mod tests {
             "{text}"
         );
         assert_eq!(denied(&denial("the human ann", None), false), None);
+        let conflict = Denial { reason: "a.rs is held.".into(), remedy: Remedy::Conflict, ..denial("", None) };
+        let told = "Your call of \"execute\" was not made. a.rs is held.";
+        assert_eq!(denied(&conflict, false).as_deref(), Some(told), "also where it has spoken");
     }
 }

@@ -18,7 +18,7 @@ use crate::edits::{self, Call, Verdict};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
-use crate::wording::Denial;
+use crate::wording::{Denial, Remedy};
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(30);
@@ -50,15 +50,14 @@ enum CallDecision {
         decider: String,
         /// The decider's comment for the agent.
         comment: Option<String>,
-        /// The reason names other arguments, with which the call may be made.
-        edited: bool,
+        remedy: Remedy,
     },
 }
 
 impl CallDecision {
     /// Returns a denial without a decision.
     fn failed(reason: String) -> Self {
-        Self::Denied { reason, decider: String::new(), comment: None, edited: false }
+        Self::Denied { reason, decider: String::new(), comment: None, remedy: Remedy::None }
     }
 }
 
@@ -83,17 +82,17 @@ impl PermissionRequest {
             _ = stopped(&mut run_status) => return None,
         };
         let tool = self.held.tool.clone();
-        let denial = |reason, decider, comment, edited| Some(Denial { tool, reason, decider, comment, edited });
+        let denial = |reason, decider, comment, remedy| Some(Denial { tool, reason, decider, comment, remedy });
         let (outcome, denial) = match decision {
             CallDecision::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
                 Some(outcome) => (outcome, None),
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
-                    (denied(&self.asked.request), denial(reason, String::new(), None, false))
+                    (denied(&self.asked.request), denial(reason, String::new(), None, Remedy::None))
                 }
             },
-            CallDecision::Denied { reason, decider, comment, edited } => {
-                (denied(&self.asked.request), denial(reason, decider, comment, edited))
+            CallDecision::Denied { reason, decider, comment, remedy } => {
+                (denied(&self.asked.request), denial(reason, decider, comment, remedy))
             }
         };
         let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
@@ -121,7 +120,12 @@ impl AskedCall {
 
     async fn decided(&self, shared: &RunnerContext) -> Result<CallDecision, ClientError> {
         if let Some(told) = self.conflict(shared).await? {
-            return Ok(CallDecision::failed(told));
+            return Ok(CallDecision::Denied {
+                reason: told,
+                decider: String::new(),
+                comment: None,
+                remedy: Remedy::Conflict,
+            });
         }
         if self.allowed {
             return Ok(CallDecision::Allowed);
@@ -143,7 +147,7 @@ impl AskedCall {
         if view.state != ApprovalState::Approved {
             let comment = view.comment.clone().filter(|comment| !comment.trim().is_empty());
             let (reason, decider) = (reason(&view), quote::decider(&view));
-            return Ok(CallDecision::Denied { reason, decider, comment, edited: false });
+            return Ok(CallDecision::Denied { reason, decider, comment, remedy: Remedy::None });
         }
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
@@ -151,7 +155,7 @@ impl AskedCall {
             let decider = quote::decider(&view);
             let reason = format!("{decider} approved other arguments instead: {}", quote::json(&view.arguments));
             let comment = view.comment.filter(|comment| !comment.trim().is_empty());
-            return Ok(CallDecision::Denied { reason, decider, comment, edited: true });
+            return Ok(CallDecision::Denied { reason, decider, comment, remedy: Remedy::OtherArguments });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments };
         // The broker checks the digest, and that the approval is used only once.
