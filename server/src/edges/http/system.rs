@@ -46,7 +46,7 @@ pub(super) async fn metrics(State(ctx): State<Context>, headers: HeaderMap) -> R
 }
 
 /// What the description of sessions says of the server.
-const SERVER: &str = r#""protocol": "ws""#;
+const SERVER: &str = r#""protocol":"ws""#;
 
 /// Returns a description, completed by the path under which a proxy serves the server: what is replaced, and by what.
 fn described(text: &'static str, by: impl FnOnce(&str) -> (&'static str, String)) -> Cow<'static, str> {
@@ -61,7 +61,7 @@ fn described(text: &'static str, by: impl FnOnce(&str) -> (&'static str, String)
 pub(super) async fn openapi() -> Response {
     (
         [(CONTENT_TYPE, "application/json")],
-        described(super::OPENAPI, |path| ("{", format!(r#"{{"servers": [{{"url": "{path}"}}],"#))),
+        described(super::OPENAPI, |path| ("{", format!(r#"{{"servers":[{{"url":"{path}"}}],"#))),
     )
         .into_response()
 }
@@ -69,7 +69,7 @@ pub(super) async fn openapi() -> Response {
 pub(super) async fn asyncapi() -> Response {
     (
         [(CONTENT_TYPE, "application/json")],
-        described(super::ASYNCAPI, |path| (SERVER, format!(r#"{SERVER}, "pathname": "{path}""#))),
+        described(super::ASYNCAPI, |path| (SERVER, format!(r#"{SERVER},"pathname":"{path}""#))),
     )
         .into_response()
 }
