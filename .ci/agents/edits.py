@@ -1,8 +1,8 @@
 """Two real programs of each kind change one file at the same time, under `lastword run`, again and again.
 
 Each reads the file, takes a while, and writes it back with a line of its own. A change is lost if a line is missing at the end and
-its program said that it was done. Prints a table in Markdown. Arguments: names of programs, `--runs N`, and `--count`, which
-counts what is lost instead of failing: for a version of Lastword whose edits don't claim."""
+its program said that it was done. Prints a table in Markdown. Arguments: names of programs, `--runs N`, and `--shared`, which
+lets both hold the file and counts what is lost instead of failing."""
 
 import argparse
 import json
@@ -20,6 +20,7 @@ SHELLS = {
     "opencode-acp": ("^bash$", "command"), "gemini-acp": ("run_shell_command", "command"),
 }
 ALLOWED = "".join(f'[[approval]]\ntool = "{tool}"\ndecision = "allow"\n' for tool in ("Bash", "bash", "execute", "run_shell_command"))
+SHARED = '[[claim]]\npaths = ["**"]\nmode = "shared"\n'
 FILE = "shared.txt"
 GIT = ("-c", "user.name=x", "-c", "user.email=x@example.com")
 
@@ -49,8 +50,8 @@ def both(space, kind, number):
     return lost, told
 
 
-def kind_of(kind, runs):
-    space = Space(PROGRAMS[kind], ALLOWED)
+def kind_of(kind, runs, shared):
+    space = Space(PROGRAMS[kind], ALLOWED + (SHARED if shared else ""))
     try:
         for line in (("init", "-q"), ("add", "."), (*GIT, "commit", "-q", "--allow-empty", "-m", "x")):
             subprocess.run(["git", *line], cwd=space.work, check=True)
@@ -75,21 +76,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", nargs="*", metavar="PROGRAM", help=", ".join(SHELLS))
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--count", action="store_true")
+    parser.add_argument("--shared", action="store_true")
     args = parser.parse_args()
     print("| two of | runs | changes lost | told why not | refused with a holder | model requests | tokens | seconds a run |")
     print("|---|---|---|---|---|---|---|---|")
     failed = False
     for kind in args.program or SHELLS:
         try:
-            lost, told, held, requests, tokens, seconds = kind_of(kind, args.runs)
+            lost, told, held, requests, tokens, seconds = kind_of(kind, args.runs, args.shared)
         except AssertionError as error:
             failed = True
             print(f"| {PROGRAMS[kind].title} | {args.runs} | failed: {error} | | | | | |", flush=True)
             continue
         failed |= lost > 0
         print(f"| {PROGRAMS[kind].title} | {args.runs} | {lost} | {told} | {held} | {requests} | {tokens} | {seconds / args.runs:.1f} |", flush=True)
-    sys.exit(failed and not args.count)
+    sys.exit(failed and not args.shared)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 //! The small files of a workspace in the registry: keys, tokens, and lists of what no longer counts. The leader writes
-//! them, and its successor finds them.
+//! them, and its successor finds them. They are secret: the registry seals them if it has a key.
 
 use std::collections::BTreeMap;
 use std::fs;

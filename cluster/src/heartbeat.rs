@@ -126,7 +126,7 @@ impl Heartbeat {
                     }
                     Duration::ZERO
                 }
-                Ok(Err(error @ RegistryError::Unavailable { .. })) => {
+                Ok(Err(error @ (RegistryError::Sealed { .. } | RegistryError::Unavailable { .. }))) => {
                     tracing::warn!(%error, "the cluster doesn't hear this node");
                     AGAIN
                 }

@@ -35,7 +35,7 @@ async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, NodeError>) ->
                 error @ (NodeError::Nats(
                     NatsError::Connect { .. } | NatsError::Unavailable { .. } | NatsError::Missing { .. },
                 )
-                | NodeError::Registry(_)),
+                | NodeError::Registry(RegistryError::Conflict { .. } | RegistryError::Unavailable { .. })),
             ) if since.elapsed() < START_MAX => {
                 if told.is_none_or(|told| told.elapsed() >= START_TELL_EVERY) {
                     tracing::warn!(%error, "NATS isn't ready; trying again");
@@ -112,7 +112,7 @@ pub(crate) async fn claim(registry: &Registry, node: &str, info: &NodeInfo, secr
     };
     written.map_err(|error| match error {
         RegistryError::Conflict { .. } => taken(),
-        RegistryError::Unavailable { .. } => error.into(),
+        RegistryError::Sealed { .. } | RegistryError::Unavailable { .. } => error.into(),
     })
 }
 
@@ -155,7 +155,7 @@ async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, Regi
     match registry.create(KEY_SECRET, own.reveal().as_bytes()).await {
         Ok(_) => return Ok(own.reveal().to_owned()),
         Err(RegistryError::Conflict { .. }) => {}
-        Err(error @ RegistryError::Unavailable { .. }) => return Err(error),
+        Err(error @ (RegistryError::Sealed { .. } | RegistryError::Unavailable { .. })) => return Err(error),
     }
     let found = registry.get(KEY_SECRET).await?.and_then(|record| record.value);
     found.and_then(|value| String::from_utf8(value).ok()).ok_or_else(|| RegistryError::Unavailable {

@@ -48,7 +48,7 @@ pub async fn create_workspace(
     match registry.create(&workspace_key(workspace), &value).await {
         Ok(_) => Ok(true),
         Err(RegistryError::Conflict { .. }) => Ok(false),
-        Err(error @ RegistryError::Unavailable { .. }) => Err(error.into()),
+        Err(error @ (RegistryError::Sealed { .. } | RegistryError::Unavailable { .. })) => Err(error.into()),
     }
 }
 

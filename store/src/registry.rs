@@ -7,7 +7,11 @@ use async_nats::jetstream::kv::{self, CreateErrorKind, Entry, Operation, UpdateE
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use futures_util::StreamExt as _;
 
+pub use self::sealing::{KEY_CHARS_MIN, Sealing};
+use self::sealing::{is_sealed, is_secret};
 use crate::log::jetstream::Nats;
+
+mod sealing;
 
 /// The bucket's name.
 const BUCKET: &str = "LASTWORD";
@@ -24,6 +28,14 @@ pub enum RegistryError {
     Conflict {
         /// The record's key.
         key: String,
+    },
+    /// A secret can't be opened.
+    #[error("{key} in the cluster's registry {reason}")]
+    Sealed {
+        /// The record's key.
+        key: String,
+        /// Why not, and what to do.
+        reason: &'static str,
     },
     /// NATS doesn't answer, or refuses. A write may have taken place.
     #[error("the cluster's registry: {reason}")]
@@ -48,9 +60,10 @@ pub struct Record {
 #[derive(Clone)]
 pub struct Registry {
     bucket: kv::Store,
+    sealing: Option<Sealing>,
 }
 
-/// The changes to the registry, after all records as they are.
+/// The changes to the registry, after all records as they are. Secrets stay sealed.
 pub struct Watch(kv::Watch);
 
 impl Registry {
@@ -74,16 +87,44 @@ impl Registry {
             ..Config::default()
         };
         within(context.get_or_create_stream(config)).await?;
-        Ok(Self { bucket: within(context.get_key_value(BUCKET)).await? })
+        Ok(Self { bucket: within(context.get_key_value(BUCKET)).await?, sealing: nats.sealing.clone() })
     }
 
-    /// Returns a record; `None` if it is missing or was deleted.
+    /// Returns a record; `None` if it is missing or was deleted. A secret that was written before there was a key is sealed.
     ///
     /// # Errors
-    /// [`RegistryError::Unavailable`].
+    /// [`RegistryError::Unavailable`] and [`RegistryError::Sealed`].
     pub async fn get(&self, key: &str) -> Result<Option<Record>, RegistryError> {
-        let found = within(self.bucket.entry(key)).await?;
-        Ok(found.map(record).filter(|record| record.value.is_some()))
+        loop {
+            let found = within(self.bucket.entry(key)).await?.map(record);
+            let Some(Record { value: Some(value), revision, .. }) = found else { return Ok(None) };
+            let own = |value, revision| Ok(Some(Record { key: key.to_owned(), value: Some(value), revision }));
+            let sealed = |reason| Err(RegistryError::Sealed { key: key.to_owned(), reason });
+            match &self.sealing {
+                _ if !is_secret(key) => return own(value, revision),
+                None if is_sealed(&value) => {
+                    return sealed("is sealed: name the file with the cluster's key by --cluster-key");
+                }
+                None => return own(value, revision),
+                Some(with) if is_sealed(&value) => match with.open(key, &value) {
+                    Some(value) => return own(value, revision),
+                    None => return sealed("is sealed with another key than that of --cluster-key"),
+                },
+                Some(_) => match self.replace(key, &value, revision).await {
+                    Ok(revision) => return own(value, revision),
+                    Err(RegistryError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Returns a value as it is written.
+    fn written(&self, key: &str, value: &[u8]) -> Result<Vec<u8>, RegistryError> {
+        match self.sealing.as_ref().filter(|_| is_secret(key)) {
+            Some(sealing) => sealing.seal(key, value),
+            None => Ok(value.to_vec()),
+        }
     }
 
     /// Returns whether there is a record, or was one that was deleted.
@@ -107,7 +148,7 @@ impl Registry {
     /// # Errors
     /// See [`RegistryError`].
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, RegistryError> {
-        let created = timed(self.bucket.create(key, value.to_vec().into())).await?;
+        let created = timed(self.bucket.create(key, self.written(key, value)?.into())).await?;
         created.map_err(|error| match error.kind() {
             CreateErrorKind::AlreadyExists => conflict(key),
             CreateErrorKind::InvalidKey | CreateErrorKind::Publish | CreateErrorKind::Ack | CreateErrorKind::Other => {
@@ -121,7 +162,7 @@ impl Registry {
     /// # Errors
     /// See [`RegistryError`].
     pub async fn replace(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, RegistryError> {
-        let replaced = timed(self.bucket.update(key, value.to_vec().into(), revision)).await?;
+        let replaced = timed(self.bucket.update(key, self.written(key, value)?.into(), revision)).await?;
         replaced.map_err(|error| match error.kind() {
             UpdateErrorKind::WrongLastRevision => conflict(key),
             UpdateErrorKind::InvalidKey | UpdateErrorKind::TimedOut | UpdateErrorKind::Other => unavailable(&error),

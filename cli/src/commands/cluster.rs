@@ -34,6 +34,9 @@ pub(crate) struct NatsArgs {
     /// Private key of that certificate in PEM, without a passphrase.
     #[arg(long, value_name = "FILE", requires = "nats_cert", help_heading = "Cluster")]
     pub(crate) nats_key: Option<PathBuf>,
+    /// File with a key, the same for all nodes, that seals the cluster's secrets in NATS.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub(crate) cluster_key: Option<PathBuf>,
     /// Addresses of the NATS servers' monitoring [default: port 8222 of each].
     #[arg(long, value_name = "URLS", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) nats_monitor: Vec<String>,
@@ -165,7 +168,7 @@ mod with_clusters {
     };
     use lastword_facts::Seq;
     use lastword_server::Config;
-    use lastword_store::{Nats, NatsOptions, Registry, move_in, move_out};
+    use lastword_store::{KEY_CHARS_MIN, Nats, NatsOptions, Registry, Sealing, move_in, move_out};
     use serde_json::json;
 
     use super::super::serve::{EndSignals, of_settings};
@@ -173,6 +176,7 @@ mod with_clusters {
     use super::{Args, ClusterCommand, NatsArgs, NodeArgs};
     use crate::config::{Environment, Global, Settings};
     use crate::failure::Failure;
+    use crate::notify::private;
     use crate::out::escape_line;
     use crate::service;
     use crate::session::confirmed;
@@ -345,7 +349,15 @@ mod with_clusters {
         }
         let (credentials, ca) = (args.nats_creds.clone(), args.nats_ca.clone());
         let certificate = args.nats_cert.clone().zip(args.nats_key.clone());
-        Ok(NatsOptions { credentials, ca, certificate, ..NatsOptions::new(servers.to_vec()) })
+        let sealing = args.cluster_key.as_deref().map(sealing).transpose()?;
+        Ok(NatsOptions { credentials, ca, certificate, sealing, ..NatsOptions::new(servers.to_vec()) })
+    }
+
+    /// Reads the key of the registry's secrets.
+    fn sealing(file: &Path) -> Result<Sealing, Failure> {
+        let text = private("--cluster-key", file).map_err(Failure::usage)?;
+        let short = || Failure::usage(format!("{} has fewer than {KEY_CHARS_MIN} characters", file.display()));
+        Sealing::of(&text).ok_or_else(|| short().hint("make one that all nodes have: openssl rand -hex 32"))
     }
 
     fn table(found: &Status) -> String {

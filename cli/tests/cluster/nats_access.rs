@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use data_encoding::BASE64URL_NOPAD;
+use lastword_store::RegistryError;
 use nkeys::KeyPair;
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 
-use crate::nats_server::{One, free_port, program, until};
+use crate::nats_server::{One, free_port, program, runtime, until};
 use crate::program::{PATH, finish, lastword};
+use crate::world::World;
 
 /// Signs claims as NATS's own tools do.
 fn token(signer: &KeyPair, mut claims: Value) -> String {
@@ -251,4 +254,42 @@ fn a_node_proves_itself_to_nats_by_a_certificate() {
     assert!(missing.code == 3 && missing.stderr.contains("nowhere.key"), "{missing:?}");
     let access = ["--nats-ca", ca, "--nats-cert", own, "--nats-key", own_key];
     assert_serves(dir.path(), &serving(&servers, &listen), &servers, &access);
+}
+
+#[test]
+fn what_is_secret_in_nats_is_sealed_once_the_nodes_have_a_key() {
+    let Some(mut world) = World::start("a key of the cluster's secrets") else { return };
+    let agents = world.enrol();
+    let key = world.dir.path().join("cluster.key");
+    write_private(&key, b"6f1d2c3b4a5968778695a4b3c2d1e0ff\n");
+    let open = |name: &str| runtime().block_on(world.registry.get(name));
+    let files = ["file.main.secret.key", "file.main.operator.token", "secret"];
+    assert!(files.iter().all(|name| open(name).unwrap().is_some()), "they lie open");
+    world.nodes.iter_mut().for_each(|node| assert_eq!(node.terminate(), 0));
+    for node in &mut world.nodes {
+        node.with(&["--cluster-key", key.to_str().unwrap()]);
+        node.start();
+    }
+    world.settled("main");
+    let open = |name: &str| runtime().block_on(world.registry.get(name));
+    until("each is sealed", || files.iter().all(|name| matches!(open(name), Err(RegistryError::Sealed { .. }))));
+    let client = world.nodes[world.led("main")].client(&agents[0]);
+    assert!(runtime().block_on(client.agents()).is_ok(), "its tokens are the same");
+    let servers = world.servers();
+    let with_key = world.run(&["cluster", "--cluster", &servers, "--cluster-key", key.to_str().unwrap(), "status"]);
+    assert_eq!(with_key.code, 0, "{with_key:?}");
+    // A node that has another key, or none, says so at once.
+    assert_eq!(world.nodes[2].terminate(), 0);
+    write_private(&key, b"another-key-of-more-than-32-characters");
+    for told in ["is sealed with another key", "name the file with the cluster's key by --cluster-key"] {
+        world.nodes[2].start();
+        assert_eq!(world.nodes[2].ends(), 3);
+        assert!(world.nodes[2].said().contains(told), "{}", world.nodes[2].said());
+        world.nodes[2].without_last(2);
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }

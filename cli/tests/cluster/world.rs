@@ -73,6 +73,11 @@ impl Node {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
     }
 
+    /// Takes the last arguments away again.
+    pub(crate) fn without_last(&mut self, count: usize) {
+        self.args.truncate(self.args.len() - count);
+    }
+
     /// Waits until it ends by itself, and returns its exit code.
     pub(crate) fn ends(&mut self) -> i32 {
         self.child.take().unwrap().wait().unwrap().code().unwrap_or(-1)

@@ -23,6 +23,7 @@ use super::news::News;
 use super::options::{NatsOptions, first, is_refusal};
 use super::record::{MESSAGE_BYTES_MAX, PART_BYTES_MAX, SetAside};
 use super::tail::Subject;
+use crate::registry::Sealing;
 
 /// The wait for an answer of the server. Longer than a slow disk's sync, shorter than an election.
 const REQUEST: Duration = Duration::from_secs(2);
@@ -117,6 +118,7 @@ pub struct Nats {
     connects: watch::Receiver<u64>,
     /// Where the connection's tasks run, for callers on other threads.
     pub(crate) runtime: Handle,
+    pub(crate) sealing: Option<Sealing>,
 }
 
 /// The names of a workspace's stream and subjects.
@@ -252,7 +254,7 @@ impl Nats {
         }
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(REQUEST);
-        Ok(Self { client, jetstream, connects, runtime: Handle::current() })
+        Ok(Self { client, jetstream, connects, runtime: Handle::current(), sealing: options.sealing })
     }
 
     /// Returns the connection, for what isn't a log.

@@ -7,6 +7,7 @@ use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions};
 
 use super::address::{Servers, shown_address};
 use super::nats::NatsError;
+use crate::registry::Sealing;
 
 /// How to connect to NATS.
 #[derive(Clone, Default)]
@@ -20,6 +21,8 @@ pub struct NatsOptions {
     pub ca: Option<PathBuf>,
     /// The files with the certificate and the key (PEM) by which this client proves itself; `None` without.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The key that seals the registry's secrets; `None`: they lie open in NATS.
+    pub sealing: Option<Sealing>,
 }
 
 impl NatsOptions {
