@@ -30,6 +30,8 @@ const FLAGS: &[&str] = &[
     "-Clink-arg=-Wl,-z,pack-relative-relocs",
     // A static program finds the system call without the dynamic linker.
     "--cfg=getrandom_backend=\"linux_getrandom\"",
+    // Ends of texts are kept once.
+    "-Clink-arg=-Wl,-O2",
     // What level 2 inlines across crates costs megabytes. The crates of level 3 aren't concerned.
     "-Cllvm-args=-inlinedefault-threshold=30",
 ];
