@@ -58,7 +58,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
 """
 TOUCH_BY_SERVER = 'call: files.*touch {"name": "touch made"}'
-# What each program's dialog alone says: Lastword's own warnings and what Codex shows of a message have words of it.
+# Text that only a program's dialog shows. Lastword's warnings and the messages that Codex shows have words such as "proceed".
 DIALOG = b"proceed\\?|app=codex:kind=permission|Permission required|Allow execution"
 PATIENCE = 300
 

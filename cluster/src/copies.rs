@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use lastword_broker::files::{Copies, Files, write_private};
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY};
 use lastword_server::backup::{FILE_A2A_PUSH, FILE_NOTIFY, FILE_TELEMETRY, FILES};
-use lastword_store::{Record, Registry, RegistryError};
+use lastword_store::{KEY_FILES, Record, Registry, RegistryError};
 use tokio::runtime::Handle;
 
 /// The attempts of a write whose record another leader wrote meanwhile, or whose answer was lost.
@@ -28,7 +28,7 @@ pub(crate) struct RegistryFiles {
 }
 
 pub(super) fn key(workspace: &str, name: &str) -> String {
-    format!("file.{workspace}.{name}")
+    format!("{KEY_FILES}{workspace}.{name}")
 }
 
 /// Returns the epoch of the leader that wrote a file, and the file.

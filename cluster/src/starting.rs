@@ -8,13 +8,11 @@ use lastword_broker::clock::Stopwatch;
 use lastword_broker::files::write_private;
 use lastword_broker::identity::{Secret, credential, hex};
 use lastword_facts::fact::Credential;
-use lastword_store::{Nats, NatsError, Record, Registry, RegistryError};
+use lastword_store::{KEY_NODES_SECRET, Nats, NatsError, Record, Registry, RegistryError};
 
 use crate::members::{NodeInfo, RENEW_EVERY, node_key, workspace_key};
 use crate::{ClusterConfig, NodeError, WORKSPACE_MAIN, create_workspace, parse, reach};
 
-/// The key of the secret by which nodes know each other.
-const KEY_SECRET: &str = "secret";
 /// The file in a node's directory with the token that sees the names in its metrics.
 const FILE_METRICS_TOKEN: &str = "metrics.token";
 /// How long a start waits for NATS to be ready, and the pause between two attempts.
@@ -152,12 +150,12 @@ fn metrics_token(dir: &Path) -> io::Result<Credential> {
 
 /// Returns the secret by which nodes know each other, which the first one draws.
 async fn shared_secret(registry: &Registry, own: &Secret) -> Result<String, RegistryError> {
-    match registry.create(KEY_SECRET, own.reveal().as_bytes()).await {
+    match registry.create(KEY_NODES_SECRET, own.reveal().as_bytes()).await {
         Ok(_) => return Ok(own.reveal().to_owned()),
         Err(RegistryError::Conflict { .. }) => {}
         Err(error @ (RegistryError::Sealed { .. } | RegistryError::Unavailable { .. })) => return Err(error),
     }
-    let found = registry.get(KEY_SECRET).await?.and_then(|record| record.value);
+    let found = registry.get(KEY_NODES_SECRET).await?.and_then(|record| record.value);
     found.and_then(|value| String::from_utf8(value).ok()).ok_or_else(|| RegistryError::Unavailable {
         reason: "the nodes' secret is damaged: delete the key `secret`".to_owned(),
     })

@@ -397,6 +397,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_written_out_longer_than_it_may_be_is_refused() {
+        let scope = |bytes: usize| "x".repeat(bytes) + ":";
+        let too_long = NameError::TooLong { max: RESOURCE_BYTES_MAX };
+        assert_eq!(Resource::new(&scope(RESOURCE_BYTES_MAX - 1)), Err(too_long));
+        assert_eq!(Resource::new(&scope(RESOURCE_BYTES_MAX - 3)).unwrap().as_str().len(), RESOURCE_BYTES_MAX);
+    }
+
+    #[test]
     fn spellings_of_one_path_are_one_name() {
         for (text, kept) in [
             ("repo:./src//a/", "repo:src/a"),

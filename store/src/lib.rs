@@ -35,7 +35,9 @@ pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
 pub use crate::read_model::spend_index::{SpentIn, SpentOnModels, SpentTurn};
 #[cfg(feature = "cluster")]
-pub use crate::registry::{KEY_CHARS_MIN, Record, Registry, RegistryError, Sealing, Watch};
+pub use crate::registry::{
+    KEY_CHARS_MIN, KEY_FILES, KEY_NODES_SECRET, Record, Registry, RegistryError, Sealing, Watch,
+};
 pub use crate::rows::RowsError;
 
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.

@@ -7,7 +7,7 @@ use async_nats::jetstream::kv::{self, CreateErrorKind, Entry, Operation, UpdateE
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use futures_util::StreamExt as _;
 
-pub use self::sealing::{KEY_CHARS_MIN, Sealing};
+pub use self::sealing::{KEY_CHARS_MIN, KEY_FILES, KEY_NODES_SECRET, Sealing};
 use self::sealing::{is_sealed, is_secret};
 use crate::log::jetstream::Nats;
 

@@ -291,7 +291,7 @@ impl Projection {
                 }
                 let Some(mut held) = self.within(with, *task, Operation::Claim.word(), here) else { return };
                 held.span.set("lastword.claim", &claim.to_string());
-                // Often a file that a call names.
+                // It is often a path from a call's arguments, which are text.
                 if with.include_text {
                     held.span.set("lastword.resource", resource.as_str());
                 }

@@ -281,10 +281,10 @@ fn what_is_secret_in_nats_is_sealed_once_the_nodes_have_a_key() {
     // A node that has another key, or none, says so at once.
     assert_eq!(world.nodes[2].terminate(), 0);
     write_private(&key, b"another-key-of-more-than-32-characters");
-    for told in ["is sealed with another key", "name the file with the cluster's key by --cluster-key"] {
+    for expected in ["is sealed with another key", "name the file with the cluster's key by --cluster-key"] {
         world.nodes[2].start();
         assert_eq!(world.nodes[2].ends(), 3);
-        assert!(world.nodes[2].said().contains(told), "{}", world.nodes[2].said());
+        assert!(world.nodes[2].said().contains(expected), "{}", world.nodes[2].said());
         world.nodes[2].without_last(2);
     }
 }

@@ -119,9 +119,9 @@ impl AskedCall {
     }
 
     async fn decided(&self, shared: &RunnerContext) -> Result<CallDecision, ClientError> {
-        if let Some(told) = self.conflict(shared).await? {
+        if let Some(reason) = self.conflict(shared).await? {
             return Ok(CallDecision::Denied {
-                reason: told,
+                reason,
                 decider: String::new(),
                 comment: None,
                 remedy: Remedy::Conflict,

@@ -12,9 +12,10 @@ use super::RegistryError;
 const MARK: &[u8] = b"lastword-sealed-1\0";
 /// The fewest characters of a key's text.
 pub const KEY_CHARS_MIN: usize = 32;
-/// The records that are sealed: the secret by which nodes know each other, and the keys and tokens of workspaces.
-const NODES: &str = "secret";
-const FILES: &str = "file.";
+/// The record of the secret by which nodes know each other. It is sealed.
+pub const KEY_NODES_SECRET: &str = "secret";
+/// What the records of workspaces' keys and tokens begin with. They are sealed.
+pub const KEY_FILES: &str = "file.";
 
 /// The key of the registry's secrets.
 #[derive(Clone)]
@@ -62,7 +63,7 @@ impl Sealing {
 
 /// Returns whether a record is one of those that are sealed.
 pub(super) fn is_secret(key: &str) -> bool {
-    key == NODES || key.starts_with(FILES)
+    key == KEY_NODES_SECRET || key.starts_with(KEY_FILES)
 }
 
 pub(super) fn is_sealed(value: &[u8]) -> bool {
