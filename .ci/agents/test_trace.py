@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import socket
 import subprocess
 import threading
@@ -19,6 +20,8 @@ from test_programs import CLAUDE, CODEX, LASTWORD, Workspace, until
 PYTHON = os.environ["RECEIVERS"] + "/bin/python"
 # How often the broker is killed.
 KILLS = int(os.environ.get("LASTWORD_TRACE_KILLS", "8"))
+# How many seconds the receiver is away: 3600 for an hour.
+OUTAGE = float(os.environ.get("LASTWORD_TRACE_OUTAGE", "5"))
 # A word of every text: it must stay here.
 TEXT = "xyzzy"
 PLANNER = f"""case "$LASTWORD_FROM" in
@@ -190,6 +193,36 @@ class Trace(unittest.TestCase):
         # The spans of a crash's last second come again: as they were, under the same ids.
         tapped = {json.dumps(json.loads(line), sort_keys=True) for line in self.tapped if line.startswith('{"traceId')}
         self.assertEqual(len(tapped), len(self.spans()))
+
+    def test_a_long_outage_loses_and_doubles_nothing(self):
+        space, sent = self.space, 0
+        space.run("echo", ["cat"])
+        state, status = space.data / "telemetry.state", pathlib.Path(f"/proc/{space.server.pid}/status")
+
+        def size():
+            resident = int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1])
+            return f"{sent} requests, {resident / 1024:.0f} MiB in memory, {state.stat().st_size} bytes of {state.name}"
+
+        self.relay.refuses, begin, shown = True, time.monotonic(), 0
+        while (away := time.monotonic() - begin) < OUTAGE:
+            sent += 1
+            asked = space.lastword("send", "echo", TEXT, "--ref", f"O-{sent}")
+            self.assertEqual(asked.returncode, 0, asked)
+            if away >= shown:
+                print(f"away for {away:.0f} s: {size()}", flush=True)
+                shown += max(OUTAGE / 12, 1)
+            # The pause is the load's rate, not a condition.
+            time.sleep(0.25)
+        self.relay.refuses, back = False, time.monotonic()
+
+        def named(name):
+            return [span for span in self.spans().values() if span["name"] == name]
+
+        until("each request, turn and answer", lambda: all(
+            len(named(name)) == sent for name in ("send echo", "process echo", "send operator")))
+        print(f"back for {time.monotonic() - back:.1f} s: {size()}")
+        tapped = [line for line in self.tapped if line.startswith('{"traceId')]
+        self.assertEqual(len(tapped), len(self.spans()), "a span comes twice")
 
 
 if __name__ == "__main__":

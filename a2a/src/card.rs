@@ -1,9 +1,14 @@
 //! Agent cards: what an agent of the workspace is to others, signed by the workspace's key.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lastword_broker::Live;
 use lastword_broker::identity::hex;
+use lastword_facts::Time;
 use lastword_server::{ApiError, Context};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -105,11 +110,54 @@ pub(crate) fn tag(card: &Value) -> String {
     format!("\"{}\"", hex(&Sha256::digest(canonical(card))[..16]))
 }
 
+/// When the cards last changed, as far as this process knows.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// When it began to serve cards.
+    begin: Time,
+    /// The content of the public and of the extended card of each agent, and since when it is this.
+    seen: Mutex<BTreeMap<(String, bool), CardContent>>,
+}
+
+/// The content of a card, and since when a card has had it.
+#[derive(Debug)]
+struct CardContent {
+    tag: String,
+    since: Time,
+}
+
+impl Changes {
+    /// Begins at a time. A card that was changed before has this time: what a client kept from an earlier process is older.
+    pub(crate) const fn since(begin: Time) -> Self {
+        Self { begin, seen: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Returns when a card last changed. Its addresses are those that the caller asked at, so they are no change.
+    pub(crate) fn last(&self, card: &Value, extended: bool, now: Time) -> Time {
+        let mut content = card.clone();
+        if let Some(members) = content.as_object_mut() {
+            members.retain(|name, _| name != "supportedInterfaces" && name != "signatures");
+        }
+        let (name, tag) = (card["name"].as_str().unwrap_or_default().to_owned(), tag(&content));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.entry((name, extended)).or_insert_with(|| CardContent { tag: tag.clone(), since: self.begin });
+        if known.tag != tag {
+            *known = CardContent { tag, since: now };
+        }
+        known.since
+    }
+}
+
+/// Returns a time as HTTP writes it, in whole seconds (RFC 9110, 5.6.7).
+pub(crate) fn http_date(time: Time) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(time.0))
+}
+
 /// Returns JSON in its canonical form. Cards have no numbers, and the names of their members are ASCII.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(members) => {
-            let sorted: std::collections::BTreeMap<_, _> = Map::iter(members).collect();
+            let sorted: BTreeMap<_, _> = Map::iter(members).collect();
             let members =
                 sorted.into_iter().map(|(name, value)| format!("{}:{}", Value::String(name.clone()), canonical(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(","))
@@ -122,6 +170,22 @@ fn canonical(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_changes_with_its_content_and_not_with_the_address_it_is_asked_at() {
+        let changes = Changes::since(Time(5_000));
+        let card = |skill: &str, url: &str| json!({ "name": "coder", "skills": [skill], "supportedInterfaces": [url] });
+        assert_eq!(changes.last(&card("review", "http://a/"), false, Time(7_000)), Time(5_000));
+        assert_eq!(changes.last(&card("review", "http://b/"), false, Time(8_000)), Time(5_000));
+        assert_eq!(changes.last(&card("write", "http://b/"), false, Time(9_000)), Time(9_000));
+        assert_eq!(changes.last(&card("write", "http://a/"), false, Time(9_500)), Time(9_000));
+        assert_eq!(
+            changes.last(&card("write", "http://a/"), true, Time(9_900)),
+            Time(5_000),
+            "the extended one is another"
+        );
+        assert_eq!(http_date(Time(784_111_777_999)), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
 
     #[test]
     fn the_canonical_form_is_sorted_and_without_space() {

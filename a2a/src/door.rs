@@ -7,7 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request};
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED, VARY, WWW_AUTHENTICATE,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -15,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use futures_util::stream;
 use lastword_broker::ReadLane;
-use lastword_broker::clock::Stopwatch;
+use lastword_broker::clock::{self, Stopwatch};
 use lastword_facts::Code;
 use lastword_server::calls::{Caller, WAIT_MAX, requests};
 use lastword_server::edges::http::{AnswerPermit, Peer, authenticate, origin, permitted, read};
@@ -117,6 +119,7 @@ struct Door {
     ctx: Context,
     settings: Arc<Settings>,
     pushes: Arc<Pushes>,
+    changes: card::Changes,
 }
 
 /// An authenticated request that was read.
@@ -156,7 +159,8 @@ impl Door {
         let pushes = Pushes::open(ctx.clone(), settings.allow_private);
         #[allow(clippy::disallowed_methods, reason = "it ends with the server, which `stopping` says")]
         drop(tokio::spawn(collect::run(ctx.clone())));
-        Self { ctx, settings, pushes }
+        let changes = card::Changes::since(clock::wall());
+        Self { ctx, settings, pushes, changes }
     }
 
     async fn enter(&self, agent: &str, path: &str, request: Request) -> Response {
@@ -199,7 +203,13 @@ impl Door {
                 let same = same.flat_map(|value| value.split(',')).any(|value| value.trim() == tag);
                 let scope = if extended { "private" } else { "public" };
                 let vary = "Host, X-Forwarded-Proto".to_owned();
-                let kept = [(CACHE_CONTROL, format!("{scope}, {CARD_AGE}")), (ETAG, tag), (VARY, vary)];
+                let changed = self.changes.last(&card, extended, clock::wall());
+                let kept = [
+                    (CACHE_CONTROL, format!("{scope}, {CARD_AGE}")),
+                    (ETAG, tag),
+                    (LAST_MODIFIED, card::http_date(changed)),
+                    (VARY, vary),
+                ];
                 if same {
                     return (StatusCode::NOT_MODIFIED, kept).into_response();
                 }

@@ -17,7 +17,7 @@ use crate::standing::Figure;
 use crate::systems::Work;
 
 /// The pairs of loads without and with the export.
-const PAIRS: usize = 3;
+const PAIRS: usize = 8;
 /// How long the export may take to be done with a load.
 const EXPORT_MAX: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -117,6 +117,48 @@ async fn metric(served: &Served, name: &str) -> Result<Option<f64>, Failure> {
     Ok(text.lines().find_map(|line| line.strip_prefix(name)?.rsplit(' ').next()?.parse().ok()))
 }
 
+/// Compares exchanges without and with the export, in pairs.
+async fn compare(
+    without: &Served,
+    with: &Served,
+    size: Load,
+    progress: &impl Fn(String),
+) -> Result<Vec<Figure>, Failure> {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for pair in 1..=PAIRS {
+        progress(format!("{} in flight, pair {pair} of {PAIRS}", size.in_flight));
+        // Each is first in half of the pairs.
+        if pair % 2 == 1 {
+            before.push(load(without, size).await?);
+        }
+        after.push(load(with, size).await?);
+        if pair % 2 == 0 {
+            before.push(load(without, size).await?);
+        }
+    }
+    let of = |costs: &[Cost], get: fn(&Cost) -> f64| costs.iter().map(get).sum::<f64>() / PAIRS as f64;
+    let mut ratios: Vec<f64> =
+        after.iter().zip(&before).map(|(with, without)| with.per_second / without.per_second * 100.0).collect();
+    ratios.sort_by(f64::total_cmp);
+    let messages = after.iter().map(|cost| cost.messages).sum::<f64>();
+    let lag = after.iter().map(|cost| cost.lag).max().unwrap_or_default();
+    let of_pairs = format!("throughput with it, of that without: median of {PAIRS} pairs");
+    Ok(vec![
+        Figure::new(
+            format!("{} in flight, {messages} messages with the export: without it", size.in_flight),
+            of(&before, |cost| cost.per_second),
+            "messages/s",
+        ),
+        Figure::new("with it", of(&after, |cost| cost.per_second), "messages/s"),
+        Figure::new(of_pairs, f64::midpoint(ratios[PAIRS / 2 - 1], ratios[PAIRS / 2]), "%"),
+        Figure::new("lower quartile", ratios[PAIRS / 4], "%"),
+        Figure::new("upper quartile", ratios[PAIRS - 1 - PAIRS / 4], "%"),
+        Figure::new("processor time of the server without it", of(&before, |cost| cost.processor_us), "µs/message"),
+        Figure::new("processor time of the server with it", of(&after, |cost| cost.processor_us), "µs/message"),
+        Figure::new("from the end of a load until its spans are posted, at most", lag.as_secs_f64() * 1e3, "ms"),
+    ])
+}
+
 /// Measures exchanges with and without the export.
 pub(crate) async fn cost(
     program: &Program,
@@ -129,12 +171,9 @@ pub(crate) async fn cost(
     let table = format!("[telemetry]\nendpoint = \"http://{}\"\nsignals = [\"traces\"]\n", receiver.address);
     let without = program.serve_with(&dir.join("without"), limits).await?;
     let with = program.serve_with(&dir.join("with"), &format!("{limits}{table}")).await?;
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    for pair in 1..=PAIRS {
-        progress(format!("pair {pair} of {PAIRS}, without"));
-        before.push(load(&without, size).await?);
-        progress(format!("pair {pair} of {PAIRS}, with"));
-        after.push(load(&with, size).await?);
+    let mut figures = Vec::new();
+    for in_flight in [1, size.in_flight] {
+        figures.extend(compare(&without, &with, Load { in_flight, ..size }, &progress).await?);
     }
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let resident = mib(with.resident()?);
@@ -146,26 +185,13 @@ pub(crate) async fn cost(
     let caught_up = load(&with, Load { time: Duration::ZERO, ..size }).await?.lag;
     let lost = metric(&with, LOST).await?.unwrap_or_default();
 
-    let of = |costs: &[Cost], get: fn(&Cost) -> f64| costs.iter().map(get).sum::<f64>() / PAIRS as f64;
-    let ratio = |get| of(&after, get) / of(&before, get);
-    let messages = after.iter().map(|cost| cost.messages).sum::<f64>();
-    let lag = after.iter().map(|cost| cost.lag).max().unwrap_or_default();
-    Ok(vec![
-        Figure::new(
-            format!("{messages} messages with the export, without it"),
-            of(&before, |cost| cost.per_second),
-            "messages/s",
-        ),
-        Figure::new("with it", of(&after, |cost| cost.per_second), "messages/s"),
-        Figure::new("throughput with it, of that without", ratio(|cost| cost.per_second) * 100.0, "%"),
-        Figure::new("processor time of the server without it", of(&before, |cost| cost.processor_us), "µs/message"),
-        Figure::new("processor time of the server with it", of(&after, |cost| cost.processor_us), "µs/message"),
-        Figure::new("from the end of a load until its spans are posted, at most", lag.as_secs_f64() * 1e3, "ms"),
+    figures.extend([
         Figure::new("memory of the server without it", mib(without.resident()?), "MiB"),
         Figure::new("memory of the server with it", resident, "MiB"),
         Figure::new(format!("memory after {} more while the receiver is down", missed.count * 2), held, "MiB"),
         Figure::new("until they are posted, once it is back", caught_up.as_secs_f64() * 1e3, "ms"),
         Figure::new("spans lost", lost, ""),
         Figure::new("received", mib(receiver.bytes.load(Ordering::SeqCst)), "MiB"),
-    ])
+    ]);
+    Ok(figures)
 }

@@ -23,9 +23,13 @@ use crate::post::Poster;
 use crate::projection::{Lookup, Names, Projection};
 
 /// The most facts that are read, and whose spans are posted, at once.
-const BATCH_MAX: usize = 1_024;
-/// The pause once all is exported: facts in quick succession are exported together.
+const BATCH_MAX: usize = 4_096;
+/// The facts for which the pause ends early.
+const BATCH_ENOUGH: u64 = 1_024;
+/// The longest pause once all is exported: facts in quick succession are exported together.
 const PACE: Duration = Duration::from_millis(200);
+/// How often that pause looks whether enough facts wait: at full load the last ones are in the broker's memory for no longer.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The time between two savings of the position while there is more to export.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// The pause after the log couldn't be read.
@@ -102,7 +106,7 @@ impl Exporter {
                     self.fold(&entries).await;
                     self.post().await;
                     if entries.len() < BATCH_MAX {
-                        tokio::time::sleep(PACE).await;
+                        self.pause(&committed).await;
                     } else if self.saved.elapsed() >= self.save_every {
                         self.save().await;
                     }
@@ -112,6 +116,15 @@ impl Exporter {
                     tokio::time::sleep(UNREAD_PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Pauses until [`BATCH_ENOUGH`] facts wait, or for [`PACE`].
+    async fn pause(&self, committed: &watch::Receiver<Seq>) {
+        let enough = self.position.folded + BATCH_ENOUGH;
+        let begin = Stopwatch::start();
+        while begin.elapsed() < PACE && committed.borrow().0 < enough {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 

@@ -30,6 +30,7 @@ async fn a_card_names_its_address_is_kept_by_its_tag_and_signed_by_the_workspace
     let at = world.url("/a2a/coder/.well-known/agent-card.json");
     let response = world.http.get(&at).send().await.unwrap();
     let (tag, kept) = (response.headers()["etag"].clone(), response.headers()["cache-control"].clone());
+    let changed = response.headers()["last-modified"].clone();
     assert_eq!((response.status().as_u16(), &kept), (200, &"public, max-age=300".parse().unwrap()));
     let card: Value = response.json().await.unwrap();
     let base = world.url("/a2a/coder/");
@@ -44,6 +45,7 @@ async fn a_card_names_its_address_is_kept_by_its_tag_and_signed_by_the_workspace
     assert_eq!((parsed.name.as_str(), parsed.skills.len()), ("coder", 1));
     let same = world.http.get(&at).header("if-none-match", tag.clone()).send().await.unwrap();
     assert_eq!((same.status().as_u16(), &same.headers()["etag"]), (304, &tag));
+    assert_eq!((&same.headers()["last-modified"], changed.as_bytes().last()), (&changed, Some(&b'T')));
     let keys: Value = world.http.get(world.url("/a2a/.lastword/jwks.json")).send().await.unwrap().json().await.unwrap();
     let decoded = |value: &Value| URL_SAFE_NO_PAD.decode(value.as_str().unwrap()).unwrap();
     let signature = &card["signatures"][0];
