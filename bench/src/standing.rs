@@ -263,32 +263,58 @@ async fn audits(human: &Client, messages: usize) -> Result<Vec<Figure>, Failure>
     Ok(figures)
 }
 
-/// Measures `lastword send` from its start to its exit, beside a server.
+/// Measures programs from their start to their exit, beside a server: `lastword send`, and the hook that claims a file before
+/// each edit of a session. What `lastword --version` takes is the start alone.
 pub(crate) async fn command(program: &Program, dir: &Path) -> Result<Vec<Figure>, Failure> {
-    let child = program.serve(&dir.join("command"), QUESTIONS).await?;
+    let dir = dir.join("command");
+    let child = program.serve(&dir, QUESTIONS).await?;
     let agents = child.agents(1).await?;
-    let mut times = Times::default();
+    let url = format!("http://{}", child.addr);
+    let (name, token) = &agents[0];
+    let (mut start, mut sends, mut edits) = (Times::default(), Times::default(), Times::default());
     for n in 0..QUESTIONS {
+        let mut version = program.command();
+        version.arg("--version");
+        start.push(ended(version, "").await?);
         let mut send = program.command();
-        send.args([
-            "--url",
-            &format!("http://{}", child.addr),
-            "send",
-            &agents[0].0,
-            "look",
-            "--ref",
-            &format!("CLI-{n}"),
-        ]);
-        send.env("LASTWORD_TOKEN", &child.token).stdout(Stdio::null()).stderr(Stdio::inherit()).stdin(Stdio::null());
-        let begin = now();
-        let done = send.status().await.map_err(Failure::unavailable)?;
-        times.push(begin.elapsed());
-        if !done.success() {
-            return Err(Failure::refused("`lastword send` was refused"));
-        }
+        send.args(["--url", &url, "send", name, "look", "--ref", &format!("CLI-{n}")]);
+        send.env("LASTWORD_TOKEN", &child.token);
+        sends.push(ended(send, "").await?);
+        let mut hook = program.command();
+        hook.args(["--url", &url, "hook"]);
+        hook.env("LASTWORD_TOKEN", token).env("XDG_STATE_HOME", &dir);
+        // Few files: a session edits the same ones again and again.
+        let occasion = json!({
+            "hook_event_name": "PreToolUse", "session_id": "bench", "cwd": dir, "tool_name": "Edit",
+            "tool_input": { "file_path": dir.join(format!("{}.rs", n % 8)), "old_string": "a", "new_string": "b" },
+        });
+        edits.push(ended(hook, &occasion.to_string()).await?);
     }
     child.end().await?;
-    Ok(Figure::percentiles("lastword send, from start to exit", &times).to_vec())
+    let figures = [
+        Figure::percentiles("lastword --version, from start to exit", &start),
+        Figure::percentiles("lastword send, from start to exit", &sends),
+        Figure::percentiles("lastword hook that claims an edit, from start to exit", &edits),
+    ];
+    Ok(figures.into_iter().flatten().collect())
+}
+
+/// Runs a program with this input to its end, and returns how long that took.
+async fn ended(mut command: tokio::process::Command, input: &str) -> Result<Duration, Failure> {
+    let begin = now();
+    let mut running = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(Failure::unavailable)?;
+    if let Some(mut stdin) = running.stdin.take() {
+        // A program that reads nothing may have ended.
+        _ = stdin.write_all(input.as_bytes()).await;
+    }
+    let done = running.wait().await.map_err(Failure::unavailable)?;
+    let taken = begin.elapsed();
+    if done.success() { Ok(taken) } else { Err(Failure::refused(format!("{command:?} failed"))) }
 }
 
 /// Lets this process and its children open a file for each agent; returns a hint for the case that this isn't enough.
