@@ -5,11 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use lastword_core::input::Delivery;
 use lastword_core::{Input, Principal, Reply};
-use lastword_facts::Code;
 use lastword_facts::fact::Credential;
 use lastword_facts::ids::{AgentId, TurnId};
-use lastword_facts::{Entry, Limits, Refusal, Seq, Time};
-use lastword_store::{AppendError, LogReader, ReadError};
+use lastword_facts::{Entry, Limits, Seq, Time};
+use lastword_store::{LogReader, ReadError};
 use lastword_wire::DiskSpace;
 use tokio::sync::{oneshot, watch};
 
@@ -26,12 +25,8 @@ use crate::queue::{Full, Lane, Queue};
 use crate::reads::off_thread;
 use crate::recent::{Recent, weight};
 use crate::sync::{Mutex, MutexGuard};
+use crate::unserved::{BrokerFailure, Unserved};
 use crate::wakes::Wakes;
-
-/// How long a caller should wait before it retries when the queue is full, in ms.
-const SATURATED_RETRY_MS: u64 = 250;
-/// The same when the disk is low, in ms. Longer, because a human has to make room.
-const DISK_RETRY_MS: u64 = 10_000;
 
 /// The bytes of entries after which a read of several returns early.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -169,72 +164,6 @@ impl Drop for Parcel {
 /// Submits inputs and reads state and entries; cheap to clone.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Arc<BrokerShared>);
-
-/// Why the broker did not judge an input, or can't say whether it did.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unserved {
-    /// The broker's queue is full.
-    #[error("the broker's queue is full")]
-    Saturated,
-    /// The disk has too little room for this input; nothing was written.
-    #[error("the disk is {}, so that nothing new is taken", if *full { "full" } else { "low" })]
-    DiskLow {
-        /// Whether an append found no room, rather than the free space being below the watermark.
-        full: bool,
-    },
-    /// The log's files are no longer at their path; what was written isn't found by the next start.
-    #[error("the log is no longer at its path, so that nothing is taken")]
-    LogGone,
-    /// The broker has stopped; whether the input was made durable is unknown.
-    #[error("the broker has stopped: {0}")]
-    Down(Arc<str>),
-}
-
-/// Why the broker stopped before it was shut down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokerFailure {
-    /// What happened and what to do about it, in one sentence.
-    pub reason: Arc<str>,
-    /// Whether the cause is a bug in the broker rather than the log or its disk.
-    pub bug: bool,
-}
-
-impl BrokerFailure {
-    /// A failed append to the log.
-    pub(crate) fn append(error: &AppendError) -> Self {
-        let advice = match error {
-            AppendError::Fenced { .. } => "another server leads this workspace now",
-            AppendError::Conflict { .. }
-            | AppendError::Ambiguous { .. }
-            | AppendError::Full { .. }
-            | AppendError::Fatal { .. } => "restart the server: it reads what was written",
-        };
-        Self { reason: format!("{error}; {advice}").into(), bug: false }
-    }
-
-    /// A failed read of the log.
-    pub(crate) fn unread(error: &ReadError) -> Self {
-        Self { reason: format!("{error}; run `lastword verify`").into(), bug: false }
-    }
-
-    /// A panic on the judge's or the writer's thread.
-    pub(crate) fn bug(panic: &str) -> Self {
-        let reason = format!("the broker panicked: {panic}; restart the server: it reads what was written");
-        Self { reason: reason.into(), bug: true }
-    }
-}
-
-impl Unserved {
-    /// Returns the refusal that every edge reports for it, with the delay after which to retry.
-    #[must_use]
-    pub fn refusal(&self) -> Refusal {
-        match self {
-            Self::DiskLow { .. } => Refusal::new(Code::DiskLow).retry_after(DISK_RETRY_MS),
-            Self::LogGone => Refusal::new(Code::LogGone).retry_after(DISK_RETRY_MS),
-            Self::Saturated | Self::Down(_) => Refusal::new(Code::Saturated).retry_after(SATURATED_RETRY_MS),
-        }
-    }
-}
 
 impl Handle {
     /// Lets the core handle `input`; returns its reply once the facts are durable.

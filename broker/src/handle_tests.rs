@@ -4,7 +4,7 @@ use lastword_core::input::OpenTurn;
 use lastword_core::{Core, Out};
 use lastword_facts::Limits;
 use lastword_facts::ids::{GrantId, TaskId};
-use lastword_store::{Log as _, MemoryLog};
+use lastword_store::{AppendError, Log as _, MemoryLog};
 
 use super::*;
 

@@ -205,7 +205,7 @@ fn a_waiting_agent_gets_its_delivery_and_a_waiting_sender_its_answer() {
         let subscription = Subscription::new(&handle, agent.agent());
         let bell = subscription.bell();
         loop {
-            // As in `calls::turns::take`: listens before it looks.
+            // As in `calls::inbox::take`: listens before it looks.
             let mut ring = pin!(bell.notified());
             ring.as_mut().enable();
             match block_on(handle.submit(Input::Take(agent, None))).unwrap() {

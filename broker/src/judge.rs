@@ -24,9 +24,10 @@ use lastword_wire::DiskSpace;
 use crate::boot::idled;
 use crate::clock::Stopwatch;
 use crate::disk::LOOK_EVERY;
-use crate::handle::{BrokerFailure, BrokerShared};
+use crate::handle::BrokerShared;
 use crate::live::Live;
 use crate::queue::Drain;
+use crate::unserved::BrokerFailure;
 use crate::wakes::Waiter;
 use crate::writer::{Batch, Writing, write_back};
 
@@ -371,8 +372,8 @@ mod tests {
     use super::*;
     use crate::boot::{Boot, boot_by};
     use crate::clock::{Reading, Source};
-    use crate::handle::Unserved;
     use crate::identity::{Secret, TurnSigner};
+    use crate::unserved::Unserved;
 
     const DAY_US: u64 = 86_400_000_000;
 

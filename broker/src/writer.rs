@@ -15,13 +15,14 @@ use tokio::sync::watch;
 use crate::boot::rebuild;
 use crate::clock::Stopwatch;
 use crate::faults::{Fault, injected};
-use crate::handle::{BrokerFailure, BrokerShared};
+use crate::handle::BrokerShared;
 use crate::identity::Change;
 use crate::judge::{Release, words};
 use crate::keeper::SNAPSHOT_FACTS;
 use crate::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard};
+use crate::unserved::BrokerFailure;
 
 /// The results of commands that were judged together and are appended together.
 pub(crate) struct Batch {

@@ -330,7 +330,7 @@ type Layers = &'static [&'static [&'static str]];
 
 const BROKER_LAYERS: Layers = &[
     &["files"],
-    &["clock", "disk", "handover", "identity", "metrics", "priority", "sync"],
+    &["clock", "disk", "handover", "identity", "metrics", "priority", "sync", "unserved"],
     &["checkpoint"],
     BROKER_THREADS,
     &["archive", "scrub"],
