@@ -80,7 +80,8 @@ use std::io::Read as _;
 use clap::{Parser, Subcommand};
 use lastword_client::wire::text::no_utf8;
 
-use crate::config::{Environment, Global, Settings};
+use crate::config::{Global, Settings};
+use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::out::Out;
 

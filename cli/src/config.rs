@@ -1,33 +1,27 @@
 //! The configuration: flags, then `LASTWORD_*`, then `lastword.toml`, then defaults.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use lastword_broker::archive::ArchivePolicy;
-use lastword_client::{Pin, Trust};
+use lastword_client::Trust;
 use lastword_facts::Limits;
-use lastword_facts::limits::{Approvers, LIMITS, Profile};
-use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
-use lastword_programs::{Price, Prices};
+use lastword_programs::Prices;
 use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use lastword_wire::{ClaimRule, NewSchedule};
-use serde::Deserialize;
 use toml::Spanned;
 
-use lastword_client::wire::nearest;
-
-use crate::agent_variables::agent_variables;
+use crate::config_file::Configuration;
+use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
-use crate::policy;
-use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 use crate::telemetry::TelemetryTable;
 use crate::text_file;
+use crate::tls::{certificate, trust};
 use crate::token_source::TokenSource;
 
 /// The configuration file in the team's folder, read if `--config` names no other.
@@ -67,187 +61,6 @@ pub(crate) struct Global {
     /// File with the token to authenticate with [env: LASTWORD_TOKEN=the token, LASTWORD_TOKEN_FILE].
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
-}
-
-/// The process's environment. Read once, here, so that tests can supply their own.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Environment {
-    /// The value of `LASTWORD_TOKEN`; empty if it is set to nothing.
-    pub(crate) token: Option<String>,
-    /// The value of `LASTWORD_TOKEN_FILE`, if set and not empty.
-    pub(crate) token_file: Option<PathBuf>,
-    /// The first of `agent_variables` that is set.
-    pub(crate) agent: Option<&'static str>,
-    /// The agent that `LASTWORD_AGENT` names: in a run of `lastword run`, that run's.
-    pub(crate) agent_name: Option<String>,
-    /// Whether `lastword run` runs this program, by `LASTWORD_RUN` or the turn in `LASTWORD_TURN`.
-    pub(crate) in_run: bool,
-    /// The directory of the user's configuration, `XDG_CONFIG_HOME` or `.config` in the home directory.
-    pub(crate) config_home: Option<PathBuf>,
-    /// The folder of the team that the working directory belongs to, as a prefix of names; empty for the directory itself.
-    pub(crate) team: PathBuf,
-    /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
-    pub(crate) no_color: bool,
-}
-
-impl Environment {
-    /// Reads the environment of the process.
-    pub(crate) fn read() -> Self {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        Self {
-            // Keeps an empty value: an empty token is a mistake, and must not fall back to the operator's.
-            token: std::env::var_os("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
-            token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
-            agent: agent_variables().find(|name| set(name).is_some()),
-            agent_name: variable("LASTWORD_AGENT"),
-            in_run: set("LASTWORD_RUN").is_some() || set("LASTWORD_TURN").is_some(),
-            config_home: set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {
-                let home = PathBuf::from(set("HOME")?);
-                Some(home.join(".config"))
-            }),
-            team: PathBuf::new(),
-            no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
-        }
-    }
-}
-
-/// Returns an environment variable, if set and not empty.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).and_then(|value| value.into_string().ok())
-}
-
-/// The members of `lastword.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct File {
-    data: Option<PathBuf>,
-    listen: Option<String>,
-    /// Host names that clients may use for the server.
-    hosts: Vec<String>,
-    /// The path under which a reverse proxy serves the server.
-    path: BasePath,
-    /// Failed authentications of an address in a minute (L4).
-    auth_failures_max: Option<u64>,
-    url: Option<String>,
-    /// The server's certificate: `auto`, or its files.
-    tls: Option<TlsMode>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    /// How clients verify the server's certificate.
-    tls_pin: Option<String>,
-    tls_ca: Option<PathBuf>,
-    token_file: Option<PathBuf>,
-    /// The limits to start from (R6).
-    profile: Option<Spanned<Profile>>,
-    /// Limits that differ from the profile's, by name.
-    limits: BTreeMap<String, Spanned<u64>>,
-    /// Guards that only record what they would refuse (G7).
-    observe: Option<Spanned<Vec<String>>>,
-    /// Guards that refuse although they only observe in the profile (G7).
-    enforce: Option<Spanned<Vec<String>>>,
-    /// Agents that may decide approvals besides humans (H3).
-    approvers: Approvers,
-    /// The policy of held calls: the first rule that matches a call applies (H2).
-    approval: Vec<policy::Rule>,
-    /// Settings that several rules of the policy share.
-    tier: BTreeMap<String, policy::Tier>,
-    /// Agents whose MCP client a human uses directly, and which human (H1).
-    seats: BTreeMap<String, String>,
-    /// Agents that `serve --with-agents` runs.
-    agent: Vec<Member>,
-    /// Prices of models, for programs that report tokens but no money (B1).
-    prices: BTreeMap<String, Price>,
-    /// Channels that notify humans of pending decisions.
-    notify: Vec<notify::NotifyTable>,
-    /// Who may claim certain paths, and how (C1).
-    claim: Vec<ClaimRule>,
-    /// Schedules that `serve` sets for the operator (D13).
-    schedule: Vec<Spanned<NewSchedule>>,
-    /// Sessions that launchers start.
-    sessions: Sessions,
-    /// When the oldest part of the log moves to the archive.
-    archive: Archive,
-    /// The provider by which humans sign in.
-    oidc: Option<oidc::OidcTable>,
-    /// The facts after which the server keeps a checkpoint.
-    checkpoint_every_facts: Option<u64>,
-    /// The agents that other systems may ask.
-    a2a: A2a,
-    /// Where spans go.
-    telemetry: Option<TelemetryTable>,
-    /// The bridge to Discord; parsed only where the bridge is run.
-    discord: Option<toml::Table>,
-}
-
-/// The members of `[a2a]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct A2a {
-    /// The agents with an address of their own.
-    publish: Vec<String>,
-    /// What the cards of some of them say.
-    description: BTreeMap<String, String>,
-    /// Whether push notifications may go to this machine and its network.
-    allow_private: bool,
-}
-
-impl A2a {
-    fn settings(self) -> Result<lastword_a2a::Settings, Failure> {
-        let Self { publish, mut description, allow_private } = self;
-        if let Some(wrong) = publish.iter().find(|name| AgentName::new(name).is_err()) {
-            return Err(Failure::usage(format!("[a2a] publish: {wrong:?} is no agent's name")));
-        }
-        let described = |name: String| {
-            let description = description.remove(&name).unwrap_or_default();
-            lastword_a2a::Published { name, description }
-        };
-        let publish = publish.into_iter().map(described).collect();
-        if let Some(name) = description.keys().next() {
-            return Err(Failure::usage(format!("[a2a.description] names {name}, which [a2a] publish doesn't")));
-        }
-        Ok(lastword_a2a::Settings { publish, allow_private })
-    }
-}
-
-/// The members of `[sessions]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Sessions {
-    typed: Switch,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Switch {
-    #[default]
-    On,
-    Off,
-}
-
-/// The members of `[archive]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Archive {
-    /// Entries older than this, such as `90d`.
-    after: Option<String>,
-    /// The oldest entries of a log with more bytes than this.
-    above_bytes: Option<u64>,
-}
-
-impl Archive {
-    fn policy(&self) -> Result<ArchivePolicy, Failure> {
-        let after = self.after.as_deref().map(duration).transpose();
-        let after = after.map_err(|why| Failure::usage(format!("[archive] after: {why}")))?;
-        Ok(ArchivePolicy { after_ms: after.map(milliseconds), above_bytes: self.above_bytes })
-    }
-}
-
-/// A certificate that needs no files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TlsMode {
-    /// Self-signed, made once in the data directory.
-    Auto,
 }
 
 /// The settings of this run.
@@ -322,12 +135,12 @@ impl Settings {
         global: &Global,
         environment: &Environment,
     ) -> Result<Self, Failure> {
-        let file = parse(path, text.as_deref().unwrap_or_default())?;
+        let file = Configuration::parse(path, text.as_deref().unwrap_or_default())?;
         let place = |at: usize| place(path, text.as_deref().unwrap_or_default(), at);
-        let set_at = set_at(&file, place);
+        let set_at = file.set_at(place);
         let base = path.parent().map(Path::to_owned).unwrap_or_default();
-        let limits = limits_of(&file)?;
-        let policy = policy::policy(&file.approval, &file.tier, &limits)?;
+        let limits = file.limits()?;
+        let policy = file.policy(&limits)?;
         // Paths in the file are relative to it; those of flags and variables to the working directory.
         let relative = |path: PathBuf| base.join(path);
         let in_place = |member: Member| Member {
@@ -397,37 +210,6 @@ impl Settings {
     }
 }
 
-/// Returns the server's certificate from what a command line or a configuration says of it.
-pub(crate) fn certificate(
-    mode: Option<TlsMode>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<Tls>, Failure> {
-    match (mode, cert, key) {
-        (None, None, None) => Ok(None),
-        (Some(TlsMode::Auto), None, None) => Ok(Some(Tls::Auto)),
-        (None, Some(cert), Some(key)) => Ok(Some(Tls::Files { cert, key })),
-        (Some(TlsMode::Auto), ..) => Err(Failure::usage("TLS is auto, and a certificate is named as well")
-            .hint("leave out either tls = \"auto\" (--tls auto) or tls_cert and tls_key")),
-        (None, cert, _) => {
-            let missing = if cert.is_some() { "tls_key" } else { "tls_cert" };
-            Err(Failure::usage(format!("a certificate needs its key: {missing} is missing"))
-                .hint("name both, tls_cert and tls_key (--tls-cert and --tls-key)"))
-        }
-    }
-}
-
-/// Returns how a server's certificate is verified from what a command line or a configuration says of it.
-fn trust(pin: Option<String>, authority: Option<PathBuf>) -> Result<Option<Trust>, Failure> {
-    match (pin.filter(|pin| !pin.is_empty()), authority.filter(|path| !path.as_os_str().is_empty())) {
-        (None, None) => Ok(None),
-        (Some(pin), None) => Ok(Some(Trust::Pinned(Pin::parse(&pin)?))),
-        (None, Some(path)) => Ok(Some(Trust::Authority(std::path::absolute(path)?))),
-        (Some(_), Some(_)) => Err(Failure::usage("both a pin and an authority are named for the server's certificate")
-            .hint("leave out either --tls-pin (LASTWORD_TLS_PIN, tls_pin) or --tls-ca (LASTWORD_TLS_CA, tls_ca)")),
-    }
-}
-
 /// Reads the configuration file; only the default one may be missing.
 fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
     match text_file::read(path) {
@@ -437,75 +219,16 @@ fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
     }
 }
 
-fn parse(path: &Path, text: &str) -> Result<File, Failure> {
-    toml::from_str(text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-}
-
-/// Returns the policy of held calls that a configuration has.
-pub(crate) fn policy_of(path: &Path, text: &str) -> Result<Policy, Failure> {
-    let file = parse(path, text)?;
-    policy::policy(&file.approval, &file.tier, &limits_of(&file)?)
-}
-
 /// Returns `FILE:LINE` of a byte of the file.
 fn place(path: &Path, text: &str, at: usize) -> String {
     format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
 }
 
-/// Returns where the file sets each limit, and `profile`, `observe` and `enforce`.
-fn set_at(file: &File, place: impl Fn(usize) -> String) -> BTreeMap<String, String> {
-    let limits = file.limits.iter().map(|(name, value)| (name.clone(), value.span().start));
-    let observe = file.observe.iter().map(|list| ("observe".to_owned(), list.span().start));
-    let enforce = file.enforce.iter().map(|list| ("enforce".to_owned(), list.span().start));
-    let profile = file.profile.iter().map(|profile| ("profile".to_owned(), profile.span().start));
-    limits.chain(observe).chain(enforce).chain(profile).map(|(name, at)| (name, place(at))).collect()
-}
-
-/// The times that may be 0: no limit, and no minimum.
-const MAY_BE_ZERO: [&str; 2] = ["unattended_ms", "progress_interval_ms"];
-
-fn limits_of(file: &File) -> Result<Limits, Failure> {
-    let profile = file.profile.as_ref().map_or(Profile::Strict, |profile| *profile.get_ref());
-    let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::of(profile) };
-    for (name, value) in &file.limits {
-        if *value.get_ref() == 0 && name.ends_with("_ms") && !MAY_BE_ZERO.contains(&name.as_str()) {
-            return Err(Failure::usage(format!("{name} is 0, and a time has to be longer")).hint(
-                "leave it out for the default; `lastword limits` lists the limits, and which of them 0 turns off",
-            ));
-        }
-        if !limits.set(name, *value.get_ref()) {
-            let failure = Failure::usage(format!("unknown limit {name:?}"));
-            return Err(match nearest(name, LIMITS.iter().map(|row| row.name)) {
-                Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
-                None => failure.hint("`lastword limits` lists them"),
-            });
-        }
-    }
-    for guard in file.observe.iter().flat_map(Spanned::get_ref) {
-        if !limits.observed.observe(guard) {
-            return Err(Failure::usage(format!("no guard {guard:?} that can be observed"))
-                .hint("`lastword limits` lists the guards; the totals of a grant can't be observed"));
-        }
-    }
-    for guard in file.enforce.iter().flat_map(Spanned::get_ref) {
-        if file.observe.iter().flat_map(Spanned::get_ref).any(|observed| observed == guard) {
-            return Err(Failure::usage(format!("the guard {guard:?} is listed in both observe and enforce"))
-                .hint("leave it in the one that is meant"));
-        }
-        if !limits.observed.enforce(guard) {
-            return Err(Failure::usage(format!("no guard {guard:?} that could only observe"))
-                .hint("`lastword limits` lists the guards; those that can't be observed are always enforced"));
-        }
-    }
-    if file.sessions.typed == Switch::Off {
-        limits.typed_grants_per_hour_max = 0;
-    }
-    Ok(limits)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use lastword_facts::limits::Profile;
 
     use super::*;
 

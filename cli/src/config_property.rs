@@ -6,7 +6,8 @@ use std::path::Path;
 
 use lastword_facts::limits::{LIMITS, Limits};
 
-use crate::config::{Environment, Global, Settings};
+use crate::config::{Global, Settings};
+use crate::environment::Environment;
 use crate::failure::Exit;
 
 /// Checks one text.

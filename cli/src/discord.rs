@@ -12,7 +12,7 @@ use lastword_facts::fact::Role;
 use lastword_facts::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
-use crate::config::variable;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::notify::private;
 use crate::session::ServerAccess;

@@ -3,11 +3,13 @@
 mod agent_variables;
 mod commands;
 mod config;
+mod config_file;
 #[cfg(test)]
 mod config_property;
 mod demo;
 #[cfg(feature = "discord")]
 mod discord;
+mod environment;
 mod explanation;
 mod failure;
 mod home;
@@ -24,6 +26,7 @@ mod story;
 mod team;
 mod telemetry;
 mod text_file;
+mod tls;
 mod token_source;
 mod top;
 mod tree;
@@ -36,7 +39,8 @@ use clap::error::ErrorKind;
 use lastword_client::wire::text::no_utf8;
 
 use crate::commands::{Cli, Context, help};
-use crate::config::{Environment, Settings};
+use crate::config::Settings;
+use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 

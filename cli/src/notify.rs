@@ -11,7 +11,7 @@ use lastword_facts::names::Label;
 use lastword_server::notify::{Channel, Command, Format, Means, Severity, Webhook};
 use serde::Deserialize;
 
-use crate::config::variable;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::quantity::duration;
 
@@ -186,7 +186,8 @@ fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Environment, Global, Settings};
+    use crate::config::{Global, Settings};
+    use crate::environment::Environment;
 
     const SECRET: &str = "a-secret-that-is-long-enough";
 

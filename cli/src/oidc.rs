@@ -9,7 +9,7 @@ use lastword_facts::names::AgentName;
 use lastword_server::{BasePath, KnownAs, Oidc, Person};
 use serde::Deserialize;
 
-use crate::config::variable;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::quantity::{duration, milliseconds};
 

@@ -9,7 +9,7 @@ use lastword_facts::visible::escape_json;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::config::Environment;
+use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 
 /// The format of a command's output.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lastword_facts::policy::Policy;
 use lastword_server::RuleBook;
 
-use crate::config;
+use crate::config_file::Configuration;
 use crate::failure::Failure;
 
 /// The line that begins a rule.
@@ -34,7 +34,8 @@ impl ConfigFile {
     }
 
     fn policy(&self, text: &str) -> Result<Policy, String> {
-        config::policy_of(&self.0, text).map_err(|failure| failure.message)
+        let file = Configuration::parse(&self.0, text);
+        file.and_then(|file| file.policy(&file.limits()?)).map_err(|failure| failure.message)
     }
 
     /// Replaces the file in one step.

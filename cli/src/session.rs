@@ -12,7 +12,8 @@ use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;
 
 use crate::commands::Context;
-use crate::config::{LISTEN, variable};
+use crate::config::LISTEN;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::out::Out;
 use crate::text_file;

@@ -8,7 +8,7 @@ use lastword_server::trace::{TRACE_PLACE, Traces};
 use lastword_telemetry::{Settings, Signal};
 use serde::Deserialize;
 
-use crate::config::variable;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::notify::{OWN_VARIABLES, private};
 

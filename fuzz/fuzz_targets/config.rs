@@ -6,8 +6,12 @@
 mod agent_variables;
 #[path = "../../cli/src/config.rs"]
 mod config;
+#[path = "../../cli/src/config_file.rs"]
+mod config_file;
 #[path = "../../cli/src/config_property.rs"]
 mod config_property;
+#[path = "../../cli/src/environment.rs"]
+mod environment;
 #[path = "../../cli/src/failure.rs"]
 mod failure;
 #[path = "../../cli/src/notify.rs"]
@@ -26,6 +30,8 @@ mod team;
 mod telemetry;
 #[path = "../../cli/src/text_file.rs"]
 mod text_file;
+#[path = "../../cli/src/tls.rs"]
+mod tls;
 #[path = "../../cli/src/token_source.rs"]
 mod token_source;
 

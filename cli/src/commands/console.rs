@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::Context;
-use crate::config::variable;
+use crate::environment::variable;
 use crate::failure::Failure;
 use crate::session::Authority;
 

@@ -279,7 +279,8 @@ fn template(profile: limits::Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Environment, Global, Settings};
+    use crate::config::{Global, Settings};
+    use crate::environment::Environment;
 
     #[test]
     fn the_file_that_init_writes_is_read_with_all_of_its_lines_in_force() {

@@ -21,7 +21,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
-use crate::config::{CONFIG_FILE, LISTEN, Settings, TlsMode, certificate};
+use crate::config::{CONFIG_FILE, LISTEN, Settings};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::Out;
@@ -31,6 +31,7 @@ use crate::service;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
 use crate::telemetry::TelemetryTable;
+use crate::tls::{TlsMode, certificate};
 use crate::token_source::TokenSource;
 
 /// The file that keeps the address of the last server, in the data directory.
@@ -165,7 +166,7 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
 /// Sends logs to standard error, so that the first line on standard output is the server's address, and keeps them for
 /// an exporter if one is to have them.
 pub(super) fn log_to_stderr(out: &Out, exports: bool) {
-    let wanted = crate::config::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
+    let wanted = crate::environment::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
     let mut filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     // `rmcp` logs whole messages with their turn tokens. The Discord libraries log paths that hold the token of an
     // interaction. The client library of NATS logs passwords.

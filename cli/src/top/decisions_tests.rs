@@ -9,7 +9,7 @@ use lastword_facts::status::EscalationState;
 use super::model::ServerConnection;
 use super::samples::{painted, text, typed};
 use super::{Model, Order, press, samples};
-use crate::config::Environment;
+use crate::environment::Environment;
 use crate::out::Out;
 use crate::render;
 
