@@ -10,6 +10,7 @@ mod dialog;
 mod edit;
 mod kept;
 mod leases;
+mod session;
 mod transcript;
 
 pub use leases::{end_interrupted, follow_ends, is_at_work, keep_leases};
@@ -24,12 +25,13 @@ use lastword_client::wire::{Arguments, Delivery, Finish, Progress, StoredMessage
 use lastword_client::{Client, ClientError, is_transient};
 use lastword_facts::fact::Kind;
 use lastword_facts::{FinishStatus, MessageType};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::background::Background;
 use self::kept::Kept;
-use crate::wording::{CONDUCT, Memory, announced, mark, prompt};
+use self::session::{HookSession, Open};
+use crate::wording::{CONDUCT, Memory, announced, prompt};
 
 /// Longest wait of one call for a delivery.
 const WAIT: Duration = Duration::from_secs(25);
@@ -112,82 +114,6 @@ const CAUSES_MAX: usize = 32;
 const STRAY: &str = "Lastword: the program began to work by itself after a message was answered. It was interrupted, and an \
                      incident is open; type to go on.";
 
-/// The state of a session between two hooks.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-struct HookSession {
-    /// The open turn that a delivery opened in the session.
-    turn: Option<Open>,
-    /// The user typed during that turn, so it isn't finished automatically.
-    mixed: bool,
-    /// The model has been given the rules of conduct in this session.
-    told: bool,
-    /// The model works on something that the user typed.
-    #[serde(default)]
-    busy: bool,
-    /// The session's transcript, as its last hook named it.
-    #[serde(default)]
-    transcript: Option<PathBuf>,
-    /// The turn that ended last, for as long as the user has typed nothing since: what the program does by itself is due
-    /// to it (H4).
-    #[serde(default)]
-    after: Option<String>,
-    /// The next prompt of the program's own may be the end of what its user started before the turn.
-    #[serde(default)]
-    spares: bool,
-    /// The program works by itself, and is being interrupted.
-    #[serde(default)]
-    strays: bool,
-    /// What is known of its edits.
-    #[serde(default)]
-    edits: edit::Edits,
-    /// The model works, as far as hooks tell.
-    #[serde(default)]
-    works: bool,
-    /// The length of the transcript when the model began to work.
-    #[serde(default)]
-    began: u64,
-    /// A dialog of the program is open.
-    #[serde(default)]
-    waits: bool,
-    /// The calls of the session's dialogs that wait for humans of the team.
-    #[serde(default)]
-    held: Vec<dialog::DialogCall>,
-    /// The end of the turn, which a broker that was away has not taken yet.
-    #[serde(default)]
-    owed: Option<Box<Finish>>,
-}
-
-impl HookSession {
-    /// Returns what the turn used so far, if it is the turn's alone and the transcript has it.
-    fn used(&self, occasion: &Occasion) -> Option<Usage> {
-        let open = self.turn.as_ref().filter(|_| !self.mixed)?;
-        let counted = occasion.usage.clone();
-        counted.or_else(|| transcript::used(occasion.transcript_path.as_deref()?, open.transcript))
-    }
-
-    /// Whether the user broke off what the model works at, of which no hook tells.
-    fn is_interrupted(&self) -> bool {
-        self.transcript.as_deref().is_some_and(|path| transcript::is_interrupted(path, self.began))
-    }
-
-    /// Forgets a turn that is over.
-    fn close(&mut self) {
-        self.after = self.turn.take().map(|open| open.id).or_else(|| self.after.take());
-        (self.mixed, self.owed) = (false, None);
-    }
-
-    fn woke_with(&self, prompt: &str) -> bool {
-        self.turn.as_ref().is_some_and(|open| prompt.contains(&mark(&open.reference, &open.id)))
-    }
-
-    /// Returns the line that says who asked what, for the person at the session.
-    fn announces(&self, prompt: &str) -> Option<Value> {
-        let open = self.turn.as_ref()?;
-        let line = prompt.lines().find(|line| line.contains(&mark(&open.reference, &open.id)))?;
-        Some(json!({ "systemMessage": line.trim_end_matches(':') }))
-    }
-}
-
 /// Words a delivery for a session: the line that the person there looks for, the message, and the rules of conduct if the
 /// model doesn't know them yet.
 fn worded(delivery: &Delivery, memory: Memory) -> String {
@@ -197,24 +123,6 @@ fn worded(delivery: &Delivery, memory: Memory) -> String {
         Memory::Kept => format!("{line}\n\n{text}"),
         Memory::Fresh | Memory::Lost => format!("{line}\n\n{text}\n\n{CONDUCT}"),
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-struct Open {
-    id: String,
-    /// The agent or human that the turn's answer goes to; `None` for the answer to a request of the session's own.
-    #[serde(default)]
-    requester: Option<String>,
-    reference: String,
-    /// The length of the session's transcript when the turn began: what follows is the turn's.
-    #[serde(default)]
-    transcript: u64,
-    /// The model was told that the turn's budget is used up.
-    #[serde(default)]
-    spent: bool,
-    /// The model ended its turn without finishing this one.
-    #[serde(default)]
-    stopped: bool,
 }
 
 /// Handles one hook call and returns the JSON to print, if any. `folder` holds the state files of sessions.
