@@ -10,7 +10,7 @@ use lastword_facts::Code;
 use lastword_facts::fact::{Decision as Verdict, Role};
 use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_facts::status::EscalationState;
-use lastword_server::calls::{agents, approvals, escalations, limits, turns};
+use lastword_server::calls::{agents, approvals, escalations, inbox, limits};
 use lastword_server::{ApiError, Context};
 use lastword_wire::call::without_secrets;
 use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
@@ -345,7 +345,7 @@ pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Resu
 pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let mut read = 0;
-    while turns::take(&ctx, viewer.caller, Consumer::InTurns, Duration::ZERO).await?.delivery().is_some() {
+    while inbox::take(&ctx, viewer.caller, Consumer::InTurns, Duration::ZERO).await?.delivery().is_some() {
         read += 1;
     }
     let words = html! { (plural(read, "message", "messages")) " marked as read." };

@@ -8,7 +8,7 @@ use lastword_facts::fact::ClaimMode;
 use lastword_facts::ids::{ApprovalId, ClaimId};
 use lastword_server::calls::messages::{self, Sent};
 use lastword_server::calls::taking::Taking;
-use lastword_server::calls::{Caller, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
+use lastword_server::calls::{Caller, WAIT_MAX, agents, approvals, claims, escalations, inbox, requests, tree, turns};
 use lastword_server::edges::http::arguments as without_absent;
 use lastword_server::{ApiError, Context};
 use lastword_wire::{
@@ -200,7 +200,7 @@ async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<V
 async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Output, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = Duration::from_millis(args.wait_ms.unwrap_or(NEXT_WAIT_MS)).min(WAIT_MAX);
-    match turns::take(ctx, caller, Consumer::InTurns, wait).await? {
+    match inbox::take(ctx, caller, Consumer::InTurns, wait).await? {
         Taking::Delivery(delivery) => {
             let agent = caller.principal.agent();
             let names_turn = ctx.handle.query(move |live| listing::has_several_turns(live, agent)).await?;

@@ -1,16 +1,15 @@
 //! What a client of an agent takes: what is new, or what it holds (F1).
 
-use lastword_broker::{Claimable, Live};
+use lastword_broker::{Claimable, Live, Parcel};
 use lastword_core::input::{self, Consumer};
 use lastword_core::{Input, Reply};
 use lastword_facts::ids::TurnId;
 use lastword_facts::{Code, Refusal};
 use lastword_wire::Delivery;
 
-use super::turns::Taken;
 use super::{Caller, Context, fault_of};
 use crate::error::ApiError;
-use crate::views;
+use crate::views::{self, Shown};
 
 /// What a caller took.
 pub enum Taking {
@@ -40,6 +39,9 @@ pub(super) fn only(claimable: &Claimable) -> Option<TurnId> {
         _ => None,
     }
 }
+
+/// A delivery, with its message if that is still in memory.
+pub(crate) type Taken = (Parcel, Option<Vec<Shown>>);
 
 /// What a caller takes, or what it may do with the open turns if there is nothing.
 pub(super) type Found<T> = Result<T, Claimable>;

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::extract::{InboxParams, Params};
 use crate::calls::taking::Taking;
-use crate::calls::{Caller, Context, turns};
+use crate::calls::{Caller, Context, inbox};
 use crate::error::ApiError;
 
 /// The header of an empty answer if another client holds what the agent has.
@@ -19,7 +19,7 @@ pub(super) async fn take(
     Params(params): Params<InboxParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait()?.unwrap_or_default();
-    Ok(match turns::take(&ctx, caller, params.consumer(&caller), wait).await? {
+    Ok(match inbox::take(&ctx, caller, params.consumer(&caller), wait).await? {
         Taking::Delivery(delivery) => Out(delivery).into_response(),
         Taking::Nothing { held } => {
             let mut response = StatusCode::NO_CONTENT.into_response();

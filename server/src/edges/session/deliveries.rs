@@ -18,8 +18,10 @@ use tokio::time::sleep;
 
 use super::Push;
 use super::dispatch::Desk;
-use crate::calls::turns::{SortedTurns, Taken};
-use crate::calls::{Caller, Context, ended, turns};
+use crate::calls::deliveries::packed;
+use crate::calls::inbox::SortedTurns;
+use crate::calls::taking::Taken;
+use crate::calls::{Caller, Context, ended, inbox};
 use crate::edges::http::Feed;
 use crate::error::ApiError;
 
@@ -301,7 +303,7 @@ impl Inbox {
                     self.listen(&desk.window);
                     tokio::select! {
                         () = rings => {}
-                        () = turns::arrived(self.receiving.as_ref()) => {}
+                        () = inbox::arrived(self.receiving.as_ref()) => {}
                         () = moved => {}
                         () = sleep(RECHECK_EVERY) => self.recheck = true,
                         () = ended(&mut stopping) => return None,
@@ -344,7 +346,7 @@ impl Inbox {
     fn listen(&mut self, window: &Window) {
         if !self.receives() {
             let input = Input::Receive(self.caller.principal, input::Consumer::InTurns);
-            self.receiving = Some(turns::receiving(&self.ctx, self.caller, &self.subscription, input));
+            self.receiving = Some(inbox::receiving(&self.ctx, self.caller, &self.subscription, input));
         }
         if let Some(receiving) = &self.receiving {
             let room = if window.has_room() { window.free().min(STEP_MAX) } else { 0 };
@@ -355,7 +357,7 @@ impl Inbox {
     /// Adds the deliveries that the broker has taken to those that are to be pushed.
     async fn collect(&mut self) -> Result<(), ApiError> {
         while let Some((parcel, shown)) = self.receiving.as_mut().and_then(Receiving::take) {
-            self.taken.extend(turns::packed(&self.ctx, self.caller, parcel, shown).await?);
+            self.taken.extend(packed(&self.ctx, self.caller, parcel, shown).await?);
         }
         Ok(())
     }
@@ -368,7 +370,7 @@ impl Inbox {
 
     /// Returns whether turns ended elsewhere.
     async fn look_for_ends(&mut self, window: &Window) -> bool {
-        if let Ok(SortedTurns { ended, .. }) = turns::look(&self.ctx, window.turns()).await {
+        if let Ok(SortedTurns { ended, .. }) = inbox::look(&self.ctx, window.turns()).await {
             self.forget(window, ended);
         }
         !self.ended.is_empty()
@@ -382,16 +384,16 @@ impl Inbox {
         };
         window.prune(&self.taken);
         if let Some(working) = self.working.take() {
-            self.taken.extend(Box::pin(turns::again_all(&self.ctx, self.caller, working)).await?);
+            self.taken.extend(Box::pin(inbox::again_all(&self.ctx, self.caller, working)).await?);
         }
         if let Some(turn) = self.joinable.pop() {
             // There may be another one for it.
             self.recheck = true;
             // Whoever waits for it may be what fills the window.
-            return Box::pin(turns::join(&self.ctx, self.caller, turn)).await;
+            return Box::pin(inbox::join(&self.ctx, self.caller, turn)).await;
         }
         if !window.has_room() {
-            let SortedTurns { joinable, ended } = turns::look(&self.ctx, window.turns()).await?;
+            let SortedTurns { joinable, ended } = inbox::look(&self.ctx, window.turns()).await?;
             self.forget(window, ended);
             self.joinable = joinable;
             if !window.has_room() {
@@ -412,7 +414,7 @@ impl Inbox {
             receiving.allow(0);
         }
         let most = self.step.min(window.free());
-        let received = Box::pin(turns::receive(&self.ctx, self.caller, window.turns(), most)).await?;
+        let received = Box::pin(inbox::receive(&self.ctx, self.caller, window.turns(), most)).await?;
         // One at a time while little comes, and many while much does.
         let full = received.deliveries.len() == most;
         self.step = if full { (self.step * 2).min(STEP_MAX) } else { (received.deliveries.len() + 1).min(STEP_MAX) };

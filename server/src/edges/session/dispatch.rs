@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::deliveries::Window;
 use crate::calls::messages::{self, Sent};
-use crate::calls::{Caller, Context, turns};
+use crate::calls::{Caller, Context, inbox, turns};
 use crate::edges::http::answers::{self, AnswerPermit};
 use crate::edges::http::connections::Peer;
 use crate::edges::http::query::allowed;
@@ -254,7 +254,7 @@ async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Wait
             messages::send(ctx, caller, draft, wait).await.map(|done| sent_reply::<Receipt>(&desk, id, done))
         }
         Prepared::Next(caller, wait) => {
-            let taken = Box::pin(turns::take(ctx, caller, Consumer::InTurns, wait)).await;
+            let taken = Box::pin(inbox::take(ctx, caller, Consumer::InTurns, wait)).await;
             taken.map(|taken| taken.delivery().map_or_else(|| nothing(id), |delivery| reply(id, 200, &delivery)))
         }
         Prepared::Finish(caller, turn, body) => match turns::finish(ctx, caller, Some(turn), body).await {
