@@ -57,6 +57,7 @@ use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
 use self::members::{Leader, View, node_key};
+use self::reach::Listening;
 use self::starting::{claim, join, make_dir};
 use self::watching::{forget_dead, watch_registry, watch_time};
 use self::workspaces::NodeSettings;
@@ -350,8 +351,8 @@ impl Node {
         let (listener, addr) =
             bind(config.listen).map_err(|(address, source)| NodeError::Listen { address, source })?;
         let url = local_url(transport, addr);
-        let own = (addr.ip().is_unspecified(), cluster.insecure);
-        let address = reach::address(cluster.advertise.clone(), (&url, transport), own)?;
+        let own = Listening { url: &url, transport, everywhere: addr.ip().is_unspecified() };
+        let address = reach::address(cluster.advertise.clone(), &own, cluster.insecure)?;
         let joined = join(&cluster, &dir).await?;
         let info = NodeInfo {
             session: joined.session.clone(),
@@ -399,7 +400,7 @@ impl Node {
         listening.spawn(serve(listener, routes, certificate.clone(), stopping.clone(), LEAVING_MIN));
         // It answers its own question, so it listens first.
         let fingerprint = certificate.as_ref().map(|certificate| certificate.fingerprint());
-        let info = reach::own(info, (transport, fingerprint), &shared.secret).await?;
+        let info = reach::own(info, transport, fingerprint, &shared.secret).await?;
         let revision = claim(&shared.registry, &cluster.node, &info, &shared.secret).await?;
         let info = Info { info, certificate: certificate.clone() };
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));

@@ -75,21 +75,30 @@ pub(crate) fn client(info: &NodeInfo) -> Result<reqwest::Client, lastword_client
     }
 }
 
+/// How a node listens.
+pub(crate) struct Listening<'a> {
+    /// The address that it listens on.
+    pub(crate) url: &'a str,
+    pub(crate) transport: Transport,
+    /// Whether it listens on all addresses of its machine.
+    pub(crate) everywhere: bool,
+}
+
 /// Returns this node's address for the others: the one that is advertised, else the one that it listens on.
 ///
 /// # Errors
 /// [`NodeError::Advertise`]: it isn't an address, or one at which tokens shouldn't be sent.
 pub(crate) fn address(
     advertised: Option<String>,
-    (listening, transport): (&str, Transport),
-    (everywhere, insecure): (bool, bool),
+    listening: &Listening<'_>,
+    insecure: bool,
 ) -> Result<String, NodeError> {
     let Some(url) = advertised else {
-        if everywhere {
+        if listening.everywhere {
             let reason = "it listens on all addresses, and the other nodes need one: name it with --advertise";
-            return Err(NodeError::Advertise { url: listening.to_owned(), reason: reason.to_owned() });
+            return Err(NodeError::Advertise { url: listening.url.to_owned(), reason: reason.to_owned() });
         }
-        return Ok(listening.to_owned());
+        return Ok(listening.url.to_owned());
     };
     let url = url.trim_end_matches('/').to_owned();
     let refuse = |reason: &str| Err(NodeError::Advertise { url: url.clone(), reason: reason.to_owned() });
@@ -100,7 +109,7 @@ pub(crate) fn address(
     if host.is_empty() || !(is(&Scheme::HTTP) || is(&Scheme::HTTPS)) || parsed.query().is_some() || url.contains('@') {
         return refuse("it isn't an address such as https://10.0.0.1:7171");
     }
-    if is(&Scheme::HTTP) && transport != Transport::Plain {
+    if is(&Scheme::HTTP) && listening.transport != Transport::Plain {
         return refuse("this node serves TLS: the address begins with https://");
     }
     if is(&Scheme::HTTP) && !near && !insecure {
@@ -119,7 +128,8 @@ pub(crate) fn address(
 /// [`NodeError::Advertise`]: somebody else answers at its address.
 pub(crate) async fn own(
     info: NodeInfo,
-    (transport, fingerprint): (Transport, Option<String>),
+    transport: Transport,
+    fingerprint: Option<String>,
     secret: &str,
 ) -> Result<NodeInfo, NodeError> {
     let pinned = NodeInfo { pin: fingerprint, ..info.clone() };
@@ -189,7 +199,8 @@ mod tests {
     fn an_address_for_the_others_is_one_at_which_tokens_may_be_sent() {
         let (plain, tls) = (Transport::Plain, Transport::SelfSigned);
         let named = |url: &str, transport, insecure| {
-            address(Some(url.to_owned()), ("http://127.0.0.1:1", transport), (false, insecure)).ok()
+            let listening = Listening { url: "http://127.0.0.1:1", transport, everywhere: false };
+            address(Some(url.to_owned()), &listening, insecure).ok()
         };
         for (url, transport, insecure, taken) in [
             ("http://127.0.0.1:7171", plain, false, true),
@@ -212,9 +223,9 @@ mod tests {
             assert_eq!(found.is_some(), taken, "{url}");
             assert!(found.is_none_or(|found| found == url.trim_end_matches('/')));
         }
-        let listening = ("http://127.0.0.1:7171", plain);
-        assert!(address(None, listening, (true, true)).is_err(), "0.0.0.0 is nobody's address");
-        assert_eq!(address(None, listening, (false, false)).unwrap(), listening.0);
+        let listening = |everywhere| Listening { url: "http://127.0.0.1:7171", transport: plain, everywhere };
+        assert!(address(None, &listening(true), true).is_err(), "0.0.0.0 is nobody's address");
+        assert_eq!(address(None, &listening(false), false).unwrap(), listening(false).url);
     }
 
     #[test]

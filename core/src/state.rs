@@ -57,7 +57,7 @@ pub use approvals::Approval;
 use approvals::AskedCall;
 pub use attendance::Attendance;
 pub(crate) use claims::CLAIMS;
-pub use claims::Claim;
+pub use claims::{Claim, ClaimHolder};
 pub use conversations::{Conversation, RootLine};
 pub use epochs::{Epochs, Numbered};
 pub use escalations::{Escalation, Lifts};

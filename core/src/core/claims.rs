@@ -9,7 +9,7 @@ use lastword_facts::refusal::{Code, Refusal};
 use super::admit::key;
 use super::{Outcome, Step};
 use crate::input::{ClaimDraft, Reply};
-use crate::state::{Claim, Principal};
+use crate::state::{Claim, ClaimHolder, Principal};
 
 impl Step<'_> {
     pub(super) fn claim(&mut self, by: Principal, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
@@ -30,7 +30,8 @@ impl Step<'_> {
         // A lease that is too long is shortened instead of refused.
         let ttl_ms = ttl_ms.clamp(1, self.state().limits.claim_ms_max);
         let expires_at = self.now.plus(ttl_ms);
-        let is_own = |held: &Claim| (held.agent, held.task) == (agent, task);
+        let holder = ClaimHolder { agent, task };
+        let is_own = |held: &Claim| held.holder() == holder;
         let state = self.state();
         let covering = state.claims.iter().find(|(_, held)| {
             is_own(held) && (held.mode == mode || held.mode == ClaimMode::Exclusive) && held.resource.covers(&resource)
@@ -43,12 +44,12 @@ impl Step<'_> {
             }
             return Ok(Reply::Claimed(id));
         }
-        if let Some((fence, held)) = state.claim_against((agent, task), &resource, mode) {
+        if let Some((fence, held)) = state.claim_against(holder, &resource, mode) {
             let request = held.task.and_then(|t| state.tasks.get(&t)).and_then(|t| t.request.as_ref());
             let task = request.map_or("no task", |r| r.id.as_str());
             let wait = held.expires_at.since(self.now);
-            let holder = format_args!("{} in {task}, {fence}", state.name_of(held.agent));
-            return Err(Refusal::new(Code::ClaimHeld).about(holder).retry_after(wait.max(1)));
+            let words = format_args!("{} in {task}, {fence}", state.name_of(held.agent));
+            return Err(Refusal::new(Code::ClaimHeld).about(words).retry_after(wait.max(1)));
         }
         let within = |held: &Claim| is_own(held) && held.mode == mode && resource.covers(&held.resource);
         let covered = state.claims.values().filter(|held| within(held)).count() as u64;

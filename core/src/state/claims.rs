@@ -26,18 +26,34 @@ pub struct Claim {
     pub expires_at: Time,
 }
 
+/// The holder of a claim. Two tasks of one agent are two holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimHolder {
+    /// The agent or human.
+    pub agent: AgentId,
+    /// The task for which it holds the claim; `None` outside every turn.
+    pub task: Option<TaskId>,
+}
+
+impl Claim {
+    /// Returns the holder.
+    #[must_use]
+    pub const fn holder(&self) -> ClaimHolder {
+        ClaimHolder { agent: self.agent, task: self.task }
+    }
+}
+
 impl State {
-    /// Returns the claim of another holder with which a claim of this agent, for this task, would conflict.
+    /// Returns the claim of another holder with which a claim of this one would conflict.
     #[must_use]
     pub fn claim_against(
         &self,
-        (agent, task): (AgentId, Option<TaskId>),
+        holder: ClaimHolder,
         resource: &Resource,
         mode: ClaimMode,
     ) -> Option<(ClaimId, &Claim)> {
-        // The task is the holder: two tasks of one agent conflict, too.
         let conflicts = |held: &Claim| {
-            (held.agent, held.task) != (agent, task)
+            held.holder() != holder
                 && (mode == ClaimMode::Exclusive || held.mode == ClaimMode::Exclusive)
                 && held.resource.overlaps(resource)
         };

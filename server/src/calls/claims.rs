@@ -7,9 +7,10 @@ use std::time::Duration;
 use lastword_broker::Live;
 use lastword_broker::clock::Stopwatch;
 use lastword_core::input::ClaimDraft;
+use lastword_core::state::{Claim, ClaimHolder};
 use lastword_core::{Input, Reply, State};
 use lastword_facts::fact::ClaimMode;
-use lastword_facts::ids::{AgentId, ClaimId, TaskId};
+use lastword_facts::ids::ClaimId;
 use lastword_facts::names::Resource;
 use lastword_facts::{Code, Refusal};
 use lastword_wire::{ClaimRule, ClaimView, FieldError, NewClaim, Page, PathMode, Pattern};
@@ -42,10 +43,15 @@ impl Claims {
     }
 }
 
-/// The holders that wait for claims to end: each with the holder for which it waits.
-type Waits = Arc<Mutex<Vec<(Holder, Holder)>>>;
-/// What holds a claim: an agent, and the task for which it does.
-type Holder = (AgentId, Option<TaskId>);
+/// The waits for the end of claims.
+type Waits = Arc<Mutex<Vec<ClaimWait>>>;
+
+/// A holder that waits for another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ClaimWait {
+    waiter: ClaimHolder,
+    of: ClaimHolder,
+}
 
 /// Claims a resource (C1). With a wait, waits for the end of claims that conflict.
 pub async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
@@ -67,9 +73,8 @@ pub async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimV
     };
     if let Some(wait_ms) = new.wait_ms {
         let wanted = resource.clone();
-        let against = move |state: &State, me: Holder| {
-            state.claim_against(me, &wanted, mode).map(|(_, held)| (held.agent, held.task))
-        };
+        let against =
+            move |state: &State, me: ClaimHolder| state.claim_against(me, &wanted, mode).map(|(_, held)| held.holder());
         wait_while(ctx, caller, Duration::from_millis(wait_ms).min(WAIT_MAX), against).await?;
     }
     let then = |reply: Reply, live: &Live<'_>| match reply {
@@ -91,7 +96,7 @@ pub async fn until_ended(
     id: ClaimId,
     wait: Duration,
 ) -> Result<Option<ClaimView>, ApiError> {
-    wait_while(ctx, caller, wait, move |state, _| state.claims.get(&id).map(|held| (held.agent, held.task))).await?;
+    wait_while(ctx, caller, wait, move |state, _| state.claims.get(&id).map(Claim::holder)).await?;
     Ok(ctx.handle.query(move |live| views::claim(live.state, id)).await?)
 }
 
@@ -101,7 +106,7 @@ async fn wait_while(
     ctx: &Context,
     caller: Caller,
     wait: Duration,
-    in_the_way: impl Fn(&State, Holder) -> Option<Holder> + Clone + Send + 'static,
+    in_the_way: impl Fn(&State, ClaimHolder) -> Option<ClaimHolder> + Clone + Send + 'static,
 ) -> Result<(), ApiError> {
     let stopwatch = Stopwatch::start();
     loop {
@@ -113,16 +118,17 @@ async fn wait_while(
             let me = holder(live.state, caller);
             let of = in_the_way(live.state, me).filter(|of| *of != me)?;
             let mut waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
-            if waits_for(&waits, of, me) || live.state.blocks_on(live.state.at, of.0, me.0) {
-                return Some(Err(live.state.name_of(of.0).to_owned()));
+            if waits_for(&waits, of, me) || live.state.blocks_on(live.state.at, of.agent, me.agent) {
+                return Some(Err(live.state.name_of(of.agent).to_owned()));
             }
-            waits.push((me, of));
-            Some(Ok((me, of)))
+            let wait = ClaimWait { waiter: me, of };
+            waits.push(wait);
+            Some(Ok(wait))
         };
         let waiting = match ctx.handle.query(look).await? {
             None => return Ok(()),
             Some(Err(name)) => return Err(Refusal::new(Code::MutualWait).about(name).into()),
-            Some(Ok(pair)) => Waiting(Arc::clone(&ctx.claims.waits), pair),
+            Some(Ok(wait)) => ListedWait { waits: Arc::clone(&ctx.claims.waits), wait },
         };
         let left = wait.saturating_sub(stopwatch.elapsed());
         let rang = !left.is_zero() && wait_for(ctx, ring, left).await.is_some();
@@ -134,30 +140,33 @@ async fn wait_while(
 }
 
 /// A wait that is listed until it ends.
-struct Waiting(Waits, (Holder, Holder));
+struct ListedWait {
+    waits: Waits,
+    wait: ClaimWait,
+}
 
-impl Drop for Waiting {
+impl Drop for ListedWait {
     fn drop(&mut self) {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = waits.iter().position(|pair| *pair == self.1) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = waits.iter().position(|wait| *wait == self.wait) {
             waits.swap_remove(at);
         }
     }
 }
 
 /// Returns the holder that a claim of this caller would have.
-fn holder(state: &State, caller: Caller) -> Holder {
+fn holder(state: &State, caller: Caller) -> ClaimHolder {
     let agent = caller.principal.agent();
     let only = match state.agent(agent).map_or(&[][..], |agent| agent.turns.as_slice()) {
         [only] => Some(*only),
         _ => None,
     };
     let turn = caller.turn.or(only).and_then(|turn| state.turns.get(&turn));
-    (agent, turn.map(|turn| turn.task))
+    ClaimHolder { agent, task: turn.map(|turn| turn.task) }
 }
 
 /// Returns whether a holder waits for another one, directly or through others.
-fn waits_for(waits: &[(Holder, Holder)], from: Holder, goal: Holder) -> bool {
+fn waits_for(waits: &[ClaimWait], from: ClaimHolder, goal: ClaimHolder) -> bool {
     let (mut seen, mut next) = (Vec::new(), vec![from]);
     while let Some(holder) = next.pop() {
         if holder == goal {
@@ -165,7 +174,7 @@ fn waits_for(waits: &[(Holder, Holder)], from: Holder, goal: Holder) -> bool {
         }
         if !seen.contains(&holder) {
             seen.push(holder);
-            next.extend(waits.iter().filter(|(waiter, _)| *waiter == holder).map(|(_, of)| *of));
+            next.extend(waits.iter().filter(|wait| wait.waiter == holder).map(|wait| wait.of));
         }
     }
     false
