@@ -24,7 +24,7 @@ mod tools;
 mod trace;
 mod wire;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -101,10 +101,6 @@ impl Surface {
         let offer = remote.offer();
         Self { backend: Backend::Remote(Arc::new(remote)), offer, watching: Arc::default(), listing: Arc::default() }
     }
-
-    fn watches(&self, change: impl FnOnce(&mut JoinSet<()>)) {
-        change(&mut self.watching.lock().unwrap_or_else(PoisonError::into_inner));
-    }
 }
 
 impl ServerHandler for Surface {
@@ -142,28 +138,9 @@ impl ServerHandler for Surface {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let listener = Listener::Session(context.peer.clone());
-        let watch: BoxFuture<'static, ()> = match &self.backend {
-            Backend::Local(ctx, sessions) => {
-                let streams = session(&context.extensions).and_then(|id| sessions.streams(id));
-                let (Ok(caller), Ok(selection), Some(streams)) =
-                    (who(ctx, &context.extensions), selection(&context.extensions), streams)
-                else {
-                    return;
-                };
-                let ctx = ctx.clone();
-                Box::pin(async move {
-                    let watch = || listing::watch(&ctx, caller, &selection, &listener);
-                    while_streaming(streams, watch).await;
-                })
-            }
-            Backend::Remote(remote) => {
-                let remote = Arc::clone(remote);
-                Box::pin(async move { remote.watch_tools(&listener).await })
-            }
-        };
-        let mut tasks = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.abort_all();
-        tasks.spawn(watch);
+        if let Ok(watch) = self.watch(Watched::Tools, &context.extensions, listener) {
+            replace(&self.listing, watch);
+        }
     }
 
     async fn call_tool(
@@ -244,43 +221,20 @@ impl ServerHandler for Surface {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let listener = Listener::Request(context.sink().clone());
+        // Of the resources only the inbox changes.
         let inbox = context.accepted().resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
-        let watch = async {
-            match &self.backend {
-                // Of the resources only the inbox changes.
-                _ if !inbox => std::future::pending().await,
-                Backend::Local(ctx, _) => {
-                    let caller = who(ctx, &context.request_context().extensions).map_err(|fault| error_of(&fault))?;
-                    caller.may(Some(Scope::Read)).map_err(|fault| error_of(&fault))?;
-                    inbox::watch(ctx, caller, &listener).await;
-                    Ok(())
-                }
-                Backend::Remote(remote) => {
-                    remote.watch(&listener).await;
-                    Ok(())
-                }
-            }
-        };
         let tools = context.accepted().tools_list_changed == Some(true);
-        let watch_tools = async {
-            match &self.backend {
-                _ if !tools => std::future::pending().await,
-                Backend::Local(ctx, _) => {
-                    let extensions = &context.request_context().extensions;
-                    let caller = who(ctx, extensions).map_err(|fault| error_of(&fault))?;
-                    listing::watch(ctx, caller, &selection(extensions)?, &listener).await;
-                    Ok(())
-                }
-                Backend::Remote(remote) => {
-                    remote.watch_tools(&listener).await;
-                    Ok(())
-                }
+        let watch = async |wanted: bool, watched: Watched| {
+            if !wanted {
+                std::future::pending::<()>().await;
             }
+            let listener = Listener::Request(context.sink().clone());
+            self.watch(watched, &context.request_context().extensions, listener)?.await;
+            Ok(())
         };
         tokio::select! {
-            ended = watch => ended,
-            ended = watch_tools => ended,
+            ended = watch(inbox, Watched::Inbox) => ended,
+            ended = watch(tools, Watched::Tools) => ended,
             () = self.ending() => Ok(()),
             () = context.cancelled() => Ok(()),
         }
@@ -296,31 +250,7 @@ impl ServerHandler for Surface {
             return Err(ErrorData::invalid_params(text, None));
         }
         let listener = Listener::Session(context.peer.clone());
-        match &self.backend {
-            Backend::Local(ctx, sessions) => {
-                let caller = who(ctx, &context.extensions).map_err(|fault| error_of(&fault))?;
-                caller.may(Some(Scope::Read)).map_err(|fault| error_of(&fault))?;
-                // Without a session there is no stream on which a change could be reported.
-                let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
-                let streams =
-                    session(&context.extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?;
-                let ctx = ctx.clone();
-                self.watches(|tasks| {
-                    // A repeated subscription replaces the watch: two would report everything twice.
-                    tasks.abort_all();
-                    tasks.spawn(async move {
-                        while_streaming(streams, || inbox::watch(&ctx, caller, &listener)).await;
-                    });
-                });
-            }
-            Backend::Remote(remote) => {
-                let remote = Arc::clone(remote);
-                self.watches(|tasks| {
-                    tasks.abort_all();
-                    tasks.spawn(async move { remote.watch(&listener).await });
-                });
-            }
-        }
+        replace(&self.watching, self.watch(Watched::Inbox, &context.extensions, listener)?);
         Ok(())
     }
 
@@ -330,7 +260,7 @@ impl ServerHandler for Surface {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // Only the inbox can be subscribed to, so the URI doesn't matter.
-        self.watches(JoinSet::abort_all);
+        lock(&self.watching).abort_all();
         Ok(())
     }
 
@@ -360,7 +290,61 @@ impl ServerHandler for Surface {
     }
 }
 
+/// What a client watches.
+#[derive(Clone, Copy)]
+enum Watched {
+    Inbox,
+    /// The list of its tools.
+    Tools,
+}
+
 impl Surface {
+    /// Returns the watch that tells a client of changes.
+    fn watch(
+        &self,
+        watched: Watched,
+        extensions: &Extensions,
+        listener: Listener,
+    ) -> Result<BoxFuture<'static, ()>, ErrorData> {
+        let (ctx, sessions) = match &self.backend {
+            Backend::Local(ctx, sessions) => (ctx.clone(), sessions),
+            Backend::Remote(remote) => {
+                let remote = Arc::clone(remote);
+                return Ok(Box::pin(async move {
+                    match watched {
+                        Watched::Inbox => remote.watch(&listener).await,
+                        Watched::Tools => remote.watch_tools(&listener).await,
+                    }
+                }));
+            }
+        };
+        let caller = who(&ctx, extensions).map_err(|fault| error_of(&fault))?;
+        let selection = match watched {
+            Watched::Inbox => caller.may(Some(Scope::Read)).map(|()| None).map_err(|fault| error_of(&fault))?,
+            Watched::Tools => Some(selection(extensions)?),
+        };
+        let streams = match &listener {
+            Listener::Request(_) => None,
+            Listener::Session(_) => {
+                // Without a session there is no stream on which a change could be reported.
+                let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
+                Some(session(extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?)
+            }
+        };
+        Ok(Box::pin(async move {
+            let watch = || async {
+                match &selection {
+                    None => inbox::watch(&ctx, caller, &listener).await,
+                    Some(selection) => listing::watch(&ctx, caller, selection, &listener).await,
+                }
+            };
+            match streams {
+                Some(streams) => while_streaming(streams, watch).await,
+                None => watch().await,
+            }
+        }))
+    }
+
     /// Waits until the client disconnects or cancels its call.
     async fn given_up(&self, context: &RequestContext<RoleServer>) {
         let call = match &self.backend {
@@ -386,6 +370,17 @@ impl Surface {
             Backend::Remote(_) => std::future::pending().await,
         }
     }
+}
+
+fn lock(tasks: &Mutex<JoinSet<()>>) -> MutexGuard<'_, JoinSet<()>> {
+    tasks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a watch in place of the one before: two would report everything twice.
+fn replace(tasks: &Mutex<JoinSet<()>>, watch: BoxFuture<'static, ()>) {
+    let mut tasks = lock(tasks);
+    tasks.abort_all();
+    tasks.spawn(watch);
 }
 
 /// Authenticates the caller. Each request proves its token, also within a session.
