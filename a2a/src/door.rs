@@ -32,8 +32,8 @@ use crate::fault::{Fault, Kind};
 use crate::model::{Operation, PushConfig, SendMessage, StreamResponse};
 use crate::push::Pushes;
 use crate::stream::TaskStream;
-use crate::tasks::{self, Known};
-use crate::{Published, Settings, collect, send};
+use crate::tasks::{self, TaskSnapshot};
+use crate::{A2aSettings, Published, collect, send};
 
 const PREFIX: &str = "/a2a";
 const WELL_KNOWN: &str = ".well-known/agent-card.json";
@@ -58,7 +58,7 @@ const PARAMETERS: &[&str] = &[
 
 /// Returns the edge: `/a2a/NAME/` for each published agent, and what leaves with a request to another system.
 #[must_use]
-pub fn mount(settings: Settings) -> Mount {
+pub fn mount(settings: A2aSettings) -> Mount {
     let settings = Arc::new(settings);
     let routes = move |ctx: &Context| {
         let leaving = get(async |axum::extract::State(ctx): axum::extract::State<Context>, caller: Caller| {
@@ -117,7 +117,7 @@ enum Outcome {
 
 struct Door {
     ctx: Context,
-    settings: Arc<Settings>,
+    settings: Arc<A2aSettings>,
     pushes: Arc<Pushes>,
     changes: card::Changes,
 }
@@ -155,7 +155,7 @@ impl Call<'_> {
 }
 
 impl Door {
-    fn open(ctx: Context, settings: Arc<Settings>) -> Self {
+    fn open(ctx: Context, settings: Arc<A2aSettings>) -> Self {
         let pushes = Pushes::open(ctx.clone(), settings.allow_private);
         #[allow(clippy::disallowed_methods, reason = "it ends with the server, which `stopping` says")]
         drop(tokio::spawn(collect::run(ctx.clone())));
@@ -365,7 +365,7 @@ impl Door {
     }
 
     /// Sends a message, and keeps where its changes are to be posted.
-    async fn sent(&self, call: &Call<'_>, mut request: SendMessage) -> Result<Known, Fault> {
+    async fn sent(&self, call: &Call<'_>, mut request: SendMessage) -> Result<TaskSnapshot, Fault> {
         tasks::checked_history(request.configuration.history_length)?;
         let push = request.configuration.task_push_notification_config.take();
         let agent = call.agent.name.as_str();
@@ -378,7 +378,7 @@ impl Door {
         Ok(known)
     }
 
-    async fn streamed(&self, call: &Call<'_>, known: &Known, history: Option<i32>) -> Result<Outcome, Fault> {
+    async fn streamed(&self, call: &Call<'_>, known: &TaskSnapshot, history: Option<i32>) -> Result<Outcome, Fault> {
         let permit = call.peer.as_ref().map(Peer::stream).transpose()?;
         let stream = TaskStream::open(&self.ctx, call.caller, known, history).await?;
         Ok(Outcome::Stream(Box::new(stream.with(permit))))
@@ -386,7 +386,7 @@ impl Door {
 }
 
 /// Waits until a task has ended or needs its caller, at most as long as any call waits.
-async fn waited(ctx: &Context, caller: Caller, agent: &str, known: Known) -> Result<Known, Fault> {
+async fn waited(ctx: &Context, caller: Caller, agent: &str, known: TaskSnapshot) -> Result<TaskSnapshot, Fault> {
     let state = known.state(ctx).await?;
     if state.is_terminal() || state.is_interrupted() {
         return Ok(known);

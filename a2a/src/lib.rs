@@ -22,7 +22,7 @@ pub use self::door::mount;
 
 /// The agents that other systems may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct A2aSettings {
     /// The published agents.
     pub publish: Vec<Published>,
     /// Whether push notifications may go to addresses of this machine and its network, and by HTTP.

@@ -40,7 +40,7 @@ const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-a2a-notification-tok
 
 /// A configuration with what was sent for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
+struct PushSubscription {
     /// The agent of the address at which the task was sent.
     agent: String,
     /// The caller's name.
@@ -56,19 +56,19 @@ struct Kept {
 }
 
 /// Whether one of the two replaces the other.
-fn named_alike(one: &Kept, other: &Kept) -> bool {
+fn named_alike(one: &PushSubscription, other: &PushSubscription) -> bool {
     one.config.task_id == other.config.task_id && one.config.id == other.config.id
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct Book {
     version: u32,
-    kept: Vec<Kept>,
+    kept: Vec<PushSubscription>,
 }
 
 /// What is known of the task of a configuration.
-enum Known {
-    Task(Box<(Caller, tasks::Known)>),
+enum TaskLookup {
+    Task(Box<(Caller, tasks::TaskSnapshot)>),
     /// The broker can't tell now.
     Busy,
     /// The task is forgotten, or its caller removed.
@@ -117,9 +117,10 @@ impl Pushes {
             }
         };
         let serials = AtomicU64::new(1);
-        let numbered = |kept: Kept| Kept { serial: serials.fetch_add(1, Ordering::Relaxed), ..kept };
-        let kept: Vec<Kept> = book.kept.into_iter().map(numbered).collect();
-        let open: Vec<Kept> = kept.iter().filter(|kept| !kept.over).cloned().collect();
+        let numbered =
+            |kept: PushSubscription| PushSubscription { serial: serials.fetch_add(1, Ordering::Relaxed), ..kept };
+        let kept: Vec<PushSubscription> = book.kept.into_iter().map(numbered).collect();
+        let open: Vec<PushSubscription> = kept.iter().filter(|kept| !kept.over).cloned().collect();
         let book = Arc::new(Mutex::new(Book { version: VERSION, kept }));
         let pushes =
             Arc::new(Self { ctx, allow_private, book, saving: Arc::default(), workers: Mutex::default(), serials });
@@ -158,8 +159,14 @@ impl Pushes {
             config.id = format!("push-{}", hex(&id[..8]));
         }
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let kept =
-            Kept { agent: agent.to_owned(), caller: name, config: config.clone(), serial, told: None, over: false };
+        let kept = PushSubscription {
+            agent: agent.to_owned(),
+            caller: name,
+            config: config.clone(),
+            serial,
+            told: None,
+            over: false,
+        };
         let replaced = self.add(&kept)?;
         if let Err(unsaved) = self.save().await {
             // A restart would lose it, so the call fails. The file still has the one that it replaced.
@@ -174,14 +181,19 @@ impl Pushes {
     }
 
     /// Adds a configuration, and returns the one of its id that it replaces.
-    fn add(&self, kept: &Kept) -> Result<Option<Kept>, Fault> {
+    fn add(&self, kept: &PushSubscription) -> Result<Option<PushSubscription>, Fault> {
         let mut book = locked(&self.book);
         let replaced = book.kept.iter().position(|known| named_alike(known, kept)).map(|at| book.kept.remove(at));
-        let of = |book: &Book, counts: &dyn Fn(&Kept) -> bool| book.kept.iter().filter(|known| counts(known)).count();
+        let of = |book: &Book, counts: &dyn Fn(&PushSubscription) -> bool| {
+            book.kept.iter().filter(|known| counts(known)).count()
+        };
         // What has ended makes room.
         for (full, counts) in [
-            (OF_CALLER_MAX, &(|known: &Kept| known.caller == kept.caller) as &dyn Fn(&Kept) -> bool),
-            (ALL_MAX, &|_: &Kept| true),
+            (
+                OF_CALLER_MAX,
+                &(|known: &PushSubscription| known.caller == kept.caller) as &dyn Fn(&PushSubscription) -> bool,
+            ),
+            (ALL_MAX, &|_: &PushSubscription| true),
         ] {
             if of(&book, counts) >= full
                 && let Some(ended) = book.kept.iter().position(|known| known.over && counts(known))
@@ -215,7 +227,7 @@ impl Pushes {
 
     pub(crate) async fn delete(&self, caller: Caller, agent: &str, named: &NamedPush) -> Result<(), Fault> {
         tasks::find(&self.ctx, caller, agent, &named.task_id).await?;
-        let is_named = |known: &Kept| known.config.task_id == named.task_id && known.config.id == named.id;
+        let is_named = |known: &PushSubscription| known.config.task_id == named.task_id && known.config.id == named.id;
         locked(&self.book).kept.retain(|known| !is_named(known));
         self.end_removed();
         self.save().await
@@ -246,7 +258,7 @@ impl Pushes {
     }
 
     /// Starts to post the changes of a task.
-    fn begin(self: &Arc<Self>, kept: Kept) {
+    fn begin(self: &Arc<Self>, kept: PushSubscription) {
         let (pushes, mut stopping) = (Arc::clone(self), self.ctx.stopping.clone());
         let serial = kept.serial;
         let mut workers = locked(&self.workers);
@@ -275,7 +287,7 @@ impl Pushes {
     }
 
     /// Posts the changes in order, each until the receiver has it.
-    async fn post_all(&self, kept: Kept) {
+    async fn post_all(&self, kept: PushSubscription) {
         let (Ok(target), Ok(headers)) = (Target::new(&kept.config.url, self.allow_private), headers(&kept.config))
         else {
             return self.end(&kept).await;
@@ -283,9 +295,9 @@ impl Pushes {
         let (mut told, mut pause) = (kept.told, PAUSE_MIN);
         loop {
             let known = match self.known(&kept).await {
-                Known::Task(known) => Some(*known),
-                Known::Busy => None,
-                Known::Gone => return self.end(&kept).await,
+                TaskLookup::Task(known) => Some(*known),
+                TaskLookup::Busy => None,
+                TaskLookup::Gone => return self.end(&kept).await,
             };
             if let Some((caller, known)) = known {
                 let stream = match told {
@@ -318,23 +330,29 @@ impl Pushes {
         }
     }
 
-    async fn known(&self, kept: &Kept) -> Known {
+    async fn known(&self, kept: &PushSubscription) -> TaskLookup {
         let name = kept.caller.clone();
         let agent = match self.ctx.handle.query(move |live| live.state.live(&name)).await {
             Ok(Some(agent)) => agent,
-            Ok(None) => return Known::Gone,
-            Err(_) => return Known::Busy,
+            Ok(None) => return TaskLookup::Gone,
+            Err(_) => return TaskLookup::Busy,
         };
-        let Some(caller) = Caller::standing(&self.ctx.handle, agent) else { return Known::Gone };
+        let Some(caller) = Caller::standing(&self.ctx.handle, agent) else { return TaskLookup::Gone };
         match tasks::find(&self.ctx, caller, &kept.agent, &kept.config.task_id).await {
-            Ok(known) => Known::Task(Box::new((caller, known))),
-            Err(Fault::Standard { .. }) => Known::Gone,
-            Err(Fault::Refused(_)) => Known::Busy,
+            Ok(known) => TaskLookup::Task(Box::new((caller, known))),
+            Err(Fault::Standard { .. }) => TaskLookup::Gone,
+            Err(Fault::Refused(_)) => TaskLookup::Busy,
         }
     }
 
     /// Posts one change; `false` if the receiver never took it, or the configuration was deleted.
-    async fn post(&self, kept: &Kept, target: &Target, headers: &HeaderMap, event: &StreamResponse) -> bool {
+    async fn post(
+        &self,
+        kept: &PushSubscription,
+        target: &Target,
+        headers: &HeaderMap,
+        event: &StreamResponse,
+    ) -> bool {
         let body = serde_json::to_vec(event).unwrap_or_default();
         let mut pause = PAUSE_MIN;
         for _ in 0..TRIES_MAX {
@@ -352,11 +370,11 @@ impl Pushes {
         false
     }
 
-    async fn end(&self, kept: &Kept) {
+    async fn end(&self, kept: &PushSubscription) {
         self.note(kept, |kept| kept.over = true).await;
     }
 
-    async fn note(&self, kept: &Kept, change: impl FnOnce(&mut Kept) + Send) {
+    async fn note(&self, kept: &PushSubscription, change: impl FnOnce(&mut PushSubscription) + Send) {
         {
             let mut book = locked(&self.book);
             let known = book.kept.iter_mut().find(|known| known.serial == kept.serial);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::causality::{self, Causality, URI};
 use crate::fault::{Fault, Kind};
 use crate::model::{Message, Metadata, Part, Role, SendMessage, TaskState};
-use crate::tasks::{self, KEPT, Known, PREFIX};
+use crate::tasks::{self, KEPT, PREFIX, TaskSnapshot};
 
 /// The bytes of the MAC that makes an id.
 const ID_BYTES: usize = 12;
@@ -62,7 +62,7 @@ pub(crate) async fn send(
     agent: &str,
     headers: &HeaderMap,
     request: SendMessage,
-) -> Result<Known, Fault> {
+) -> Result<TaskSnapshot, Fault> {
     let message = request.message;
     if message.message_id.is_empty() {
         return Err(Fault::field("message.messageId", "is missing"));
@@ -171,7 +171,7 @@ fn key(
     ctx: &Context,
     caller: Caller,
     agent: &str,
-    known: &Known,
+    known: &TaskSnapshot,
     message: &str,
     content: &Content,
 ) -> Result<Key, Fault> {
@@ -198,7 +198,7 @@ async fn was_taken(ctx: &Context, caller: Caller, human: Option<Principal>, key:
 
 /// Gives a task what it waits for: the answer to its question from a caller with a seat, or a decision about its held
 /// call, which the core allows to whom the policy names (H3). A message is taken once (Q1).
-async fn go_on(ctx: &Context, caller: Caller, known: &Known, key: Key, content: Content) -> Result<(), Fault> {
+async fn go_on(ctx: &Context, caller: Caller, known: &TaskSnapshot, key: Key, content: Content) -> Result<(), Fault> {
     let human = escalations::seated(ctx, caller).await?;
     if was_taken(ctx, caller, human, &key).await? {
         return Ok(());

@@ -12,7 +12,7 @@ use lastword_server::edges::http::StreamPermit;
 use crate::fault::Fault;
 use crate::fold::{Change, Fold, Next, after, holds};
 use crate::model::{StreamResponse, TaskStatus};
-use crate::tasks::{Known, outcome, status};
+use crate::tasks::{TaskSnapshot, outcome, status};
 
 /// The most entries that are read in one step.
 const BATCH_MAX: usize = 128;
@@ -39,7 +39,7 @@ impl TaskStream {
     pub(crate) async fn open(
         ctx: &Context,
         caller: Caller,
-        known: &Known,
+        known: &TaskSnapshot,
         history: Option<i32>,
     ) -> Result<Self, Fault> {
         let task = known.shown(ctx, history, true).await?;
@@ -50,7 +50,7 @@ impl TaskStream {
     }
 
     /// Follows a task from its begin, and gives the changes after the position that was told last.
-    pub(crate) fn resume(ctx: &Context, caller: Caller, known: &Known, told: Seq) -> Self {
+    pub(crate) fn resume(ctx: &Context, caller: Caller, known: &TaskSnapshot, told: Seq) -> Self {
         let fold = Fold::new(known.fold.task, known.fold.seated);
         Self { told, ..Self::follow(ctx, caller, known, fold, known.request) }
     }
@@ -60,7 +60,7 @@ impl TaskStream {
         Self { permit, ..self }
     }
 
-    fn follow(ctx: &Context, caller: Caller, known: &Known, fold: Fold, at: Seq) -> Self {
+    fn follow(ctx: &Context, caller: Caller, known: &TaskSnapshot, fold: Fold, at: Seq) -> Self {
         let tail = LogTail::new(ctx.clone(), caller, Some(at));
         let (id, context) = (known.id.to_string(), known.context.clone());
         Self { tail, id, context, fold, ready: VecDeque::new(), held: None, told: Seq(0), over: false, permit: None }

@@ -60,7 +60,7 @@ pub(crate) fn is_ours(signer: &TurnSigner, who: AgentId, id: &str) -> bool {
 
 /// A task at one position of the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct TaskSnapshot {
     pub(crate) id: RequestId,
     pub(crate) context: String,
     /// The position of its request.
@@ -100,7 +100,13 @@ pub(crate) fn chosen(signer: &TurnSigner, who: AgentId, context: &str) -> Option
     Some(format!("{PREFIX}{}.{context}", hex(&mac[..NAMED_BYTES])))
 }
 
-fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str, id: &str) -> Option<(TaskId, Known)> {
+fn looked_up(
+    live: &Live<'_>,
+    signer: &TurnSigner,
+    caller: AgentId,
+    agent: &str,
+    id: &str,
+) -> Option<(TaskId, TaskSnapshot)> {
     let (number, task) = live.state.task_of(id).filter(|_| is_ours(signer, caller, id))?;
     let request = task.request.as_ref().filter(|_| task.asker.agent() == Some(caller))?;
     // By its number: a successor of the same name is another agent.
@@ -127,11 +133,14 @@ fn looked_up(live: &Live<'_>, signer: &TurnSigner, caller: AgentId, agent: &str,
     let context = context_of(reference.as_str()).to_owned();
     let (request, at) = (request.message, live.state.seq);
     let id = RequestId::new(id).ok()?;
-    Some((number, Known { id, context, request, at, fold, updated, ended: None, unread, decided, heard, seat: None }))
+    Some((
+        number,
+        TaskSnapshot { id, context, request, at, fold, updated, ended: None, unread, decided, heard, seat: None },
+    ))
 }
 
 /// Looks up a task of the caller; another's looks like none.
-pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -> Result<Known, Fault> {
+pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -> Result<TaskSnapshot, Fault> {
     let (who, named, wanted) = (caller.principal.agent(), agent.to_owned(), id.to_owned());
     let handle = ctx.handle.clone();
     let look = move |live: &Live<'_>| looked_up(live, handle.signer(), who, &named, &wanted);
@@ -143,7 +152,7 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, agent: &str, id: &str) -
 }
 
 /// Reads what the state leaves to the log: the texts of open questions, and when something was last answered or decided.
-async fn read_details(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
+async fn read_details(ctx: &Context, known: &mut TaskSnapshot) -> Result<(), Fault> {
     let unread: BTreeMap<Seq, EscalationId> = known.unread.drain(..).map(|(id, at)| (at, id)).collect();
     let decided = known.decided.take();
     let wanted = unread.keys().copied().chain(decided).collect();
@@ -158,7 +167,7 @@ async fn read_details(ctx: &Context, known: &mut Known) -> Result<(), Fault> {
     Ok(())
 }
 
-impl Known {
+impl TaskSnapshot {
     /// Notes the human in whose seat the caller answers.
     fn sit(&mut self, seat: Option<Principal>) {
         self.fold.seated = seat.is_some();
@@ -316,7 +325,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, agent: &str, wanted: Lis
             && state.is_none_or(|state| known.listed() == state)
             && after.is_none_or(|after| known.updated >= after)
     });
-    let key = |known: &Known| (known.updated, known.id.to_string());
+    let key = |known: &TaskSnapshot| (known.updated, known.id.to_string());
     found.sort_by_key(|known| std::cmp::Reverse(key(known)));
     let total = found.len();
     if let Some(behind) = behind {
@@ -349,7 +358,7 @@ pub(crate) fn checked_history(length: Option<i32>) -> Result<(), Fault> {
 }
 
 /// Returns the newest tasks of the caller at an agent, as far as the state still knows them.
-async fn all(ctx: &Context, caller: Caller, agent: &str, seat: Option<Principal>) -> Result<Vec<Known>, Fault> {
+async fn all(ctx: &Context, caller: Caller, agent: &str, seat: Option<Principal>) -> Result<Vec<TaskSnapshot>, Fault> {
     let (who, named) = (caller.principal.agent(), agent.to_owned());
     let to = ctx.handle.query(move |live: &Live<'_>| live.state.agent_of(&named)).await.map_err(ApiError::from)?;
     let Some(to) = to else { return Ok(Vec::new()) };
@@ -377,7 +386,7 @@ async fn all(ctx: &Context, caller: Caller, agent: &str, seat: Option<Principal>
     ctx.handle.visit(found, note).await.map_err(ApiError::from)?;
     let named = agent.to_owned();
     let handle = ctx.handle.clone();
-    let look = move |live: &Live<'_>| -> Vec<Known> {
+    let look = move |live: &Live<'_>| -> Vec<TaskSnapshot> {
         ids.iter()
             .filter_map(|id| looked_up(live, handle.signer(), who, &named, id.as_str()))
             .map(|(_, known)| known)

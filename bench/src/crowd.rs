@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive};
 use crate::program::{Program, Served};
-use crate::readers::{Fed, Goal, Got, Kind, Pace, Reader, feed};
+use crate::readers::{Fed, Goal, Got, Pace, Reader, ReaderKind, feed};
 use crate::sessions::{WAIT, call, checked, delivery, submit};
 use crate::standing::{Figure, at_once, files};
 
@@ -71,7 +71,7 @@ struct Counts {
 /// A reader, from outside.
 struct Seat {
     name: String,
-    kind: Kind,
+    kind: ReaderKind,
     /// Its pace in the second half.
     later: Pace,
     pace: watch::Sender<Pace>,
@@ -148,17 +148,17 @@ impl Crowd {
         let mut agents = agents.iter().rev();
         let mut seats = Vec::new();
         for (what, kind, later, count) in [
-            ("slow-agent", Kind::Agent, Pace::Slow, self.readers()),
-            ("stopped-agent", Kind::Agent, Pace::Stopped, self.readers()),
-            ("slow", Kind::Human, Pace::Slow, self.readers()),
-            ("stopped", Kind::Human, Pace::Stopped, self.readers()),
-            ("stopped-watcher", Kind::Watcher, Pace::Stopped, 1),
-            ("watcher", Kind::Watcher, Pace::Fast, 1),
+            ("slow-agent", ReaderKind::Agent, Pace::Slow, self.readers()),
+            ("stopped-agent", ReaderKind::Agent, Pace::Stopped, self.readers()),
+            ("slow", ReaderKind::Human, Pace::Slow, self.readers()),
+            ("stopped", ReaderKind::Human, Pace::Stopped, self.readers()),
+            ("stopped-watcher", ReaderKind::Watcher, Pace::Stopped, 1),
+            ("watcher", ReaderKind::Watcher, Pace::Fast, 1),
         ] {
             for n in 0..count {
                 let (name, token) = match kind {
-                    Kind::Agent => agents.next().cloned().ok_or_else(|| Failure::bug("too few agents"))?,
-                    Kind::Human | Kind::Watcher => {
+                    ReaderKind::Agent => agents.next().cloned().ok_or_else(|| Failure::bug("too few agents"))?,
+                    ReaderKind::Human | ReaderKind::Watcher => {
                         let name = format!("{what}-{n}");
                         let new = json!({ "name": name, "kind": "human" });
                         let new: NewAgent = serde_json::from_value(new).map_err(Failure::bug)?;
@@ -318,7 +318,7 @@ async fn rest(seats: &mut [Seat], served: &Served) -> Result<u64, Failure> {
         let got = got.ok_or_else(|| Failure::bug("a reader has no task"))?.map_err(Failure::bug)?;
         let got = got.map_err(|failure| failure.of(&seat.name))?;
         again += got.again;
-        if seat.kind == Kind::Watcher {
+        if seat.kind == ReaderKind::Watcher {
             seen.push(got.events);
         }
     }
@@ -351,8 +351,8 @@ impl Seat {
     /// Returns whether it was sent enough since it stopped: more than may be unacknowledged, or more requests than may wait.
     fn is_behind(&self, before: u64) -> bool {
         match (self.later, self.kind) {
-            (Pace::Stopped, Kind::Human | Kind::Watcher) => self.fed.sent() >= before + AHEAD,
-            (Pace::Stopped, Kind::Agent) => self.fed.refused() > 0,
+            (Pace::Stopped, ReaderKind::Human | ReaderKind::Watcher) => self.fed.sent() >= before + AHEAD,
+            (Pace::Stopped, ReaderKind::Agent) => self.fed.refused() > 0,
             (Pace::Fast | Pace::Slow | Pace::Rest(_), _) => true,
         }
     }

@@ -48,7 +48,7 @@ pub(crate) struct Goal {
 
 /// What a reader watches, and how it acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ReaderKind {
     /// A human, who acknowledges by cursors.
     Human,
     /// A human who watches all events as well.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 
 /// A reader in its session.
 pub(crate) struct Reader {
-    kind: Kind,
+    kind: ReaderKind,
     addr: String,
     token: String,
     raw: Raw,
@@ -102,7 +102,7 @@ struct PushedPosition {
 
 impl Reader {
     /// Opens the session of a reader, and watches.
-    pub(crate) async fn open(kind: Kind, addr: &str, token: &str) -> Result<Self, Failure> {
+    pub(crate) async fn open(kind: ReaderKind, addr: &str, token: &str) -> Result<Self, Failure> {
         let mut reader = Self {
             kind,
             addr: addr.to_owned(),
@@ -124,7 +124,7 @@ impl Reader {
 
     async fn watch(&mut self) -> Result<(), Failure> {
         let mut body = json!({ "deliveries": {} });
-        if self.kind == Kind::Watcher {
+        if self.kind == ReaderKind::Watcher {
             body["events"] = self.events.last().map_or_else(|| json!({}), |after| json!({ "after": after }));
         }
         self.call(json!({ "call": "watch", "body": body }), Vec::new()).await?;
@@ -201,7 +201,7 @@ impl Reader {
     }
 
     fn is_complete(&self, goal: Goal) -> bool {
-        let events = self.kind != Kind::Watcher || self.events.last().is_some_and(|last| *last >= goal.until);
+        let events = self.kind != ReaderKind::Watcher || self.events.last().is_some_and(|last| *last >= goal.until);
         events && self.unconfirmed.is_empty() && self.done.len() as u64 == goal.sent
     }
 
@@ -263,7 +263,7 @@ impl Reader {
     /// Acknowledges all deliveries that have come: requests by their answers, messages by the last cursor.
     async fn acknowledge(&mut self) -> Result<(), Failure> {
         let open = std::mem::take(&mut self.open);
-        if self.kind != Kind::Agent && !open.is_empty() {
+        if self.kind != ReaderKind::Agent && !open.is_empty() {
             let numbers = open.into_iter().map(|(number, _)| number).collect();
             return self.call(json!({ "call": "ack", "body": { "cursor": self.cursor } }), numbers).await;
         }
@@ -294,8 +294,8 @@ impl Fed {
     }
 
     /// Sends the next message; returns its position, or `None` if it was refused.
-    pub(crate) async fn one(&self, session: &Session, name: &str, kind: Kind) -> Result<Option<u64>, Failure> {
-        let message = if kind == Kind::Agent { "request" } else { "info" };
+    pub(crate) async fn one(&self, session: &Session, name: &str, kind: ReaderKind) -> Result<Option<u64>, Failure> {
+        let message = if kind == ReaderKind::Agent { "request" } else { "info" };
         let number = self.sent() + 1;
         let reference = format!("{name}-{number}");
         let body = format!("{}{number}", "x".repeat(BODY_BYTES));
@@ -315,7 +315,7 @@ impl Fed {
 pub(crate) async fn feed(
     session: Session,
     name: String,
-    kind: Kind,
+    kind: ReaderKind,
     fed: Arc<Fed>,
     pause: Duration,
     stop: watch::Receiver<bool>,

@@ -113,7 +113,7 @@ pub(crate) struct Settings {
     /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
     pub(crate) checkpoint_every_facts: u64,
     /// The agents that other systems may ask.
-    pub(crate) a2a: lastword_a2a::Settings,
+    pub(crate) a2a: lastword_a2a::A2aSettings,
     /// Where spans go, if anywhere.
     pub(crate) telemetry: Option<TelemetryTable>,
     /// The bridge to Discord, unparsed.

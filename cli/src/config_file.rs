@@ -164,7 +164,7 @@ pub(crate) struct A2a {
 }
 
 impl A2a {
-    pub(crate) fn settings(self) -> Result<lastword_a2a::Settings, Failure> {
+    pub(crate) fn settings(self) -> Result<lastword_a2a::A2aSettings, Failure> {
         let Self { publish, mut description, allow_private } = self;
         if let Some(wrong) = publish.iter().find(|name| AgentName::new(name).is_err()) {
             return Err(Failure::usage(format!("[a2a] publish: {wrong:?} is no agent's name")));
@@ -177,7 +177,7 @@ impl A2a {
         if let Some(name) = description.keys().next() {
             return Err(Failure::usage(format!("[a2a.description] names {name}, which [a2a] publish doesn't")));
         }
-        Ok(lastword_a2a::Settings { publish, allow_private })
+        Ok(lastword_a2a::A2aSettings { publish, allow_private })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lastword_server::Companion;
 use lastword_server::trace::{TRACE_PLACE, Traces};
-use lastword_telemetry::{Settings, Signal};
+use lastword_telemetry::{ExportSettings, Signal};
 use serde::Deserialize;
 
 use crate::environment::variable;
@@ -95,14 +95,14 @@ impl TelemetryTable {
         lastword_telemetry::check(settings).await.map(|()| self.endpoint.clone())
     }
 
-    fn exporter(&self) -> Result<Settings, Failure> {
+    fn exporter(&self) -> Result<ExportSettings, Failure> {
         let failed = |what: String| Failure::usage(format!("[telemetry] {what}"));
         let text = match (&self.headers_env, &self.headers_file) {
             (Some(name), _) => variable(name).ok_or_else(|| failed(format!("headers_env: {name} is not set")))?,
             (None, Some(file)) => private("headers_file", &self.base.join(file)).map_err(failed)?,
             (None, None) => String::new(),
         };
-        Ok(Settings {
+        Ok(ExportSettings {
             endpoint: self.endpoint.clone(),
             headers: lastword_telemetry::headers(&text).map_err(failed)?,
             signals: self.signals().unwrap_or_default(),

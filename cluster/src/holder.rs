@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::Shared;
 use crate::copies::{RegistryFiles, has_files};
-use crate::members::{LeaseRecord, NodeInfo, View, archive_key, aside_key, lease_key};
+use crate::members::{ClusterView, LeaseRecord, NodeInfo, archive_key, aside_key, lease_key};
 use crate::workspaces::NodeSettings;
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
@@ -178,7 +178,7 @@ impl Holder {
 
     /// Returns whether the workspace is still the one whose mirror was opened, and wasn't removed since.
     fn is_there(&self) -> bool {
-        let found = |view: &mut View, _| view.has(&self.workspace).then(|| view.stream_id(&self.workspace));
+        let found = |view: &mut ClusterView, _| view.has(&self.workspace).then(|| view.stream_id(&self.workspace));
         self.shared.view(found) == Some(self.stream_id.clone())
     }
 

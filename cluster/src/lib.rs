@@ -56,7 +56,7 @@ pub use self::workspaces::{ConfigReader, configure_workspace, create_workspace, 
 use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
-use self::members::{Leader, View, node_key};
+use self::members::{ClusterView, Leader, node_key};
 use self::reach::Listening;
 use self::starting::{claim, join, make_dir};
 use self::watching::{forget_dead, watch_registry, watch_time};
@@ -182,7 +182,7 @@ pub(crate) struct Shared {
     lapses: watch::Sender<u64>,
     /// Whether the node is about to end, so that clients should open no more connections to it.
     ending: watch::Sender<bool>,
-    view: Mutex<View>,
+    view: Mutex<ClusterView>,
     /// The workspaces that this node serves, each with its number among those that it knows.
     served: RwLock<BTreeMap<String, Arc<Open>>>,
     standings: Mutex<BTreeMap<String, (u32, Standing)>>,
@@ -206,7 +206,7 @@ fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
 }
 
 impl Shared {
-    fn view<T>(&self, look: impl FnOnce(&mut View, Duration) -> T) -> T {
+    fn view<T>(&self, look: impl FnOnce(&mut ClusterView, Duration) -> T) -> T {
         let now = uptime().saturating_sub(self.started);
         look(&mut self.view.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
@@ -377,7 +377,7 @@ impl Node {
             forwarder: Forwarder::default(),
             lapses: watch::Sender::new(0),
             ending: watch::Sender::new(false),
-            view: Mutex::new(View::new(&cluster.node)),
+            view: Mutex::new(ClusterView::new(&cluster.node)),
             served: RwLock::default(),
             standings: Mutex::default(),
             unreached: Mutex::default(),

@@ -90,7 +90,7 @@ struct SeenNode {
 
 /// What a node knows of its cluster. Times are since the program's start.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub(crate) struct ClusterView {
     me: String,
     /// When this node's own record came back last.
     heard_itself: Option<Duration>,
@@ -164,7 +164,7 @@ fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
     record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
 }
 
-impl View {
+impl ClusterView {
     pub(crate) fn new(me: &str) -> Self {
         let me = me.to_owned();
         let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());

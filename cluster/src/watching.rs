@@ -6,7 +6,7 @@ use std::time::Duration;
 use lastword_broker::clock::Stopwatch;
 use lastword_store::{Record, Watch};
 
-use crate::members::{DEAD_AFTER, RENEW_EVERY, SERVE_MAX, View, node_key};
+use crate::members::{ClusterView, DEAD_AFTER, RENEW_EVERY, SERVE_MAX, node_key};
 use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
@@ -55,7 +55,7 @@ pub(super) async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std:
     loop {
         match shared.registry.watch().await {
             Ok(mut watched) => {
-                shared.view(View::hear_anew);
+                shared.view(ClusterView::hear_anew);
                 while let Some(record) = next(&shared, &mut watched).await {
                     let news = shared.view(|view, now| {
                         let news = view.apply(&record, now);

@@ -231,7 +231,7 @@ fn part_matches(pattern: &str, name: &str) -> bool {
 /// Returns whether two patterns can cover the same path.
 fn meet(one: &[&str], two: &[&str]) -> bool {
     // A side that is used up covers whatever the other side names below it.
-    let mut seen = Seen::new(one.len(), two.len());
+    let mut seen = VisitedPairs::new(one.len(), two.len());
     let mut next = alloc::vec![(0, 0)];
     while let Some((i, j)) = next.pop() {
         let (a, b) = (one.get(i).copied(), two.get(j).copied());
@@ -341,7 +341,7 @@ fn set(text: &str) -> Option<(Token, &str)> {
 
 /// Returns whether some text is matched by both.
 fn join(one: &[Token], two: &[Token]) -> bool {
-    let mut seen = Seen::new(one.len(), two.len());
+    let mut seen = VisitedPairs::new(one.len(), two.len());
     let mut next = alloc::vec![(0, 0)];
     while let Some((i, j)) = next.pop() {
         if !seen.first(i, j) {
@@ -370,12 +370,12 @@ fn join(one: &[Token], two: &[Token]) -> bool {
 }
 
 /// The pairs of places that were looked at.
-struct Seen {
+struct VisitedPairs {
     width: usize,
     bits: Vec<bool>,
 }
 
-impl Seen {
+impl VisitedPairs {
     fn new(one: usize, two: usize) -> Self {
         Self { width: two + 1, bits: alloc::vec![false; (one + 1) * (two + 1)] }
     }

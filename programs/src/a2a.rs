@@ -39,7 +39,7 @@ const UNSUPPORTED: i64 = -32004;
 /// The task elsewhere.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct RemoteTask {
     id: String,
     context_id: String,
     /// Where it is: a task that goes to another agent has no place there yet.
@@ -136,10 +136,10 @@ fn least_pause(error: RemoteError) -> Result<Duration, RemoteError> {
 }
 
 /// Returns the task that an earlier turn began at this address.
-fn kept(run: &Run, settings: &Settings) -> Option<Place> {
+fn kept(run: &Run, settings: &Settings) -> Option<RemoteTask> {
     let key = step_key(&address(settings));
     let step = run.turn.steps.iter().find(|step| step.key == key)?;
-    Place::deserialize(&step.result).ok().filter(|place| place.address == address(settings))
+    RemoteTask::deserialize(&step.result).ok().filter(|place| place.address == address(settings))
 }
 
 fn address(settings: &Settings) -> String {
@@ -154,7 +154,7 @@ fn step_key(address: &str) -> String {
 async fn work(
     remote: &RemoteAgent,
     run: &Run,
-    place: &Mutex<Option<Place>>,
+    place: &Mutex<Option<RemoteTask>>,
     settings: &Settings,
 ) -> Result<Ended, RemoteError> {
     let known = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -178,7 +178,7 @@ async fn work(
             sent => sent?,
         }
     }
-    let mut answer = Answer::default();
+    let mut answer = TaskOutput::default();
     loop {
         let update = updates.next().await?;
         if let Some(task) = found(&update, &address(settings)) {
@@ -200,7 +200,7 @@ async fn work(
 }
 
 /// Keeps the task, so that a later attempt doesn't send another one.
-async fn keep(run: &Run, place: &Place, key: String) -> Result<(), RemoteError> {
+async fn keep(run: &Run, place: &RemoteTask, key: String) -> Result<(), RemoteError> {
     let step = StepResult { key, result: json!(place) };
     let progress = Progress { step: Some(step), ..Progress::default() };
     let kept = run.client.progress(&run.turn.id, &progress).await;
@@ -208,7 +208,7 @@ async fn keep(run: &Run, place: &Place, key: String) -> Result<(), RemoteError> 
 }
 
 /// Returns the message for the agent: what was asked, with what it leaves with.
-fn outgoing(run: &Run, place: Option<&Place>, leaving: &Leaving) -> Value {
+fn outgoing(run: &Run, place: Option<&RemoteTask>, leaving: &Leaving) -> Value {
     let message = &run.delivery.message;
     let text = (!message.body.is_empty()).then(|| json!({ "text": message.body }));
     let data = message.payload.as_ref().map(|payload| json!({ "data": payload }));
@@ -230,7 +230,7 @@ fn outgoing(run: &Run, place: Option<&Place>, leaving: &Leaving) -> Value {
 }
 
 /// Returns the task that an update names.
-fn found(update: &Value, address: &str) -> Option<Place> {
+fn found(update: &Value, address: &str) -> Option<RemoteTask> {
     let (id, context) = match (&update["task"], &update["statusUpdate"], &update["artifactUpdate"]) {
         (task, ..) if task.is_object() => (&task["id"], &task["contextId"]),
         (_, status, _) if status.is_object() => (&status["taskId"], &status["contextId"]),
@@ -238,7 +238,7 @@ fn found(update: &Value, address: &str) -> Option<Place> {
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let address = address.to_owned();
-    Some(Place { id: text(id), context_id: text(context), address }).filter(|place| !place.id.is_empty())
+    Some(RemoteTask { id: text(id), context_id: text(context), address }).filter(|place| !place.id.is_empty())
 }
 
 /// The updates of a task: by its stream, and by asking while there is none.
@@ -249,7 +249,7 @@ struct Updates<'a> {
     first: Option<Value>,
     /// The message that was sent, until a task is known for it.
     sent: Option<Value>,
-    place: Option<Place>,
+    place: Option<RemoteTask>,
     pause: Backoff,
     /// The least pause before the next call.
     wait: Duration,
@@ -326,7 +326,7 @@ impl Updates<'_> {
 
 /// What a task has given so far.
 #[derive(Default)]
-struct Answer {
+struct TaskOutput {
     /// The artifacts' ids and parts, in the order in which they came.
     artifacts: Vec<(String, Vec<Value>)>,
     /// What they took on their way.
@@ -335,7 +335,7 @@ struct Answer {
     told: bool,
 }
 
-impl Answer {
+impl TaskOutput {
     /// Takes an update; returns how the run ends, if it does.
     async fn hear(&mut self, update: &Value, run: &Run) -> Result<Option<Ended>, RemoteError> {
         if update["message"].is_object() {
@@ -484,11 +484,11 @@ mod tests {
     #[test]
     fn an_artifact_has_the_same_text_in_chunks_and_as_parts() {
         let artifact = |id: &str, parts: Value| json!({ "artifactId": id, "parts": parts });
-        let mut chunks = Answer::default();
+        let mut chunks = TaskOutput::default();
         chunks.add(&artifact("z", json!([{ "text": "one " }])), false).unwrap();
         chunks.add(&artifact("a", json!([{ "text": "other" }])), false).unwrap();
         chunks.add(&artifact("z", json!([{ "text": "two" }, { "data": [1] }])), true).unwrap();
-        let mut whole = Answer::default();
+        let mut whole = TaskOutput::default();
         whole.add(&artifact("z", json!([{ "text": "one " }, { "text": "two" }, { "data": [1] }])), false).unwrap();
         whole.add(&artifact("a", json!([{ "text": "other" }])), false).unwrap();
         for answer in [chunks, whole] {
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn an_update_names_its_task() {
-        let place = Place { id: "t".into(), context_id: "c".into(), address: "a".into() };
+        let place = RemoteTask { id: "t".into(), context_id: "c".into(), address: "a".into() };
         for update in [
             json!({ "task": { "id": "t", "contextId": "c" } }),
             json!({ "statusUpdate": { "taskId": "t", "contextId": "c" } }),

@@ -15,7 +15,7 @@ use jsonc_parser::cst::CstInputValue;
 use serde_json::{Value, json};
 
 pub use self::session::arguments;
-use crate::configuration::{Call, File, calls, members, server, started, stepped};
+use crate::configuration::{File, Invocation, calls, members, server, started, stepped};
 use crate::files::{jsonc, lists, main_worktree, read, set, set_or_home};
 use crate::private::PrivateFolder;
 use crate::program::{Acp, AcpUsage, AgentProgram, Command, Resume, SessionToken, Transcript};
@@ -138,7 +138,7 @@ fn open_channels() -> Vec<String> {
 }
 
 /// Returns the server of Lastword.
-fn lastword(call: &Call) -> CstInputValue {
+fn lastword(call: &Invocation) -> CstInputValue {
     let mut server = started(call);
     // Otherwise no MCP tool is shown to the model until it has searched for it.
     server.push(("alwaysLoad", true.into()));

@@ -45,7 +45,7 @@ impl Identity {
 
 /// The call of Lastword that a configuration contains.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct Invocation {
     /// The path of the program `lastword`.
     pub lastword: String,
     /// Whose token it uses.
@@ -60,15 +60,15 @@ pub struct Call {
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// Adds the call where none is.
-    Add(&'a Call),
+    Add(&'a Invocation),
     /// Puts the call in place of another one.
-    Replace(&'a Call),
+    Replace(&'a Invocation),
     /// Takes out what `Add` added.
     Remove,
 }
 
 impl<'a> Step<'a> {
-    pub(crate) const fn added(self) -> Option<&'a Call> {
+    pub(crate) const fn added(self) -> Option<&'a Invocation> {
         match self {
             Self::Add(call) | Self::Replace(call) => Some(call),
             Self::Remove => None,
@@ -76,7 +76,7 @@ impl<'a> Step<'a> {
     }
 
     /// Returns the call that makes the program an agent, whose channels past the broker are turned off.
-    pub(crate) fn team(self) -> Option<&'a Call> {
+    pub(crate) fn team(self) -> Option<&'a Invocation> {
         self.added().filter(|call| !matches!(call.identity, Identity::Human(_)))
     }
 
@@ -152,7 +152,7 @@ pub(crate) fn server(
     root: &CstObject,
     servers: &str,
     step: Step<'_>,
-    made: impl FnOnce(&Call) -> CstInputValue,
+    made: impl FnOnce(&Invocation) -> CstInputValue,
 ) -> Result<(), String> {
     if step.removes() {
         remove_member(root, servers, "lastword");
@@ -166,7 +166,7 @@ pub(crate) fn server(
 }
 
 /// Returns the members of a server that a command starts.
-pub(crate) fn started(call: &Call) -> Vec<(&'static str, CstInputValue)> {
+pub(crate) fn started(call: &Invocation) -> Vec<(&'static str, CstInputValue)> {
     vec![("command", call.lastword.clone().into()), ("args", strings(call.mcp.clone()))]
 }
 
@@ -186,12 +186,12 @@ pub(crate) fn call(configuration: &Value, servers: &str) -> Option<Vec<String>> 
 /// A call for tests.
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::{Call, Identity};
+    use super::{Identity, Invocation};
 
     /// Returns the call with an agent's token.
-    pub(crate) fn call() -> Call {
+    pub(crate) fn call() -> Invocation {
         let words = ["--url", "http://127.0.0.1:7171", "--token-file", "/x y/kilo.token", "mcp"];
-        Call {
+        Invocation {
             lastword: "/bin/lastword".into(),
             identity: Identity::Agent("/x y/kilo.token".into()),
             mcp: words.map(str::to_owned).to_vec(),

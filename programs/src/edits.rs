@@ -57,7 +57,7 @@ const PATCHED: [&str; 4] = ["*** Add File: ", "*** Delete File: ", "*** Move to:
 
 /// What a call may change.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
+pub struct ToolCall<'a> {
     /// The name or the kind of its tool.
     pub tool: &'a str,
     /// Its arguments.
@@ -97,7 +97,7 @@ pub struct Held {
 ///
 /// # Errors
 /// The broker is away, or refuses for another reason than a holder.
-pub async fn claim(client: &Client, cwd: &Path, call: Call<'_>) -> Result<Verdict, ClientError> {
+pub async fn claim(client: &Client, cwd: &Path, call: ToolCall<'_>) -> Result<Verdict, ClientError> {
     let found = writes(call, cwd);
     let mut claimed = Vec::new();
     if let Some(root) = &found.tree
@@ -193,7 +193,7 @@ pub fn stale(path: &Path, now: Option<&str>) -> String {
     )
 }
 
-fn writes(call: Call<'_>, cwd: &Path) -> Writes {
+fn writes(call: ToolCall<'_>, cwd: &Path) -> Writes {
     let Some(arguments) = call.arguments else { return Writes::default() };
     if SHELLS.contains(&call.tool) {
         return script(arguments).map_or_else(Writes::default, |script| shell::writes(&script, cwd));
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     fn files(tool: &str, arguments: &Value) -> Vec<String> {
-        let found = writes(Call { tool, arguments: Some(arguments) }, Path::new("/w"));
+        let found = writes(ToolCall { tool, arguments: Some(arguments) }, Path::new("/w"));
         found.files.iter().map(|path| path.display().to_string()).collect()
     }
 

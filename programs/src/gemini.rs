@@ -17,7 +17,7 @@ pub use self::held::SETTINGS;
 use self::held::{policy, system, trusted};
 pub use self::session::{TOKEN, arguments, settings, with_latest};
 use crate::configuration::{
-    Call, File, Identity, Step, calls, list, members, object, remove_if_empty, server, started, stepped,
+    File, Identity, Invocation, Step, calls, list, members, object, remove_if_empty, server, started, stepped,
 };
 use crate::files::{jsonc, lists, read, set};
 use crate::program::{Acp, AgentProgram, Command, Resume, SessionToken, Transcript};
@@ -109,7 +109,7 @@ fn change(root: &CstObject, step: Step<'_>) -> Result<(), String> {
 }
 
 /// Returns the server of Lastword.
-fn lastword(call: &Call) -> CstInputValue {
+fn lastword(call: &Invocation) -> CstInputValue {
     let mut server = started(call);
     if call.identity == Identity::Session {
         // Variables with TOKEN in their name are hidden from MCP servers that don't list them.

@@ -8,9 +8,9 @@
 mod background;
 mod dialog;
 mod edit;
-mod kept;
 mod leases;
 mod session;
+mod session_file;
 mod transcript;
 
 pub use leases::{end_interrupted, follow_ends, is_at_work, keep_leases};
@@ -29,8 +29,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::background::Background;
-use self::kept::Kept;
 use self::session::{HookSession, Open};
+use self::session_file::SessionFile;
 use crate::wording::{CONDUCT, Memory, announced, prompt};
 
 /// Longest wait of one call for a delivery.
@@ -145,7 +145,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         // Other hooks of the session go on while a human decides.
         return dialog::permit(client, folder, occasion).await;
     }
-    let kept = Kept::of(folder, &occasion.session_id)?;
+    let kept = SessionFile::of(folder, &occasion.session_id)?;
     let _alone = kept.lock()?;
     let mut session = kept.read()?;
     if occasion.hook_event_name != "Notification" {
@@ -204,7 +204,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
 /// Whether a prompt is the message with which a waiter woke the session, so that no user typed it.
 #[must_use]
 pub fn woke(folder: &Path, occasion: &Occasion) -> bool {
-    let session = Kept::of(folder, &occasion.session_id).and_then(|kept| kept.read());
+    let session = SessionFile::of(folder, &occasion.session_id).and_then(|kept| kept.read());
     session.is_ok_and(|session| session.woke_with(&occasion.prompt))
 }
 
@@ -248,7 +248,7 @@ async fn wait_for_delivery(
     occasion: &Occasion,
     gone: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<String>, HookError> {
-    let kept = Kept::of(folder, &occasion.session_id)?;
+    let kept = SessionFile::of(folder, &occasion.session_id)?;
     let Some(_only) = kept.lock_waiter()? else { return Ok(None) };
     let mut checks = tokio::time::interval(GONE_CHECK);
     loop {
@@ -282,7 +282,7 @@ async fn wait_for_delivery(
 
 /// Notes a delivery as the session's turn, and words it for the model; `None` if another hook has done so.
 fn arrived(
-    kept: &Kept,
+    kept: &SessionFile,
     delivery: &Delivery,
     requester: Option<String>,
     occasion: &Occasion,

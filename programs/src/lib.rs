@@ -31,7 +31,7 @@ mod usage;
 mod watch;
 mod wording;
 
-pub use crate::configuration::{Call, File, Identity, Step};
+pub use crate::configuration::{File, Identity, Invocation, Step};
 pub use crate::event::{Event, EventSink};
 pub use crate::files::main_worktree;
 pub use crate::guard::guard_groups;

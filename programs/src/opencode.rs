@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub use self::server::Server;
 pub use self::session::{Joined, configuration};
 use crate::configuration::{
-    Call, File, Step, calls, members, object as object_in, remove_if_empty, server, stepped, strings,
+    File, Invocation, Step, calls, members, object as object_in, remove_if_empty, server, stepped, strings,
 };
 use crate::files::{inherited, jsonc, object, read, set_or_home};
 use crate::program::{Acp, AcpUsage, AgentProgram, Command, Resume, SessionToken};
@@ -129,7 +129,7 @@ fn change(root: &CstObject, step: Step<'_>) -> Result<(), String> {
 }
 
 /// Returns the server of Lastword.
-fn lastword(call: &Call) -> CstInputValue {
+fn lastword(call: &Invocation) -> CstInputValue {
     let command = strings([call.lastword.clone()].into_iter().chain(call.mcp.clone()));
     members(vec![("type", "local".into()), ("command", command), ("enabled", true.into())])
 }

@@ -31,7 +31,7 @@ pub(crate) trait Format: fmt::Debug + Send {
     }
 
     /// Adds what an event says to the outcome.
-    fn event(&mut self, event: &Value, outcome: &mut Outcome);
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput);
 }
 
 /// How to run a recognized program.
@@ -76,7 +76,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Reader {
     format: Box<dyn Format>,
-    outcome: Outcome,
+    outcome: ProgramOutput,
     understood: bool,
 }
 
@@ -99,7 +99,7 @@ impl Requests {
     /// Forgets what was counted, and returns it; `None` if that is nothing.
     pub fn take(&mut self) -> Option<Usage> {
         let used = self.used();
-        self.0.outcome = Outcome::default();
+        self.0.outcome = ProgramOutput::default();
         used
     }
 
@@ -112,7 +112,7 @@ impl Requests {
 
 /// What the lines said so far.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct ProgramOutput {
     /// The text that the program would have printed.
     pub(crate) said: String,
     pub(crate) error: Option<String>,
@@ -151,7 +151,7 @@ impl Repeated {
 
 impl Reader {
     pub(crate) fn of(format: Box<dyn Format>) -> Self {
-        Self { format, outcome: Outcome::default(), understood: false }
+        Self { format, outcome: ProgramOutput::default(), understood: false }
     }
 
     /// Reads one line. A line that isn't a JSON object is ignored.

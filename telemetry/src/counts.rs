@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::Signal;
 use crate::otlp::nanoseconds;
-use crate::projection::{Ended, Operation};
+use crate::projection::{EndedSpan, Operation};
 
 /// The upper bounds of a span's time, in seconds.
 const BOUNDS: [f64; 11] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
@@ -57,9 +57,9 @@ impl Counts {
     }
 
     /// Counts spans that have ended.
-    pub(crate) fn took(&self, ended: &[Ended]) {
+    pub(crate) fn took(&self, ended: &[EndedSpan]) {
         let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
-        for Ended { operation, at, span } in ended {
+        for EndedSpan { operation, at, span } in ended {
             let Some((trace, id, start)) = span.head() else { continue };
             let ns = nanoseconds(*at).saturating_sub(start);
             // A message that is no request takes no time.

@@ -63,7 +63,7 @@ impl fmt::Display for Signal {
 
 /// Where telemetry goes, and what it tells.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ExportSettings {
     /// The base address of the receiver; traces go to `/v1/traces` below it, and so on.
     pub endpoint: String,
     /// Headers of each request, such as an access key.
@@ -78,7 +78,7 @@ pub struct Settings {
 
 /// Returns the exporter, to run beside the broker.
 #[must_use]
-pub fn companion(settings: Settings) -> Companion {
+pub fn companion(settings: ExportSettings) -> Companion {
     let run = move |ctx: &Context| -> BoxFuture<'static, io::Result<()>> {
         // What comes while the exporter starts is exported as well.
         let begin = *ctx.handle.committed().borrow();
@@ -89,7 +89,7 @@ pub fn companion(settings: Settings) -> Companion {
 
 /// Exports until the server shuts down, on a thread that leaves the processors to messages: what isn't exported yet is in
 /// the log.
-async fn run(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
+async fn run(ctx: Context, settings: ExportSettings, begin: Seq) -> io::Result<()> {
     let (done, ended) = oneshot::channel();
     let exporting = move || {
         priority::lower(priority::AFTER_OTHERS);
@@ -100,7 +100,7 @@ async fn run(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
     ended.await.map_err(io::Error::other)?
 }
 
-async fn export(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> {
+async fn export(ctx: Context, settings: ExportSettings, begin: Seq) -> io::Result<()> {
     let exports = |signal| settings.signals.contains(&signal);
     let counts = Arc::new(Counts::new(exports(Signal::Traces).then(|| ctx.handle.committed())));
     let (configured, counted) = (settings.clone(), Arc::clone(&counts));
@@ -133,7 +133,7 @@ async fn export(ctx: Context, settings: Settings, begin: Seq) -> io::Result<()> 
 ///
 /// # Errors
 /// The signal that the receiver doesn't take, and why.
-pub async fn check(settings: Settings) -> Result<(), String> {
+pub async fn check(settings: ExportSettings) -> Result<(), String> {
     let counts = Arc::new(Counts::new(None));
     let signals = settings.signals.clone();
     let poster = tokio::task::spawn_blocking(move || Poster::new(&settings, counts)).await;

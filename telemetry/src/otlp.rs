@@ -60,7 +60,7 @@ pub(crate) struct Scope {
 pub(crate) struct Span(Vec<u8>);
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Event {
+pub(crate) struct SpanEvent {
     #[prost(fixed64, tag = "1")]
     pub(crate) time_unix_nano: u64,
     #[prost(string, tag = "2")]
@@ -230,7 +230,7 @@ impl Span {
 
     /// Adds an event.
     pub(crate) fn happen(&mut self, at: Time, name: &str, attributes: Vec<KeyValue>) {
-        let event = Event { time_unix_nano: nanoseconds(at), name: name.to_owned(), attributes };
+        let event = SpanEvent { time_unix_nano: nanoseconds(at), name: name.to_owned(), attributes };
         message::encode(11, &event, &mut self.0);
     }
 

@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AF
 use reqwest::{Client, StatusCode};
 
 use crate::counts::Counts;
-use crate::{Settings, Signal};
+use crate::{ExportSettings, Signal};
 
 /// How long one post may take.
 const POST_MAX: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(crate) struct Poster {
 
 impl Poster {
     /// Returns a client. It blocks while it reads the system's certificates.
-    pub(crate) fn new(settings: &Settings, counts: Arc<Counts>) -> io::Result<Self> {
+    pub(crate) fn new(settings: &ExportSettings, counts: Arc<Counts>) -> io::Result<Self> {
         let http = http_client(settings.endpoint.starts_with("https:"), POST_MAX).map_err(io::Error::other)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));

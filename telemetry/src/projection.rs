@@ -70,13 +70,13 @@ impl Operation {
         }
     }
 
-    fn ended(self, span: Span, at: Time) -> Ended {
-        Ended { operation: self, at, span: span.ended(at) }
+    fn ended(self, span: Span, at: Time) -> EndedSpan {
+        EndedSpan { operation: self, at, span: span.ended(at) }
     }
 }
 
 /// A span that has ended.
-pub(crate) struct Ended {
+pub(crate) struct EndedSpan {
     pub(crate) operation: Operation,
     pub(crate) at: Time,
     pub(crate) span: Span,
@@ -164,7 +164,7 @@ pub(crate) struct Projection {
 
 /// The place of an entry in the log.
 #[derive(Clone, Copy)]
-struct Place {
+struct LogPosition {
     seq: Seq,
     at: Time,
 }
@@ -173,8 +173,8 @@ impl Projection {
     /// Folds an entry, and adds the spans that end with it.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are about no work")]
     #[expect(clippy::too_many_lines, reason = "a few lines a fact")]
-    pub(crate) fn fold(&mut self, with: &Lookup<'_>, seq: Seq, entry: &Entry, ended: &mut Vec<Ended>) {
-        let (here, at) = (Place { seq, at: entry.at }, entry.at);
+    pub(crate) fn fold(&mut self, with: &Lookup<'_>, seq: Seq, entry: &Entry, ended: &mut Vec<EndedSpan>) {
+        let (here, at) = (LogPosition { seq, at: entry.at }, entry.at);
         match &entry.fact {
             Fact::GrantOpened { grant, .. } => {
                 let (trace, sampled) = with.traces.of_grant(with.signer, *grant, None);
@@ -325,7 +325,7 @@ impl Projection {
         }
     }
 
-    fn accepted(&mut self, with: &Lookup<'_>, here: Place, message: &Message, ended: &mut Vec<Ended>) {
+    fn accepted(&mut self, with: &Lookup<'_>, here: LogPosition, message: &Message, ended: &mut Vec<EndedSpan>) {
         let Some(grant) = message.grant else { return };
         let Some(spans) = self.grants.get(&grant.0).filter(|spans| spans.sampled) else { return };
         let sender = message.sender_task.and_then(|task| self.tasks.get(&task.0));
@@ -392,7 +392,7 @@ impl Projection {
     }
 
     /// Ends the span of a request with its answer.
-    fn settle(&mut self, answer: &Answer, at: Time, ended: &mut Vec<Ended>) {
+    fn settle(&mut self, answer: &Answer, at: Time, ended: &mut Vec<EndedSpan>) {
         let Some(task) = self.tasks.get_mut(&answer.task.0) else { return };
         if let Some(mut span) = task.request.take() {
             span.set("lastword.status", answer.status.word());
@@ -404,7 +404,7 @@ impl Projection {
         self.end_task(answer.task, at, ended);
     }
 
-    fn end_task(&mut self, id: TaskId, at: Time, ended: &mut Vec<Ended>) {
+    fn end_task(&mut self, id: TaskId, at: Time, ended: &mut Vec<EndedSpan>) {
         let Some(task) = self.tasks.get_mut(&id.0) else { return };
         task.over = true;
         self.drop_task(id.0);
@@ -419,7 +419,7 @@ impl Projection {
     }
 
     /// Ends a turn with the status of its finish, or with how it ended without one.
-    fn end_turn(&mut self, id: TurnId, at: Time, spend: Spend, status: Result<&str, &str>, ended: &mut Vec<Ended>) {
+    fn end_turn(&mut self, id: TurnId, at: Time, spend: Spend, status: Result<&str, &str>, ended: &mut Vec<EndedSpan>) {
         ended.extend(self.dialogs.remove(&id.0).map(|dialog| Operation::Dialog.ended(dialog.span, at)));
         let Some(Begun { task, mut span, models }) = self.turns.remove(&id.0) else { return };
         if !models.is_empty() {
@@ -470,7 +470,14 @@ impl Projection {
         known.span.happen(at, "refused", told);
     }
 
-    fn answered(&mut self, escalation: EscalationId, at: Time, how: &str, by: Option<&str>, ended: &mut Vec<Ended>) {
+    fn answered(
+        &mut self,
+        escalation: EscalationId,
+        at: Time,
+        how: &str,
+        by: Option<&str>,
+        ended: &mut Vec<EndedSpan>,
+    ) {
         let Some(Begun { mut span, .. }) = self.questions.remove(&escalation.0) else { return };
         span.set("lastword.decision", how);
         if let Some(by) = by {
@@ -480,7 +487,7 @@ impl Projection {
     }
 
     /// Begins what happens in the newest turn of a task, or below its request if it has none.
-    fn within(&self, with: &Lookup<'_>, task: TaskId, name: &str, here: Place) -> Option<Begun> {
+    fn within(&self, with: &Lookup<'_>, task: TaskId, name: &str, here: LogPosition) -> Option<Begun> {
         let known = self.tasks.get(&task.0)?;
         let turn = known.turns.last().map(|turn| span_of(with.signer, SpanKind::Process, *turn));
         let parent = turn.as_ref().map_or(&known.parent[..], |turn| turn);

@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::logs::{LogRecord, LogsData};
 use crate::metrics::{Data, Metric, MetricsData};
 use crate::otlp::{self, KeyValue};
-use crate::{LogLayer, Settings, Signal, check, companion, headers};
+use crate::{ExportSettings, LogLayer, Signal, check, companion, headers};
 
 const SOON: Duration = Duration::from_secs(30);
 const FOREIGN: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
@@ -66,7 +66,7 @@ struct Span {
     #[prost(message, repeated, tag = "9")]
     attributes: Vec<KeyValue>,
     #[prost(message, repeated, tag = "11")]
-    events: Vec<otlp::Event>,
+    events: Vec<otlp::SpanEvent>,
     #[prost(message, repeated, tag = "13")]
     links: Vec<Link>,
     #[prost(message, optional, tag = "15")]
@@ -184,7 +184,7 @@ impl Team {
         let headers = vec![("api-key".to_owned(), "s3cret".to_owned())];
         config.settings.traces =
             Traces { share: Some(1.0), address: Some("https://traces.example/{trace}".to_owned()) };
-        config.settings.companions = vec![companion(Settings {
+        config.settings.companions = vec![companion(ExportSettings {
             endpoint: receiver.endpoint.clone(),
             headers,
             signals: signals.to_vec(),
@@ -510,7 +510,7 @@ async fn metrics_and_the_log_are_exported_and_exemplars_lead_to_traces() {
 #[tokio::test]
 async fn a_receiver_is_tried_before_it_is_trusted() {
     let receiver = Receiver::start().await;
-    let settings = Settings {
+    let settings = ExportSettings {
         endpoint: receiver.endpoint.clone(),
         headers: vec![("api-key".to_owned(), "s3cret".to_owned())],
         signals: Signal::ALL.to_vec(),
@@ -521,7 +521,7 @@ async fn a_receiver_is_tried_before_it_is_trusted() {
     receiver.answers(401);
     assert_eq!(check(settings.clone()).await, Err("traces: 401 Unauthorized".to_owned()));
     // What isn't exported isn't tried.
-    assert_eq!(check(Settings { signals: vec![Signal::Metrics], ..settings }).await, Ok(()));
+    assert_eq!(check(ExportSettings { signals: vec![Signal::Metrics], ..settings }).await, Ok(()));
 }
 
 #[test]

@@ -73,7 +73,7 @@ async fn a_card_names_its_address_is_kept_by_its_tag_and_signed_by_the_workspace
 #[tokio::test]
 async fn nothing_is_published_unless_it_is_named() {
     let world =
-        World::with(|config| config.mounts = vec![lastword_a2a::mount(lastword_a2a::Settings::default())]).await;
+        World::with(|config| config.mounts = vec![lastword_a2a::mount(lastword_a2a::A2aSettings::default())]).await;
     for path in ["/a2a/coder/.well-known/agent-card.json", "/a2a/coder/tasks", "/a2a/.lastword/jwks.json"] {
         assert_eq!(world.request("caller", Method::GET, path).send().await.unwrap().status(), 404, "{path}");
     }

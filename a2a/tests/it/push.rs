@@ -103,7 +103,7 @@ async fn a_configuration_is_made_shown_and_deleted_by_its_caller() {
 async fn no_notification_goes_to_an_inner_address() {
     let inner = |config: &mut lastword_server::Config| {
         let publish = vec![lastword_a2a::Published { name: "coder".into(), description: String::new() }];
-        config.mounts = vec![lastword_a2a::mount(lastword_a2a::Settings { publish, allow_private: false })];
+        config.mounts = vec![lastword_a2a::mount(lastword_a2a::A2aSettings { publish, allow_private: false })];
     };
     let world = World::with(inner).await;
     let task = world.sent("caller", world.message("Do it.")).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lastword_a2a::{Published, Settings};
+use lastword_a2a::{A2aSettings, Published};
 use lastword_client::plain_http;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -27,7 +27,7 @@ pub(crate) struct World {
 /// Returns the edge that publishes these agents, and pushes to this machine.
 pub(crate) fn edge(publish: &[&str]) -> lastword_server::Mount {
     let published = |name: &&str| Published { name: (*name).to_owned(), description: String::new() };
-    lastword_a2a::mount(Settings { publish: publish.iter().map(published).collect(), allow_private: true })
+    lastword_a2a::mount(A2aSettings { publish: publish.iter().map(published).collect(), allow_private: true })
 }
 
 impl World {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword_facts::limits;
 use lastword_mcp::Selection;
-use lastword_programs::{ALL, AgentProgram, Call, Identity, Step};
+use lastword_programs::{ALL, AgentProgram, Identity, Invocation, Step};
 use serde::Serialize;
 use serde_json::json;
 
@@ -146,7 +146,7 @@ async fn added(args: &Args, programs: &[&'static AgentProgram], cx: &Context) ->
 }
 
 /// Words what was set up, and the next step.
-fn next(program: &AgentProgram, call: &Call, owner: &str) -> String {
+fn next(program: &AgentProgram, call: &Invocation, owner: &str) -> String {
     let AgentProgram { name, next, token, command, .. } = program;
     let (command, flag) = (command.names[0], program.option());
     match &call.identity {
@@ -165,7 +165,7 @@ fn next(program: &AgentProgram, call: &Call, owner: &str) -> String {
 }
 
 /// Refuses a configuration with another token.
-async fn free(program: &AgentProgram, call: &Call, owner: &str, cx: &Context) -> Result<(), Failure> {
+async fn free(program: &AgentProgram, call: &Invocation, owner: &str, cx: &Context) -> Result<(), Failure> {
     let (name, flag) = (program.name, program.option());
     let failed = |problem: String| Failure::refused(problem).hint("fix the file, or edit Lastword's part by hand");
     let mut known: Vec<Vec<String>> = configured(program).map_err(failed)?.into_iter().collect();

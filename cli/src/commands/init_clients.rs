@@ -10,7 +10,7 @@ use lastword_client::{Client, Endpoint, Token};
 use lastword_facts::fact::Kind;
 use lastword_facts::names::OWN_NAME;
 use lastword_mcp::Selection;
-use lastword_programs::{ALL, AgentProgram, Call, File, Identity};
+use lastword_programs::{ALL, AgentProgram, File, Identity, Invocation};
 
 use super::Context;
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ pub(super) async fn identity(as_human: bool, cx: &Context) -> Result<(Identity, 
 
 /// Returns the call with this identity: this executable, the server's address and the token file. `tools` are those that the
 /// model sees; `None` for the default.
-pub(super) fn call(identity: Identity, tools: Option<&Selection>, cx: &Context) -> Result<Call, Failure> {
+pub(super) fn call(identity: Identity, tools: Option<&Selection>, cx: &Context) -> Result<Invocation, Failure> {
     let lastword = text(&std::env::current_exe()?)?;
     let mut words = cx.endpoint()?.flags();
     if let Identity::Agent(file) | Identity::Human(file) = &identity {
@@ -124,7 +124,7 @@ pub(super) fn call(identity: Identity, tools: Option<&Selection>, cx: &Context) 
     let human = matches!(identity, Identity::Human(_)).then(|| "--as-human".to_owned());
     let tools = tools.into_iter().flat_map(|tools| ["--tools".to_owned(), tools.to_string()]);
     let mcp = words.into_iter().chain(["mcp".to_owned()]).chain(human).chain(tools).collect();
-    Ok(Call { lastword, identity, mcp, hook })
+    Ok(Invocation { lastword, identity, mcp, hook })
 }
 
 /// Returns a path as text.

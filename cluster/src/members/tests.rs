@@ -5,14 +5,14 @@ const fn s(seconds: u64) -> Duration {
 }
 
 struct World {
-    view: View,
+    view: ClusterView,
     revision: u64,
 }
 
 impl World {
     /// A cluster of three as `me` sees it, in which all have just been heard of.
     fn new(me: &str, now: Duration) -> Self {
-        let mut world = Self { view: View::new(me), revision: 0 };
+        let mut world = Self { view: ClusterView::new(me), revision: 0 };
         world.put("workspace.main", b"{}", now);
         for node in ["a", "b", "c"] {
             world.beat(node, "s1", now);

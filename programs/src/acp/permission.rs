@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::updates::{PendingPermission, Route};
-use crate::edits::{self, Call, Verdict};
+use crate::edits::{self, ToolCall, Verdict};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
@@ -169,7 +169,7 @@ impl AskedCall {
     async fn conflict(&self, shared: &RunnerContext) -> Result<Option<String>, ClientError> {
         // The kind is the protocol's own, and the name that of the program.
         let kind = self.arguments.get("kind").and_then(Value::as_str).unwrap_or(&self.tool);
-        let call = Call { tool: kind, arguments: Some(&self.arguments) };
+        let call = ToolCall { tool: kind, arguments: Some(&self.arguments) };
         match shared.broker.persist(|| edits::claim(&self.client, &shared.settings.cwd, call)).await? {
             Verdict::Free(_) => Ok(None),
             Verdict::Held(held) => Ok(Some(held.told)),

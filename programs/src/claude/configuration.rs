@@ -3,7 +3,7 @@
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject};
 
 use super::CHANNELS;
-use crate::configuration::{Call, Step, list, members, object, remove_if_empty};
+use crate::configuration::{Invocation, Step, list, members, object, remove_if_empty};
 use crate::files::jsonc;
 
 /// The rule that allows Lastword's tools.
@@ -25,7 +25,7 @@ pub(super) fn hooks(text: &str) -> Result<Vec<Vec<String>>, String> {
     Ok(lines.map(words).collect())
 }
 
-/// Splits a command line that [`Call::hook`] wrote into its words.
+/// Splits a command line that [`Invocation::hook`] wrote into its words.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars();
@@ -80,7 +80,7 @@ fn is_allowed(node: &CstNode) -> bool {
     node.to_string() == format!("{ALLOWED:?}")
 }
 
-fn add_hooks(root: &CstObject, call: &Call) -> Result<(), String> {
+fn add_hooks(root: &CstObject, call: &Invocation) -> Result<(), String> {
     let hooks = object(root, "hooks")?;
     for event in EVENTS {
         let entries = list(&hooks, event)?;

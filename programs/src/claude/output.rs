@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::output::{Flags, Format, Outcome, Repeated, at, has, number, option, text};
+use crate::output::{Flags, Format, ProgramOutput, Repeated, at, has, number, option, text};
 use crate::usage::{Meter, Tokens};
 
 pub(super) fn flags(args: &[String]) -> Option<Flags> {
@@ -26,7 +26,7 @@ pub(super) struct ClaudeOutput {
 }
 
 impl Format for ClaudeOutput {
-    fn event(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         match text(event, &["type"]) {
             Some("assistant") => self.message(event, outcome),
             Some("result") => self.result(event, outcome),
@@ -36,7 +36,7 @@ impl Format for ClaudeOutput {
 }
 
 impl ClaudeOutput {
-    fn message(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn message(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         let Some(id) = text(event, &["message", "id"]) else { return };
         let model = text(event, &["message", "model"]).unwrap_or_default();
         let sum = self.messages.count(id, model, of_message(event, &["message", "usage"]));
@@ -54,7 +54,7 @@ impl ClaudeOutput {
         }
     }
 
-    fn result(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn result(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         if let Some(said) = text(event, &["result"]) {
             said.clone_into(&mut outcome.said);
         }

@@ -1,7 +1,7 @@
 //! What `lastword init` writes into Codex's file, which is TOML.
 
 use super::CHANNELS;
-use crate::configuration::{Call, Identity, Step};
+use crate::configuration::{Identity, Invocation, Step};
 
 /// The variables that `lastword mcp` reads. Codex passes no others to an MCP server.
 const VARIABLES: [&str; 5] =
@@ -28,7 +28,7 @@ fn appended(text: &str, table: &str) -> String {
     format!("{text}{end}{gap}{table}")
 }
 
-fn table(call: &Call) -> String {
+fn table(call: &Invocation) -> String {
     let string = |text: &str| toml::Value::from(text).to_string();
     let list = |words: &[&str]| words.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
     let arguments = list(&call.mcp.iter().map(String::as_str).collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::output::{Flags, Format, Outcome, has, number, text};
+use crate::output::{Flags, Format, ProgramOutput, has, number, text};
 use crate::usage::Tokens;
 
 pub(super) fn flags(args: &[String]) -> Option<Flags> {
@@ -16,7 +16,7 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 pub(super) struct CodexOutput(pub(super) String);
 
 impl Format for CodexOutput {
-    fn event(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         match text(event, &["type"]) {
             Some("item.completed") if text(event, &["item", "type"]) == Some("agent_message") => {
                 // Codex prints only the last message.

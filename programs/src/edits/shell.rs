@@ -21,7 +21,7 @@ pub(super) struct Writes {
 
 /// Returns what a script writes when it is run in `cwd`.
 pub(super) fn writes(script: &str, cwd: &Path) -> Writes {
-    let mut found = Found { cwd: Some(cwd.to_owned()), writes: Writes::default() };
+    let mut found = ShellReader { cwd: Some(cwd.to_owned()), writes: Writes::default() };
     let mut parser = Parser::new();
     if script.len() <= SCRIPT_BYTES_MAX
         && parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok()
@@ -34,27 +34,27 @@ pub(super) fn writes(script: &str, cwd: &Path) -> Writes {
     found.writes
 }
 
-struct Found {
+struct ShellReader {
     /// The directory in which the next command runs; `None` once that isn't known.
     cwd: Option<PathBuf>,
     writes: Writes,
 }
 
 /// What is read next.
-enum Next<'a> {
+enum PendingNode<'a> {
     Node(Node<'a>),
     /// A shell of its own was left, and this is the directory again.
     Left(Option<PathBuf>),
 }
 
-impl Found {
+impl ShellReader {
     /// Reads a script from its start, without recursion in its length.
     fn read(&mut self, root: Node<'_>, script: &str) {
-        let mut next = vec![Next::Node(root)];
+        let mut next = vec![PendingNode::Node(root)];
         while let Some(at) = next.pop() {
             let node = match at {
-                Next::Node(node) => node,
-                Next::Left(cwd) => {
+                PendingNode::Node(node) => node,
+                PendingNode::Left(cwd) => {
                     self.cwd = cwd;
                     continue;
                 }
@@ -62,12 +62,14 @@ impl Found {
             match node.kind() {
                 "file_redirect" => self.redirect(node, script),
                 "command" => self.command(&words(node, script)),
-                "subshell" | "command_substitution" | "process_substitution" => next.push(Next::Left(self.cwd.clone())),
+                "subshell" | "command_substitution" | "process_substitution" => {
+                    next.push(PendingNode::Left(self.cwd.clone()))
+                }
                 _ => {}
             }
             let mut walk = node.walk();
             let children: Vec<Node<'_>> = node.children(&mut walk).collect();
-            next.extend(children.into_iter().rev().map(Next::Node));
+            next.extend(children.into_iter().rev().map(PendingNode::Node));
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use lastword_client::wire::text::{append, mended_part};
 use serde_json::Value;
 
-use crate::output::{Flags, Format, Outcome, Repeated, number, option, text};
+use crate::output::{Flags, Format, ProgramOutput, Repeated, number, option, text};
 use crate::usage::Tokens;
 
 pub(super) fn flags(args: &[String]) -> Option<Flags> {
@@ -21,7 +21,7 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 pub(super) struct Transcript(Repeated);
 
 impl Format for Transcript {
-    fn event(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         let (Some("gemini"), Some(id)) = (text(event, &["type"]), text(event, &["id"])) else { return };
         let of = |name| number(event, &["tokens", name]);
         let output = of("total").saturating_sub(of("input")).max(of("output"));
@@ -40,7 +40,7 @@ impl Format for GeminiOutput {
         mended_part(line)
     }
 
-    fn event(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         match text(event, &["type"]) {
             Some("message") if text(event, &["role"]) == Some("assistant") => {
                 append(&mut outcome.said, text(event, &["content"]).unwrap_or_default());

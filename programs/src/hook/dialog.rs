@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::kept::Kept;
+use super::session_file::SessionFile;
 use super::{Background, HookError, HookSession, Occasion};
 use crate::wording::seed;
 
@@ -69,7 +69,7 @@ pub(super) async fn waits_for_user(client: &Client, session: &mut HookSession, m
 /// Has humans of the team decide on a call that a message asked for, and returns the decision for the program; `None` for
 /// a call that the session's user asked for, which is the user's own.
 pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
-    let session = Kept::of(folder, &occasion.session_id)?.read()?;
+    let session = SessionFile::of(folder, &occasion.session_id)?.read()?;
     if session.turn.is_none() {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
         Ok(view) => view,
         Err(error) => return Ok(Some(said(&unheld(&error)))),
     };
-    let kept = Kept::of(folder, &occasion.session_id)?;
+    let kept = SessionFile::of(folder, &occasion.session_id)?;
     let noted = kept.lock()?;
     let mut session = kept.read()?;
     session.held.push(DialogCall { approval: view.id.clone(), tool, arguments, answered: false });

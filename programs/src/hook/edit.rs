@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use lastword_client::Client;
 use serde_json::{Value, json};
 
-use super::kept::Kept;
+use super::session_file::SessionFile;
 use super::{HookError, HookSession, Occasion};
-use crate::edits::{self, Call, Claimed, Verdict};
+use crate::edits::{self, Claimed, ToolCall, Verdict};
 
 /// Tools that read the file which they name.
 const READS: [&str; 3] = ["Read", "read_file", "read"];
@@ -20,7 +20,7 @@ const REFUSED_MAX: usize = 256;
 pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let cwd = occasion.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let arguments = serde_json::to_value(&occasion.tool_input).unwrap_or_default();
-    let call = Call { tool: &occasion.tool_name, arguments: Some(&arguments) };
+    let call = ToolCall { tool: &occasion.tool_name, arguments: Some(&arguments) };
     let verdict = match edits::claim(client, &cwd, call).await {
         Ok(verdict) => verdict,
         Err(error) => {
@@ -30,7 +30,7 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
             }));
         }
     };
-    let kept = Kept::of(folder, &occasion.session_id)?;
+    let kept = SessionFile::of(folder, &occasion.session_id)?;
     match verdict {
         // What a task holds and was never refused leaves nothing to keep.
         Verdict::Free(claimed) if !kept.read()?.edits.concerns(&claimed) => Ok(None),

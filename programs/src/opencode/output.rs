@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::output::{Flags, Format, Outcome, has, number, option, text};
+use crate::output::{Flags, Format, ProgramOutput, has, number, option, text};
 use crate::usage::Tokens;
 
 pub(super) fn flags(args: &[String]) -> Option<Flags> {
@@ -24,7 +24,7 @@ pub(super) fn flags(args: &[String]) -> Option<Flags> {
 pub(super) struct OpencodeOutput(pub(super) String);
 
 impl Format for OpencodeOutput {
-    fn event(&mut self, event: &Value, outcome: &mut Outcome) {
+    fn event(&mut self, event: &Value, outcome: &mut ProgramOutput) {
         match text(event, &["type"]) {
             Some("text") => {
                 if !outcome.said.is_empty() {

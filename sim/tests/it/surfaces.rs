@@ -31,7 +31,7 @@ impl Stage {
         let dir = tempfile::tempdir().unwrap();
         let settings = WorkspaceSettings { limits, ..WorkspaceSettings::default() };
         let publish = agents.iter().map(|name| Published { name: (*name).to_owned(), description: String::new() });
-        let a2a = lastword_a2a::Settings { publish: publish.collect(), allow_private: false };
+        let a2a = lastword_a2a::A2aSettings { publish: publish.collect(), allow_private: false };
         let (mounts, pages) = (vec![lastword_mcp::mount(), lastword_a2a::mount(a2a)], lastword_console::pages());
         let config = Config { settings, mounts, pages, ..Config::local(dir.path()) };
         let server = Server::start(config).await.unwrap();

@@ -43,7 +43,7 @@ const SPAN: i64 = 4096;
 
 /// The kind of an id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+enum IdKind {
     Task,
     Turn,
     Grant,
@@ -55,9 +55,9 @@ enum Kind {
 #[derive(Default)]
 pub(crate) struct Lately {
     /// The conversations of recent ids, which saves a lookup for each of their facts.
-    places: HashMap<(Kind, u64), i64>,
+    places: HashMap<(IdKind, u64), i64>,
     /// The entries of `places` that aren't written yet.
-    unwritten: BTreeMap<(Kind, u64), i64>,
+    unwritten: BTreeMap<(IdKind, u64), i64>,
     /// Lines that aren't written yet, ascending, by conversation.
     lines: BTreeMap<i64, Vec<i64>>,
     /// The position of the first unwritten line.
@@ -140,12 +140,12 @@ impl<'a> Lines<'a> {
 
     fn index_message(&mut self, message: &Message) -> rusqlite::Result<()> {
         match &message.part {
-            Part::Request(terms) => self.remember(Kind::Task, terms.task.0, message.conv.0.into()),
+            Part::Request(terms) => self.remember(IdKind::Task, terms.task.0, message.conv.0.into()),
             Part::Answer(_) | Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => Ok(()),
         }
     }
 
-    fn remember(&mut self, kind: Kind, id: u64, conv: i64) -> rusqlite::Result<()> {
+    fn remember(&mut self, kind: IdKind, id: u64, conv: i64) -> rusqlite::Result<()> {
         if self.lately.places.len() >= LATELY_MAX {
             self.lately.places.clear();
         }
@@ -154,7 +154,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    fn place(&mut self, kind: Kind, id: u64) -> rusqlite::Result<Option<i64>> {
+    fn place(&mut self, kind: IdKind, id: u64) -> rusqlite::Result<Option<i64>> {
         let lately = self.lately.places.get(&(kind, id)).or_else(|| self.lately.unwritten.get(&(kind, id)));
         if let Some(conv) = lately {
             return Ok(Some(*conv));
@@ -184,11 +184,11 @@ impl<'a> Lines<'a> {
         }
         // An opened turn or question, or a held call, has no place yet.
         let named = [
-            about.task.map(|task| (Kind::Task, task.0)),
-            about.turn.map(|turn| (Kind::Turn, turn.0)),
-            about.escalation.map(|escalation| (Kind::Escalation, escalation.0)),
-            about.approval.map(|approval| (Kind::Approval, approval.0)),
-            about.grant.map(|grant| (Kind::Grant, grant.0)),
+            about.task.map(|task| (IdKind::Task, task.0)),
+            about.turn.map(|turn| (IdKind::Turn, turn.0)),
+            about.escalation.map(|escalation| (IdKind::Escalation, escalation.0)),
+            about.approval.map(|approval| (IdKind::Approval, approval.0)),
+            about.grant.map(|grant| (IdKind::Grant, grant.0)),
         ];
         let conv = match about.conv.and_then(of) {
             Some(conv) => Some(conv),
@@ -206,13 +206,13 @@ impl<'a> Lines<'a> {
 
 /// Returns what a fact gives a number to, if later facts name only that number.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other fact opens something")]
-const fn opened(fact: &Fact) -> Option<(Kind, u64)> {
+const fn opened(fact: &Fact) -> Option<(IdKind, u64)> {
     Some(match fact {
-        Fact::GrantOpened { grant, .. } => (Kind::Grant, grant.0),
-        Fact::RootStarted { task, .. } => (Kind::Task, task.0),
-        Fact::TurnOpened { turn, .. } => (Kind::Turn, turn.0),
-        Fact::EscalationOpened { escalation, .. } => (Kind::Escalation, escalation.0),
-        Fact::ApprovalAsked { approval, .. } => (Kind::Approval, approval.0),
+        Fact::GrantOpened { grant, .. } => (IdKind::Grant, grant.0),
+        Fact::RootStarted { task, .. } => (IdKind::Task, task.0),
+        Fact::TurnOpened { turn, .. } => (IdKind::Turn, turn.0),
+        Fact::EscalationOpened { escalation, .. } => (IdKind::Escalation, escalation.0),
+        Fact::ApprovalAsked { approval, .. } => (IdKind::Approval, approval.0),
         _ => return None,
     })
 }

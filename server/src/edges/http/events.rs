@@ -61,16 +61,16 @@ pub(super) async fn events(
         None => params.after,
     };
     let position = *ctx.handle.committed().borrow();
-    let form = Form::accepted(&headers);
+    let form = EventFormat::accepted(&headers);
     // A page doesn't wait for what follows.
-    let end = (form == Form::Page).then_some(position.0);
+    let end = (form == EventFormat::Page).then_some(position.0);
     let (after, until) = (after.map(Seq), params.until.or(end).map(Seq));
     let source = format!("{SOURCE}:{}", ctx.signer.public().name());
     let feed = Feed { permit, ..Feed::open(ctx, peer, caller, position, after, until).await? };
     let mut response = match form {
-        Form::Page => feed.page(&source).await,
-        Form::Plain | Form::CloudEvents => {
-            let source = (form == Form::CloudEvents).then_some(source);
+        EventFormat::Page => feed.page(&source).await,
+        EventFormat::Plain | EventFormat::CloudEvents => {
+            let source = (form == EventFormat::CloudEvents).then_some(source);
             let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
             axum::response::Sse::new(feed.stream(source)).keep_alive(keep_alive).into_response()
         }
@@ -81,7 +81,7 @@ pub(super) async fn events(
 
 /// The form in which a client gets events.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum EventFormat {
     /// A stream of events as they are.
     Plain,
     /// A stream of CloudEvents, each the data of a server-sent event: they have no media type of their own for a stream.
@@ -90,7 +90,7 @@ enum Form {
     Page,
 }
 
-impl Form {
+impl EventFormat {
     /// Returns the first form that a client names as acceptable. A library of server-sent events may add its own type.
     fn accepted(headers: &HeaderMap) -> Self {
         let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());

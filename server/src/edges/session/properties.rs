@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) {
 
 /// The place in a stream that the library's own parser finds.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct StreamPosition {
     /// Messages that ended.
     ended: usize,
     /// The declared bytes of the unfinished message.
@@ -39,17 +39,17 @@ fn stream(data: &[u8]) {
     for chunk in [1, 2, 7, data.len().max(1)] {
         let mut tracker = Tracker::default();
         let ended = data.chunks(chunk).filter(|bytes| tracker.follow(bytes)).count();
-        let followed = Found { ended, message: tracker.message_bytes(), within: tracker.is_within() };
+        let followed = StreamPosition { ended, message: tracker.message_bytes(), within: tracker.is_within() };
         // Several messages may end within one chunk.
         let ended = if chunk == 1 { found.ended } else { ended };
         assert!(followed.ended <= found.ended && (followed.ended == 0) == (found.ended == 0));
-        assert_eq!(followed, Found { ended, ..found }, "in chunks of {chunk}");
+        assert_eq!(followed, StreamPosition { ended, ..found }, "in chunks of {chunk}");
     }
 }
 
 /// Parses a stream with the library. Returns what it found, and the bytes up to the first frame that ends a session.
-fn by_the_library(data: &[u8]) -> (Found, usize) {
-    let mut found = Found::default();
+fn by_the_library(data: &[u8]) -> (StreamPosition, usize) {
+    let mut found = StreamPosition::default();
     let mut cursor = Cursor::new(data);
     loop {
         let begins = usize::try_from(cursor.position()).expect("a position in a slice");
@@ -71,7 +71,7 @@ fn by_the_library(data: &[u8]) -> (Found, usize) {
                 }
                 cursor.set_position(ends);
                 if !control && header.is_final {
-                    found = Found { ended: found.ended + 1, ..Found::default() };
+                    found = StreamPosition { ended: found.ended + 1, ..StreamPosition::default() };
                 }
                 found.within = found.message > 0;
             }

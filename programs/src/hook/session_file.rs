@@ -11,9 +11,9 @@ use super::{HookError, HookSession};
 const SESSION_BYTES_MAX: usize = 128;
 
 /// The state file of a session.
-pub(super) struct Kept(PathBuf);
+pub(super) struct SessionFile(PathBuf);
 
-impl Kept {
+impl SessionFile {
     pub(super) fn of(folder: &Path, session: &str) -> Result<Self, HookError> {
         // The id comes from outside and becomes a file name: no `/` and no `.` can leave the folder.
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_session_is_no_path() {
         for bad in ["", "..", "a/b", "../../etc/passwd", &"x".repeat(200)] {
-            assert!(matches!(Kept::of(Path::new("/tmp"), bad), Err(HookError::NoSession)), "{bad}");
+            assert!(matches!(SessionFile::of(Path::new("/tmp"), bad), Err(HookError::NoSession)), "{bad}");
         }
     }
 }
