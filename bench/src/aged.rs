@@ -14,8 +14,9 @@ use lastword_store::{DataDir, Log};
 use lastword_wire::NewAgent;
 use serde_json::json;
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::{self, WORDS, now};
+use crate::load::{self, WORDS};
 use crate::program::Program;
 use crate::standing::{Figure, ms};
 

@@ -24,7 +24,8 @@ use crate::load::{Load, Measured, drive};
 use crate::program::{Program, Served};
 use crate::readers::{Fed, Goal, Got, Pace, Reader, ReaderKind, feed};
 use crate::sessions::{WAIT, call, checked, delivery, submit};
-use crate::standing::{Figure, at_once, files};
+use crate::setup::at_once;
+use crate::standing::{Figure, files};
 
 /// The human's sessions that ask.
 const ASKING: usize = 16;

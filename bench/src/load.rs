@@ -1,7 +1,7 @@
 //! Loads on a running server, limited in time; each worker has one operation in flight.
 
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lastword_broker::Handle;
 use lastword_client::{Client, Endpoint, SendTerms, Token};
@@ -15,6 +15,7 @@ use lastword_wire::{Envelope, NewAgent};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::clock::now;
 use crate::failure::Failure;
 use crate::program::Served;
 
@@ -57,11 +58,6 @@ impl Times {
         sorted.sort_unstable();
         sorted.get(sorted.len().saturating_sub(1) * share / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Repeats `worker` in `load.in_flight` slots until the time is over.

@@ -2,6 +2,7 @@
 
 mod aged;
 mod bare;
+mod clock;
 mod cluster;
 mod crowd;
 mod failure;
@@ -16,6 +17,7 @@ mod program;
 mod raw;
 mod readers;
 mod sessions;
+mod setup;
 mod soak;
 mod standing;
 mod systems;

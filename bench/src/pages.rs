@@ -14,8 +14,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::aged::{Growing, TEAM, member, team};
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::{Times, now};
+use crate::load::Times;
 use crate::program::{Program, Served};
 use crate::standing::Figure;
 

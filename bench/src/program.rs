@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::now;
-use crate::standing::at_once;
+use crate::setup::at_once;
 
 /// Time for all agents of a measurement to connect, and the pause between two checks.
 const ATTACH_MAX: Duration = Duration::from_secs(60);

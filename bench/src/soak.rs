@@ -8,8 +8,9 @@ use lastword_client::{Client, Endpoint, SendTerms, Sent, Token};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::{answer, now};
+use crate::load::answer;
 use crate::program::{Program, Served};
 use crate::standing::Figure;
 

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_facts::Seq;
 use lastword_server::{Config, Server, WorkspaceSettings};
@@ -15,10 +14,12 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::{self, Load, Times, now};
+use crate::load::{self, Load, Times};
 use crate::program::Program;
 use crate::raw;
+use crate::setup::at_once;
 
 /// Agents in a filled log.
 const TEAM: usize = 20;
@@ -26,8 +27,6 @@ const TEAM: usize = 20;
 const REQUESTS: usize = 10;
 /// Queries of each kind on a filled log.
 const QUESTIONS: usize = 100;
-/// Calls in flight at once while a measurement is set up.
-const AT_ONCE: usize = 64;
 
 /// One measured value.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -335,18 +334,6 @@ pub(crate) fn files(agents: usize) -> Result<String, Failure> {
 
 fn request(to: &str, reference: &str, body: &str) -> Result<lastword_wire::Envelope, Failure> {
     serde_json::from_value(json!({ "type": "request", "to": to, "ref": reference, "body": body })).map_err(Failure::bug)
-}
-
-/// Runs all futures, some at a time, and keeps their order.
-pub(crate) async fn at_once<T>(
-    work: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
-) -> Result<Vec<T>, Failure> {
-    let mut running = futures_util::stream::iter(work).buffered(AT_ONCE);
-    let mut done = Vec::new();
-    while let Some(one) = running.next().await {
-        done.push(one?);
-    }
-    Ok(done)
 }
 
 pub(crate) fn ms(time: Duration) -> f64 {

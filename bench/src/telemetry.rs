@@ -9,8 +9,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::load::{Load, now};
+use crate::load::Load;
 use crate::program::{Program, Served};
 use crate::sessions;
 use crate::standing::Figure;

@@ -80,8 +80,8 @@ use std::io::Read as _;
 use clap::{Parser, Subcommand};
 use lastword_client::wire::text::no_utf8;
 
-use crate::config::{Global, Settings};
-use crate::environment::Environment;
+use crate::config::Global;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -228,13 +228,6 @@ pub(crate) enum Command {
     Completions(completions::Args),
     /// Print the man page
     Man(man::Args),
-}
-
-/// The input of every command.
-pub(crate) struct Context {
-    pub(crate) settings: Settings,
-    pub(crate) environment: Environment,
-    pub(crate) out: Out,
 }
 
 /// Runs the command.

@@ -59,7 +59,7 @@ fn message(message: &StoredMessage) -> Vec<StyledLine> {
     first.extend(tree::route(message));
     first.push(plain(format!(" {}", escape_line(&message.reference))));
     if let Some(outcome) = message.outcome() {
-        first.push((tree::outcome_tone(outcome), format!("  {}", outcome.label())));
+        first.push((render::outcome_tone(outcome), format!("  {}", outcome.label())));
     }
     first.push((Tone::Faint, format!("  admitted at {}, {}", message.created_at, message.delivery_state)));
     vec![

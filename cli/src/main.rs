@@ -6,6 +6,7 @@ mod config;
 mod config_file;
 #[cfg(test)]
 mod config_property;
+mod context;
 mod demo;
 #[cfg(feature = "discord")]
 mod discord;
@@ -38,8 +39,9 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 use lastword_client::wire::text::no_utf8;
 
-use crate::commands::{Cli, Context, help};
+use crate::commands::{Cli, help};
 use crate::config::Settings;
+use crate::context::Context;
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;

@@ -1,6 +1,8 @@
 //! Formats messages and other objects as text. All foreign text is escaped here.
 
-use lastword_client::wire::{AgentView, ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
+use lastword_client::wire::{
+    AgentView, ApprovalView, Delivery, EscalationView, LiftView, Notice, Outcome, StoredMessage,
+};
 use lastword_facts::fact::EscalationCause;
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
@@ -8,7 +10,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::out::{Out, Tone, escape, escape_line};
-use crate::tree::outcome_tone;
 
 /// Returns the name with the display name behind it.
 pub(crate) fn named(agent: &AgentView) -> String {
@@ -20,6 +21,15 @@ pub(crate) fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
         Ok(_) | Err(_) => String::new(),
+    }
+}
+
+/// Returns the tone of an outcome.
+pub(crate) const fn outcome_tone(outcome: Outcome) -> Tone {
+    match outcome {
+        Outcome::Completed => Tone::Good,
+        Outcome::Partial | Outcome::Cancelled => Tone::Warn,
+        Outcome::Failed | Outcome::TimedOut | Outcome::Stopped => Tone::Bad,
     }
 }
 

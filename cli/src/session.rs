@@ -11,8 +11,8 @@ use lastword_server::FILE_PIN;
 use lastword_store::format::FILE_DATABASE;
 use serde::Deserialize;
 
-use crate::commands::Context;
 use crate::config::LISTEN;
+use crate::context::Context;
 use crate::environment::variable;
 use crate::failure::Failure;
 use crate::out::Out;

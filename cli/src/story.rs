@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::out::{Out, StyledLine, Tone, escape, escape_line};
-use crate::tree::{outcome_tone, route};
+use crate::render::outcome_tone;
+use crate::tree::route;
 
 /// Most lines shown of a body; `lastword audit` shows all.
 const BODY_LINES: usize = 3;

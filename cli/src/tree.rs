@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use lastword_client::wire::{
     ClaimView, ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantKind, GrantView,
-    HeldBy, Outcome, RefusedSend, StoredMessage, TreeNode,
+    HeldBy, RefusedSend, StoredMessage, TreeNode,
 };
 use lastword_facts::MessageType;
 use lastword_facts::status::EscalationState;
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
+use crate::render::outcome_tone;
 use crate::top::{share, state_of};
 
 /// Most lines shown of a body.
@@ -216,15 +217,6 @@ pub(crate) const fn kind_tone(kind: MessageType) -> Tone {
         MessageType::Alert => Tone::Warn,
         MessageType::Info => Tone::Plain,
         MessageType::Broadcast => Tone::All,
-    }
-}
-
-/// Returns the tone of an outcome.
-pub(crate) const fn outcome_tone(outcome: Outcome) -> Tone {
-    match outcome {
-        Outcome::Completed => Tone::Good,
-        Outcome::Partial | Outcome::Cancelled => Tone::Warn,
-        Outcome::Failed | Outcome::TimedOut | Outcome::Stopped => Tone::Bad,
     }
 }
 

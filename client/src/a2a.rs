@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::events::{Bytes, Parser};
-use crate::http::{Client, Token};
+use crate::http::Client;
+use crate::token::Token;
 
 const CARD: &str = ".well-known/agent-card.json";
 const VERSION: &str = "1.0";

@@ -31,6 +31,9 @@ const PIN: &str = "LASTWORD_TLS_PIN";
 const CA: &str = "LASTWORD_TLS_CA";
 const CLIENT: &str = "LASTWORD_CLIENT";
 
+/// The header with the id of the client (F1).
+pub(crate) const CLIENT_HEADER: &str = "lastword-client";
+
 /// The SHA-256 of a certificate in DER, as browsers and `openssl x509 -fingerprint -sha256` show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);

@@ -1,66 +1,19 @@
 //! The connection: address, token, and the function that makes every call.
 
-use std::fmt;
 use std::sync::Arc;
 
 use lastword_wire::Problem;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::header::AUTHORIZATION;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
-use crate::endpoint::{Endpoint, TlsFault, tls_fault};
+use crate::endpoint::{CLIENT_HEADER, Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
 use crate::session::{Link, Pushes, Session};
+use crate::token::Token;
 
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
-
-/// A bearer token; its `Debug` form hides it.
-#[derive(Clone)]
-pub struct Token(HeaderValue);
-
-/// The header with the id of the client (F1).
-pub(crate) const CLIENT_HEADER: &str = "lastword-client";
-/// The scheme before a token in the `Authorization` header.
-const BEARER: &str = "Bearer ";
-
-impl Token {
-    /// Takes a token from a file or variable; trims white space.
-    ///
-    /// # Errors
-    /// The token is empty or has characters that no token has.
-    pub fn new(text: &str) -> Result<Self, ClientError> {
-        let text = text.trim();
-        if text.starts_with(BEARER) {
-            let what = format!("the token begins with `{}`, which is no part of it: leave it out", BEARER.trim_end());
-            return Err(ClientError::Unusable(what));
-        }
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(ClientError::Unusable("the token is empty or has characters that no token has".to_owned()));
-        }
-        let mut value = HeaderValue::from_str(&format!("{BEARER}{text}"))
-            .map_err(|_| ClientError::Unusable("the token has characters that no token has".to_owned()))?;
-        value.set_sensitive(true);
-        Ok(Self(value))
-    }
-
-    /// Returns the header that authenticates a call.
-    pub(crate) fn header(&self) -> HeaderValue {
-        self.0.clone()
-    }
-
-    /// Returns the token's text, to pass on to its agent.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        self.0.to_str().unwrap_or_default().trim_start_matches(BEARER)
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
 
 /// A client of one server with one principal's token. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -116,8 +69,8 @@ impl Client {
     /// Builds a call of `path`, whose variable segments must already be encoded.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let mut request = self.http.request(method, format!("{}{path}", self.endpoint.url()));
-        if let Some(Token(value)) = &self.token {
-            request = request.header(AUTHORIZATION, value.clone());
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
         }
         if let Some(client) = self.endpoint.client() {
             request = request.header(CLIENT_HEADER, client);

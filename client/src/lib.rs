@@ -51,6 +51,7 @@ mod mcp;
 mod query;
 mod retry;
 mod session;
+mod token;
 
 pub use lastword_wire as wire;
 
@@ -61,8 +62,9 @@ pub use crate::error::ClientError;
 pub use crate::event_sink::EventSink;
 pub use crate::events::Events;
 pub use crate::held::Lifted;
-pub use crate::http::{Client, Token};
+pub use crate::http::Client;
 pub use crate::mcp::{McpMessages, McpTerms};
 pub use crate::query::MessageQuery;
 pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late, is_transient};
 pub use crate::session::{Pushed, Pushes, Replied, Session};
+pub use crate::token::Token;

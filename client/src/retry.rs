@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
-use crate::http::{Client, Token};
+use crate::http::Client;
+use crate::token::Token;
 
 /// Longest wait for a delivery in one call.
 const POLL: Duration = Duration::from_secs(30);

@@ -26,7 +26,7 @@ use self::connect::Wire;
 pub(crate) use self::link::Link;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
-use crate::http::Token;
+use crate::token::Token;
 
 /// The most calls that wait to be written. Further callers wait.
 const OUTGOING_MAX: usize = 1_024;

@@ -49,6 +49,7 @@ mod tasks;
 mod timers;
 mod turns;
 mod typed;
+mod waits;
 
 pub(crate) use ack_clock::AckClock;
 pub(crate) use agent_budget::is_about_authority;

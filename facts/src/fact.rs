@@ -4,7 +4,6 @@
 //! readable (`store/tests` holds a sample of each).
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -36,7 +35,7 @@ mod turns;
 
 pub use about::{About, Area, EventKind};
 pub use agents::{AgentLimits, Kind, Profile, Role, WriteKind};
-pub use approvals::{Decision, Digest};
+pub use approvals::Decision;
 pub use claims::ClaimMode;
 pub use control::{Control, Scope};
 pub use escalations::EscalationCause;
@@ -47,6 +46,8 @@ pub use lifts::{Lift, Met};
 pub use messages::{Answer, Key, Made, Message, Part, Recipient, SYSTEM, Terms};
 pub use schedules::Schedule;
 pub use turns::{EndReason, PartialResult, Rerun, TurnEnd};
+
+pub use crate::digest::{Credential, Digest, hex};
 
 /// The edition of the rules under which this program records; see [`Fact::Upgraded`].
 pub const EDITION: u32 = 2;
@@ -61,20 +62,6 @@ pub struct Entry {
     pub grant: Option<(GrantId, u64)>,
     /// The recorded decision.
     pub fact: Fact,
-}
-
-/// The SHA-256 of a bearer token. The token itself is never stored.
-pub type Credential = [u8; 32];
-
-/// Formats a digest or credential in lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().fold(String::with_capacity(64), |mut out, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            out.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
-        }
-        out
-    })
 }
 
 /// Every kind of fact that a log can hold.

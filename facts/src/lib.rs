@@ -20,6 +20,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod digest;
 pub mod envelope;
 pub mod fact;
 pub mod fsm;
@@ -27,6 +28,7 @@ pub mod guards;
 pub mod header;
 pub mod ids;
 pub mod limits;
+mod name_error;
 pub mod named;
 pub mod names;
 pub mod policy;

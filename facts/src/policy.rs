@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::{Digest, hex};
 use crate::envelope::words;
-use crate::fact::{Digest, hex};
 use crate::limits::Approvers;
 use crate::names::{AgentName, Label};
 

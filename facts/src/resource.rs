@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
-use crate::names::NameError;
+use crate::name_error::NameError;
 use crate::visible::steers;
 
 /// The longest name of a resource, in bytes.

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::model::{Model, Order, ServerConnection, Subject, Verb};
-use crate::commands::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::session::Authority;
 

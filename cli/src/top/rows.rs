@@ -16,7 +16,7 @@ use super::model::Lists;
 use super::screen::wall_clock;
 use crate::out::{Out, Tone, escape_line};
 use crate::render;
-use crate::tree::outcome_tone;
+use crate::render::outcome_tone;
 
 /// The state of an agent whose program has a dialog open for its own user, and of its work.
 pub(crate) const WAITS_FOR_USER: &str = "waits for its user";

@@ -20,9 +20,9 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::endpoint::{Endpoint, TlsFault, tls_fault};
+use crate::endpoint::{CLIENT_HEADER, Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
-use crate::http::{CLIENT_HEADER, Token};
+use crate::token::Token;
 
 /// The time to connect, with the handshakes.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::{Pushes, Replied, Session, raw};
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
-use crate::http::Token;
+use crate::token::Token;
 
 /// The session of a client, if there is one at the moment.
 #[derive(Debug, Default)]

@@ -34,7 +34,6 @@ mod windows;
 pub(crate) use budget::{day_ends_turns, ends_turns, exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
 pub(crate) use bytes::exceeded as bytes_of_day;
 pub(crate) use totals::{overrun, trips_again};
-pub(crate) use wait::blocks_on;
 pub(crate) use windows::{claim_rate, write_rate};
 
 /// Returns the refusal of a message that breaks the guard's rule.

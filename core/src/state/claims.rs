@@ -60,12 +60,6 @@ impl State {
         self.claims.iter().find(|(_, held)| conflicts(held)).map(|(id, held)| (*id, held))
     }
 
-    /// Returns whether an agent blocks in a send on another one, directly or through others (Q8).
-    #[must_use]
-    pub fn blocks_on(&self, now: Time, from: AgentId, goal: AgentId) -> bool {
-        crate::guards::blocks_on(self, now, from, goal)
-    }
-
     /// A claim was granted, or its lease renewed.
     pub(super) fn claimed(&mut self, at: Time, id: ClaimId, claim: Claim) {
         self.released(id);

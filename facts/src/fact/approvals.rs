@@ -4,9 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
 
-/// The SHA-256 of a held call: tool, canonical arguments, agent and task (H2).
-pub type Digest = [u8; 32];
-
 words! {
     /// A decision on an approval (H2).
     Decision {
