@@ -225,11 +225,7 @@ impl Bridge {
         let dialect = platform.dialect();
         settings.check(dialect).map_err(BridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
-        let me = broker.client().agent(OWN_NAME).await?;
-        if me.kind != Kind::Human {
-            let what = "the bridge needs a human's token: pass it with --token-file or token_file";
-            return Err(BridgeError::Settings(what.to_owned()));
-        }
+        let me = own_name(&broker).await?;
         let unusable = |error: rusqlite::Error| BridgeError::Settings(format!("{}: {error}", settings.book.display()));
         let book = BridgeStore::open(&settings.book).map_err(unusable)?;
         let desk = CardQueue::new(&book).map_err(unusable)?;
@@ -259,7 +255,6 @@ impl Bridge {
             agents,
             report: report.clone(),
         });
-        let threads = Threads::new(book.clone(), Arc::clone(&outbox));
         let lost = signed.out.keys().cloned().collect();
         let known = Mutex::new(Noted { humans: humans_of(&broker).await?, lost, ..Noted::default() });
         let (asked, waiting) = mpsc::unbounded_channel();
@@ -269,12 +264,12 @@ impl Bridge {
             dialect,
             roster: signed.roster,
             out: signed.out,
+            threads: Threads::new(book.clone(), Arc::clone(&outbox)),
             book,
             outbox,
-            threads,
             broker,
             humans,
-            me: me.name,
+            me,
             names,
             members: ActiveMembers::default(),
             guest,
@@ -359,14 +354,7 @@ impl Bridge {
             let shared = Arc::clone(&shared);
             async move { Err(CardQueue::serve(shared).await.into()) }
         });
-        parts.spawn({
-            let shared = Arc::clone(&shared);
-            async move {
-                shared.platform.offer_commands(&shared.settings.channels).await;
-                // This task must not end: the first part that ends also ends the bridge.
-                std::future::pending().await
-            }
-        });
+        parts.spawn(offer_commands(Arc::clone(&shared)));
         // The platform has accepted the connection only once the session is ready.
         tokio::select! {
             _session = listening.wait_for(|sessions| *sessions > 0) => {}
@@ -406,6 +394,22 @@ async fn serve_taker(shared: Arc<BridgeContext>, agent: String, report: EventSin
     let error = taker.serve().await;
     returned(&shared, bot, &error.to_string(), &report).await;
     Ok(())
+}
+
+/// Makes the platform's commands known. This part must not end: the first that ends also ends the bridge.
+async fn offer_commands(shared: Arc<BridgeContext>) -> PartResult {
+    shared.platform.offer_commands(&shared.settings.channels).await;
+    std::future::pending().await
+}
+
+/// Returns the name of the human whose token the bridge has.
+async fn own_name(broker: &RetryingClient) -> Result<String, BridgeError> {
+    let me = broker.client().agent(OWN_NAME).await?;
+    if me.kind != Kind::Human {
+        let what = "the bridge needs a human's token: pass it with --token-file or token_file";
+        return Err(BridgeError::Settings(what.to_owned()));
+    }
+    Ok(me.name)
 }
 
 pub(crate) fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {

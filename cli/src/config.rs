@@ -154,21 +154,12 @@ impl Settings {
             let at = place(entry.span().start);
             ConfiguredSchedule { at, schedule: entry.into_inner() }
         };
-        let auth_failures_max = file.auth_failures_max;
-        if auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
+        if file.auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
             return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
         }
         let archive = file.archive.policy()?;
         let schedules = file.schedule.into_iter().map(scheduled).collect();
-        let token = if let Some(path) = &global.token_file {
-            TokenSource::File(path.clone())
-        } else if let Some(text) = &environment.token {
-            TokenSource::Text(text.clone())
-        } else if let Some(path) = &environment.token_file {
-            TokenSource::File(path.clone())
-        } else {
-            file.token_file.map_or(TokenSource::Implicit, |path| TokenSource::File(relative(path)))
-        };
+        let token = token_source(global, environment, file.token_file.map(relative));
         let tls = certificate(file.tls, file.tls_cert.map(relative), file.tls_key.map(relative))
             .map_err(|failure| Failure { message: format!("{}: {}", path.display(), failure.message), ..failure })?;
         let pin_in_place =
@@ -185,7 +176,7 @@ impl Settings {
             listen: file.listen,
             hosts: file.hosts,
             path: file.path,
-            auth_failures_max,
+            auth_failures_max: file.auth_failures_max,
             archive,
             a2a: file.a2a.settings()?,
             telemetry: file.telemetry.map(|table| table.checked(&base)).transpose()?,
@@ -207,6 +198,15 @@ impl Settings {
             checkpoint_every_facts: file.checkpoint_every_facts.unwrap_or(CHECKPOINT_EVERY_FACTS),
             discord: file.discord,
         })
+    }
+}
+
+/// Returns where the token is: as a flag says, else a variable, else the configuration file.
+fn token_source(global: &Global, environment: &Environment, configured: Option<PathBuf>) -> TokenSource {
+    match (&global.token_file, &environment.token, &environment.token_file) {
+        (Some(path), ..) | (None, None, Some(path)) => TokenSource::File(path.clone()),
+        (None, Some(text), _) => TokenSource::Text(text.clone()),
+        (None, None, None) => configured.map_or(TokenSource::Implicit, TokenSource::File),
     }
 }
 

@@ -58,7 +58,7 @@ use self::heartbeat::Heartbeat;
 use self::holder::{Holder, Open};
 use self::members::{ClusterView, Leader, node_key};
 use self::reach::Listening;
-use self::starting::{claim, join, make_dir};
+use self::starting::{Joined, claim, join, make_dir};
 use self::watching::{forget_dead, watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 
@@ -206,6 +206,42 @@ fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
 }
 
 impl Shared {
+    /// Creates what the parts of a node share, from what it found in the cluster.
+    fn new(joined: Joined, cluster: &ClusterConfig, config: &Config, url: String) -> Self {
+        let shared = Self {
+            name: cluster.node.clone(),
+            session: joined.session,
+            url,
+            transport: Transport::of(config.tls.as_ref()),
+            hosts: config.settings.hosts.clone(),
+            path: config.settings.path.clone(),
+            nats: joined.nats,
+            registry: joined.registry,
+            started: uptime(),
+            heartbeat: Heartbeat::new(),
+            secret: joined.secret,
+            metrics_token: joined.metrics_token,
+            forwarder: Forwarder::default(),
+            lapses: watch::Sender::new(0),
+            ending: watch::Sender::new(false),
+            view: Mutex::new(ClusterView::new(&cluster.node)),
+            served: RwLock::default(),
+            standings: Mutex::default(),
+            unreached: Mutex::default(),
+            space: Mutex::new(DiskSpace::Enough),
+            dir: config.data_dir.clone(),
+            started_at: joined.records.iter().map(|record| record.revision).max().unwrap_or_default(),
+            accept_missing: cluster.accept_missing,
+            changed: watch::Sender::new(0),
+            looks: watch::Sender::new(0),
+        };
+        // Before the first call: it must not be told that its workspace doesn't exist.
+        for record in &joined.records {
+            shared.view(|view, now| view.apply(record, now));
+        }
+        shared
+    }
+
     fn view<T>(&self, look: impl FnOnce(&mut ClusterView, Duration) -> T) -> T {
         let now = uptime().saturating_sub(self.started);
         look(&mut self.view.lock().unwrap_or_else(PoisonError::into_inner), now)
@@ -361,37 +397,7 @@ impl Node {
             proves: true,
             ..NodeInfo::default()
         };
-        let shared = Arc::new(Shared {
-            name: cluster.node.clone(),
-            session: joined.session,
-            url,
-            transport,
-            hosts: config.settings.hosts.clone(),
-            path: config.settings.path.clone(),
-            nats: joined.nats,
-            registry: joined.registry,
-            started: uptime(),
-            heartbeat: Heartbeat::new(),
-            secret: joined.secret,
-            metrics_token: joined.metrics_token,
-            forwarder: Forwarder::default(),
-            lapses: watch::Sender::new(0),
-            ending: watch::Sender::new(false),
-            view: Mutex::new(ClusterView::new(&cluster.node)),
-            served: RwLock::default(),
-            standings: Mutex::default(),
-            unreached: Mutex::default(),
-            space: Mutex::new(DiskSpace::Enough),
-            dir: dir.clone(),
-            started_at: joined.records.iter().map(|record| record.revision).max().unwrap_or_default(),
-            accept_missing: cluster.accept_missing,
-            changed: watch::Sender::new(0),
-            looks: watch::Sender::new(0),
-        });
-        // Before the first call: it must not be told that its workspace doesn't exist.
-        for record in &joined.records {
-            shared.view(|view, now| view.apply(record, now));
-        }
+        let shared = Arc::new(Shared::new(joined, &cluster, &config, url));
         let (stop, stopping) = watch::channel(false);
         let (followers, following) = watch::channel(false);
         let (report, failed) = watch::channel(None);

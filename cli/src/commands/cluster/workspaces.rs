@@ -100,8 +100,13 @@ async fn put_aside(
 }
 
 /// Copies the log of a data directory into a new workspace.
-async fn move_log_in(connection: &Connection, workspace: &str, replicas: usize, cx: &Context) -> Result<(), Failure> {
-    let Connection { nats, registry } = connection;
+async fn move_log_in(
+    connection: &NatsConnection,
+    workspace: &str,
+    replicas: usize,
+    cx: &Context,
+) -> Result<(), Failure> {
+    let NatsConnection { nats, registry } = connection;
     // Before anything is made in the cluster.
     lastword_store::DataDir::at(&cx.settings.data).open_reader()?;
     nats.create_stream(workspace, replicas).await.map_err(NodeError::from)?;
