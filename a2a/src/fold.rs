@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{EscalationCause, Part, Rerun, SYSTEM};
+use lastword_facts::fact::{
+    ApprovalAsked, ApprovalDecided, EscalationCause, EscalationOpened, Part, Requeued, Rerun, SYSTEM, TurnOpened,
+};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId};
 use lastword_facts::{Entry, Fact, Seq, Time};
 
@@ -103,21 +105,22 @@ impl Fold {
     }
 
     fn note(&mut self, fact: &Fact) {
-        if let Fact::TurnOpened { task, .. } = fact {
+        if let Fact::TurnOpened(TurnOpened { task, .. }) = fact {
             self.taken |= *task == self.task;
-        } else if let Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } = fact {
+        } else if let Fact::Requeued(Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. }) = fact {
             // Its earlier run's calls and questions are withdrawn.
             if *task == self.task {
                 self.held.clear();
                 self.asked.clear();
             }
-        } else if let Fact::ApprovalAsked { approval, task: Some(task), tool, .. } = fact {
+        } else if let Fact::ApprovalAsked(ApprovalAsked { approval, task: Some(task), tool, .. }) = fact {
             if *task == self.task {
                 self.held.insert(*approval, tool.clone());
             }
-        } else if let Fact::ApprovalDecided { approval, .. } = fact {
+        } else if let Fact::ApprovalDecided(ApprovalDecided { approval, .. }) = fact {
             self.held.remove(approval);
-        } else if let Fact::EscalationOpened { escalation, task: Some(task), cause, body, .. } = fact {
+        } else if let Fact::EscalationOpened(EscalationOpened { escalation, task: Some(task), cause, body, .. }) = fact
+        {
             if *task == self.task && *cause == EscalationCause::Asked {
                 self.asked.insert(*escalation, body.clone());
             }
@@ -133,7 +136,7 @@ impl Fold {
 
 /// Returns whether a fact holds a call of this task.
 pub(crate) fn holds(fact: &Fact, of: TaskId) -> bool {
-    matches!(fact, Fact::ApprovalAsked { task: Some(task), .. } if *task == of)
+    matches!(fact, Fact::ApprovalAsked(ApprovalAsked { task: Some(task), .. }) if *task == of)
 }
 
 /// What follows a held call in the log.
@@ -149,10 +152,11 @@ pub(crate) enum Next {
 
 /// Returns what `next` says of the call that `held` holds, which the policy may decide in the same step.
 pub(crate) fn after(held: &Fact, next: &Fact) -> Next {
-    let Fact::ApprovalAsked { approval: of, .. } = held else { return Next::Other };
+    let Fact::ApprovalAsked(ApprovalAsked { approval: of, .. }) = held else { return Next::Other };
     if matches!(next, Fact::ApprovalRuled { approval, .. } if approval == of) {
         Next::Ruled
-    } else if matches!(next, Fact::ApprovalDecided { approval, by: Some(SYSTEM), .. } if approval == of) {
+    } else if matches!(next, Fact::ApprovalDecided(ApprovalDecided { approval, by: Some(SYSTEM), .. }) if approval == of)
+    {
         Next::Decided
     } else {
         Next::Other

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lastword_broker::Live;
 use lastword_broker::identity::{TurnSigner, hex, unhex};
 use lastword_core::Principal;
+use lastword_facts::fact::EscalationOpened;
 use lastword_facts::fact::Part as FactPart;
 use lastword_facts::ids::{AgentId, EscalationId, TaskId};
 use lastword_facts::names::RequestId;
@@ -160,7 +161,7 @@ async fn read_details(ctx: &Context, known: &mut TaskSnapshot) -> Result<(), Fau
         if decided == Some(seq) {
             known.updated = known.updated.max(entry.at);
         }
-        if let (Fact::EscalationOpened { body, .. }, Some(id)) = (&entry.fact, unread.get(&seq)) {
+        if let (Fact::EscalationOpened(EscalationOpened { body, .. }), Some(id)) = (&entry.fact, unread.get(&seq)) {
             known.fold.asked.insert(*id, body.clone());
         }
     }
@@ -226,7 +227,7 @@ impl TaskSnapshot {
             }
         }
         for (seq, entry) in ctx.handle.entries(questions).await.map_err(ApiError::from)? {
-            if let Fact::EscalationOpened { escalation, body, .. } = &entry.fact {
+            if let Fact::EscalationOpened(EscalationOpened { escalation, body, .. }) = &entry.fact {
                 said.insert(seq, words(format!("{id}-{escalation}"), id, context, body.to_string()));
             }
         }

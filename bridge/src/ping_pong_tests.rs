@@ -56,7 +56,7 @@ fn whoever_goes_on_all_the_same_is_stopped_at_a_hundred_and_a_human_lifts_it() {
         .collect();
     assert_eq!(crossings, [Crossing::Soft, Crossing::Hard]);
     assert_eq!((den.warned.len(), den.admitted("hive")), (2, 19));
-    assert_eq!(den.facts.iter().filter(|fact| matches!(fact, Fact::LatchSet { .. })).count(), 1);
+    assert_eq!(den.facts.iter().filter(|fact| matches!(fact, Fact::LatchSet(_))).count(), 1);
     assert!(!den.speaks(KILO, "and I?"), "it is stopped for everybody");
     den.posts(ANN, "Quiet, please. Go on.");
     assert!(den.speaks(KILO, "thank you"));
@@ -82,7 +82,7 @@ fn the_table_of_the_tracker_is_as_written() {
         let passed =
             if new.iter().any(|fact| matches!(fact, Fact::Posted { .. })) { "passed on" } else { "not passed on" };
         let warning = den.warned[warned..].iter().map(|(_, _, text)| format!(", {text}")).collect::<String>();
-        let latched = if new.iter().any(|fact| matches!(fact, Fact::LatchSet { .. })) { ", latched" } else { "" };
+        let latched = if new.iter().any(|fact| matches!(fact, Fact::LatchSet(_))) { ", latched" } else { "" };
         let now = format!("{passed}{latched}{warning}");
         if turn < 120 && now != last {
             if !last.is_empty() {

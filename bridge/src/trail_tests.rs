@@ -44,7 +44,7 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
         den.now_ms += 6_000;
         den.sends(HIVE, ENVELOPE);
     }
-    let stopped = |den: &TestChannel| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
+    let stopped = |den: &TestChannel| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet(_)));
     assert!(stopped(&den) && den.turns_on("X-1") > 100, "it was never locked: {}", den.turns_on("X-1"));
     den.hear_as(ANN, THREAD, "go on", false);
     den.facts.clear();

@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use lastword_core::state::Agent;
 use lastword_core::{Principal, State};
 use lastword_facts::Fact;
-use lastword_facts::fact::Credential;
+use lastword_facts::fact::{Credential, Registered, TokenRotated};
 use lastword_facts::ids::{AgentId, EscalationId, Time, TurnId};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -199,7 +199,10 @@ pub(crate) struct Change {
 impl Change {
     /// Returns the change that `fact` makes to the directory, if any; `state` is the state after the fact.
     pub(crate) fn of(fact: &Fact, state: &State) -> Option<Self> {
-        if let Fact::Registered { agent, .. } | Fact::Rekeyed { agent, .. } | Fact::TokenRotated { agent, .. } = fact {
+        if let Fact::Registered(Registered { agent, .. })
+        | Fact::Rekeyed { agent, .. }
+        | Fact::TokenRotated(TokenRotated { agent, .. }) = fact
+        {
             Some(Self { agent: *agent, tokens: tokens(state, *agent) })
         } else if let Fact::Removed { agent } = fact {
             Some(Self { agent: *agent, tokens: Vec::new() })

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword_core::{Reply, State};
-use lastword_facts::fact::Level;
+use lastword_facts::fact::{Level, Stalled};
 use lastword_facts::stall::StallCause;
 use lastword_facts::{Code, Fact};
 use lastword_wire::DiskSpace;
@@ -134,9 +134,9 @@ impl Metrics {
         self.holds.fact(fact);
         if matches!(fact, Fact::Accepted { .. }) {
             add(&self.accepted, 1);
-        } else if matches!(fact, Fact::TurnOpened { .. }) {
+        } else if matches!(fact, Fact::TurnOpened(_)) {
             add(&self.turns, 1);
-        } else if let Fact::Stalled { level, stall, enforced, .. } = fact
+        } else if let Fact::Stalled(Stalled { level, stall, enforced, .. }) = fact
             && let Some(place) = STALLED.iter().position(|labels| *labels == (*level, *stall, *enforced))
         {
             add(&self.stalled[place], 1);

@@ -87,7 +87,7 @@ impl Bell {
 impl Wakes {
     /// Rings for the callers that wait for this entry.
     pub(crate) fn durable(&self, entry: &Entry) {
-        if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
+        if matches!(entry.fact, Fact::ApprovalDecided(_)) {
             self.approvals.notify_waiters();
         }
         if matches!(entry.fact, Fact::Released { .. } | Fact::ClaimBroken { .. }) {
@@ -447,7 +447,7 @@ mod tests {
 
         fn turns(&self) -> usize {
             let all = self.log.read(Seq(1), 1_000).unwrap();
-            all.iter().filter(|(_, entry)| matches!(entry.fact, Fact::TurnOpened { .. })).count()
+            all.iter().filter(|(_, entry)| matches!(entry.fact, Fact::TurnOpened(_))).count()
         }
     }
 

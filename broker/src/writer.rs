@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::{io, mem};
 
 use lastword_core::{Core, Effect, Out, Reply, State};
-use lastword_facts::fact::{Part, TurnEnd};
+use lastword_facts::fact::{Part, TurnClosed, TurnEnd};
 use lastword_facts::ids::{AgentId, TaskId};
 use lastword_facts::{Entry, Fact, Seq};
 use lastword_store::{AppendError, Log, ReadError};
@@ -117,7 +117,9 @@ impl Batch {
 
 /// Returns the agent whose turn this fact ends without the agent's `finish`.
 fn interrupted(fact: &Fact, state: &State) -> Option<AgentId> {
-    let Fact::TurnClosed { turn, end: TurnEnd::Withdrawn | TurnEnd::LeaseLost, .. } = fact else { return None };
+    let Fact::TurnClosed(TurnClosed { turn, end: TurnEnd::Withdrawn | TurnEnd::LeaseLost, .. }) = fact else {
+        return None;
+    };
     state.turns.get(turn).map(|turn| turn.agent)
 }
 

@@ -1,6 +1,6 @@
 //! An exchange that makes no progress: what was said again and again, message by message (R5).
 
-use lastword_facts::fact::{Part, Recipient};
+use lastword_facts::fact::{Part, Recipient, Stalled};
 use lastword_facts::ids::TaskId;
 use lastword_facts::{Fact, Seq};
 use lastword_server::calls::{Caller, exchanges};
@@ -26,7 +26,7 @@ pub(super) async fn in_history(
     let mut seen = Vec::new();
     let mut found = Vec::new();
     for (at, line) in history.iter().enumerate().rev() {
-        let Fact::Stalled { task, agent, .. } = &line.entry.fact else { continue };
+        let Fact::Stalled(Stalled { task, agent, .. }) = &line.entry.fact else { continue };
         if seen.contains(&(*task, *agent)) || found.len() >= SHOWN_MAX {
             continue;
         }

@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use lastword_facts::fact::WriteKind;
+use lastword_facts::fact::{WriteKind, WriteRefused};
 use lastword_facts::{Code, Fact, Refusal, Seq};
 use lastword_server::Context;
 use lastword_server::calls::explanations::explain;
@@ -45,7 +45,7 @@ pub(super) async fn page(
             html! { (refused(&viewer, &moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
         }
         (None, None) => {
-            if let Fact::WriteRefused { write, refusal, .. } = &line.entry.fact {
+            if let Fact::WriteRefused(WriteRefused { write, refusal, .. }) = &line.entry.fact {
                 write_refused(&viewer, &moment, &line, *write, refusal)
             } else {
                 other(&viewer, &moment, &line)

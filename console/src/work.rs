@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{Answer, EndReason, EscalationCause, Fact, Part, Rerun, Spend};
+use lastword_facts::fact::{
+    Answer, ApprovalAsked, ApprovalDecided, EndReason, EscalationCause, EscalationOpened, Fact, Part, Refused,
+    Requeued, Rerun, RootStarted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
+};
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_facts::{Message, Seq, Time};
 use lastword_wire::Outcome;
@@ -163,26 +166,26 @@ impl Works {
         let at = line.entry.at;
         match &line.entry.fact {
             Fact::Accepted { message } => self.message(at, line.event.seq, message, on_page),
-            Fact::RootStarted { task, .. } if on_page => {
+            Fact::RootStarted(RootStarted { task, .. }) if on_page => {
                 self.tasks.insert(*task, Work { asked: at, ..Work::default() });
             }
             Fact::RootEnded { task, status } => self.end(*task, at, Outcome::of(*status, false)),
-            Fact::Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. } => self.withdraw(*task, at),
-            Fact::TurnOpened { turn, task, attempt, message, .. } => {
+            Fact::Requeued(Requeued { task, why: Rerun::Rejected | Rerun::Partial, .. }) => self.withdraw(*task, at),
+            Fact::TurnOpened(TurnOpened { turn, task, attempt, message, .. }) => {
                 let span = Span { from: at, to: None };
                 let begun =
                     WorkTurn { span, message: *message, line: index, tokens: 0, cost_microusd: 0, estimated: false };
                 self.turn(*turn, *task, *attempt, begun);
             }
-            Fact::TurnClosed { turn, spend, .. } => self.charge(*turn, *spend, true, Some(at)),
-            Fact::TurnFinished { turn, spend, .. } => {
+            Fact::TurnClosed(TurnClosed { turn, spend, .. }) => self.charge(*turn, *spend, true, Some(at)),
+            Fact::TurnFinished(TurnFinished { turn, spend, .. }) => {
                 self.charge(*turn, *spend, false, Some(at));
             }
-            Fact::TurnCharged { turn, spend, estimated, .. } => {
+            Fact::TurnCharged(TurnCharged { turn, spend, estimated, .. }) => {
                 self.charge(*turn, *spend, *estimated, Some(at));
             }
             Fact::Spent { turn, spend } => self.charge(*turn, *spend, false, None),
-            Fact::Refused { turn, .. } => {
+            Fact::Refused(Refused { turn, .. }) => {
                 let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
                 match task.and_then(|task| self.tasks.get_mut(&task)) {
                     Some(work) => work.mark(index, Happened::Refused),
@@ -190,17 +193,17 @@ impl Works {
                     None => {}
                 }
             }
-            Fact::ApprovalAsked { approval, task: Some(task), tool, .. } => {
+            Fact::ApprovalAsked(ApprovalAsked { approval, task: Some(task), tool, .. }) => {
                 let place = self.wait(*task, at, index, Happened::Call(*approval, tool.clone(), None));
                 self.calls.extend(place.map(|place| (*approval, place)));
             }
-            Fact::ApprovalDecided { approval, decision, by, .. } => {
+            Fact::ApprovalDecided(ApprovalDecided { approval, decision, by, .. }) => {
                 let word = if by.is_some() { decision.word() } else { "expired" };
                 if let Some(place) = self.calls.remove(approval) {
                     self.settle(place, at, word);
                 }
             }
-            Fact::EscalationOpened { escalation, task: Some(task), cause, body, .. } => {
+            Fact::EscalationOpened(EscalationOpened { escalation, task: Some(task), cause, body, .. }) => {
                 let body = if *cause == EscalationCause::TimedOut { TIMED_OUT.into() } else { body.clone() };
                 let place = self.wait(*task, at, index, Happened::Question(*escalation, body, None));
                 self.questions.extend(place.map(|place| (*escalation, place)));

@@ -223,7 +223,7 @@ impl Step<'_> {
     /// Returns the position of the refusal that was recorded after the first `before` entries.
     fn refused_since(&self, before: usize) -> Option<Seq> {
         let entries = self.out.entries.get(before..)?;
-        let refused = |entry: &Entry| matches!(entry.fact, Fact::Refused { .. } | Fact::WriteRefused { .. });
+        let refused = |entry: &Entry| matches!(entry.fact, Fact::Refused(_) | Fact::WriteRefused(_));
         let behind = entries.iter().rev().position(refused)?;
         // The fold has counted all entries, so the last one is at the state's position.
         Some(Seq(self.state().seq.0 - behind as u64))

@@ -1,22 +1,20 @@
 //! Facts: recorded decisions, in the past tense. The log is a list of facts, and folding it rebuilds the state.
 //!
 //! A released variant never changes. A new form is a new variant at the end, so that every log ever written stays
-//! readable (`store/tests` holds a sample of each).
+//! readable (`store/tests` holds a sample of each). A fact with four fields or more is a type of its own, in the module of
+//! its concept.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::{Address, AnswerStatus, FinishStatus, JsonText, MessageType};
-use crate::ids::{
-    AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
-};
+use crate::envelope::AnswerStatus;
+use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
-use crate::names::{AgentName, DisplayName, Label, Ref, RequestId, Resource};
+use crate::names::{DisplayName, Label, Ref};
 use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
-use crate::stall::{Curve, StallCause};
 use crate::trace::TraceContext;
 
 mod about;
@@ -24,6 +22,7 @@ mod agents;
 mod approvals;
 mod claims;
 mod control;
+mod conversations;
 mod escalations;
 mod exchanges;
 mod grants;
@@ -34,18 +33,22 @@ mod schedules;
 mod turns;
 
 pub use about::{About, Area, EventKind};
-pub use agents::{AgentLimits, Kind, Profile, Role, WriteKind};
-pub use approvals::Decision;
-pub use claims::ClaimMode;
+pub use agents::{AgentGranted, AgentLimits, Kind, Profile, Registered, Role, TokenRotated, WriteKind, WriteRefused};
+pub use approvals::{ApprovalAsked, ApprovalDecided, Decision};
+pub use claims::{ClaimMode, Claimed};
 pub use control::{Control, Scope};
-pub use escalations::EscalationCause;
-pub use exchanges::Level;
-pub use grants::{Extension, GrantEnd, ModelSpend, Spend};
-pub use incidents::{Crossing, Latched, Place};
+pub use conversations::{ConversationOpened, RootStarted};
+pub use escalations::{EscalationCause, EscalationOpened};
+pub use exchanges::{Level, Stalled};
+pub use grants::{Extension, GrantEnd, GrantOpened, ModelSpend, RoundsGranted, Spend};
+pub use incidents::{Crossing, IncidentNoted, LatchSet, Latched, Place};
 pub use lifts::{Lift, Met};
-pub use messages::{Answer, Key, Made, Message, Part, Recipient, SYSTEM, Terms};
+pub use messages::{Answer, Key, Made, Message, Part, PostKeyed, Recipient, Refused, SYSTEM, Terms};
 pub use schedules::Schedule;
-pub use turns::{EndReason, PartialResult, Rerun, TurnEnd};
+pub use turns::{
+    EndReason, PartialResult, Requeued, Rerun, StepKept, TurnCharged, TurnClosed, TurnEnd, TurnFinished, TurnOpened,
+    WorkedOutside,
+};
 
 pub use crate::digest::{Credential, Digest, hex};
 
@@ -73,20 +76,7 @@ pub enum Fact {
         limits: Box<Limits>,
     },
     /// An agent or human was registered, possibly under a name that a removed one had.
-    Registered {
-        /// The next free number; a name that is registered again gets a new one.
-        agent: AgentId,
-        /// A name that no live agent or human has.
-        name: AgentName,
-        /// Whether a program or a human holds the name.
-        kind: Kind,
-        /// Counts the registrations of the name, from 1 (§1).
-        incarnation: u32,
-        /// The actions, groups and number of parallel turns that it registers with.
-        profile: Profile,
-        /// The hash of the token that it authenticates with.
-        credential: Credential,
-    },
+    Registered(Registered),
     /// The profile of an agent or human was replaced.
     Amended {
         /// The agent or human that the profile belongs to.
@@ -125,20 +115,7 @@ pub enum Fact {
         agent_messages: u64,
     },
     /// A message was refused.
-    Refused {
-        /// The agent that sent the refused message.
-        agent: AgentId,
-        /// The turn in which it was sent; `None` outside every turn.
-        turn: Option<TurnId>,
-        /// The type of the refused message.
-        kind: MessageType,
-        /// The address as the sender gave it.
-        to: Address,
-        /// The REF that the sender gave, or the one that the message would have had.
-        reference: Option<Ref>,
-        /// The code, numbers and hint that the sender gets.
-        refusal: Refusal,
-    },
+    Refused(Refused),
     /// A guard under observation would have refused a message, which was admitted (G7).
     Observed {
         /// The agent that sent the message.
@@ -147,16 +124,7 @@ pub enum Fact {
         refusal: Refusal,
     },
     /// A grant was opened: a source of work (D7, D9).
-    GrantOpened {
-        /// The next number.
-        grant: GrantId,
-        /// The human who gave it, or the agent that started it as its own root.
-        giver: AgentId,
-        /// The conversation in which its work starts.
-        conv: ConvId,
-        /// The end of its time, unless a human extends it or its clock is stopped (D8).
-        expires_at: Time,
-    },
+    GrantOpened(GrantOpened),
     /// A human extended a grant (D9).
     GrantExtended {
         /// The extended grant.
@@ -174,29 +142,9 @@ pub enum Fact {
         end: GrantEnd,
     },
     /// A conversation was opened for a REF.
-    ConversationOpened {
-        /// The next number.
-        conv: ConvId,
-        /// The REF that names the conversation.
-        reference: Ref,
-        /// The conversation of the task that opened it; `None` for one without a task above.
-        parent: Option<ConvId>,
-        /// The agent or human that opened it.
-        opener: AgentId,
-    },
+    ConversationOpened(ConversationOpened),
     /// An agent started work of its own: a root task (D7).
-    RootStarted {
-        /// The next task number.
-        task: TaskId,
-        /// The agent that starts and serves the root.
-        agent: AgentId,
-        /// The conversation that the root works in.
-        conv: ConvId,
-        /// The grant that was opened for the root.
-        grant: GrantId,
-        /// The depth at which the root continues an existing conversation; `None` in a new one.
-        received: Option<u8>,
-    },
+    RootStarted(RootStarted),
     /// A root task ended. A root has no requester, so its finish is routed to none.
     RootEnded {
         /// The root task.
@@ -210,18 +158,7 @@ pub enum Fact {
         message: Box<Message>,
     },
     /// A delivery opened a turn (F1).
-    TurnOpened {
-        /// The next number.
-        turn: TurnId,
-        /// The task that the turn serves.
-        task: TaskId,
-        /// The attempt at the task, from 1.
-        attempt: u32,
-        /// The position of the delivered message.
-        message: Seq,
-        /// The end of the lease, unless activity renews it.
-        lease_until: Time,
-    },
+    TurnOpened(TurnOpened),
     /// An answer joined the open turn of its task (F1).
     Joined {
         /// The turn that the answer is delivered in.
@@ -246,16 +183,7 @@ pub enum Fact {
         lease_until: Time,
     },
     /// A turn ended (F2).
-    TurnClosed {
-        /// The turn that ended.
-        turn: TurnId,
-        /// Whether it finished, lost its lease or was withdrawn.
-        end: TurnEnd,
-        /// The status that the agent finished with; `None` if the agent did not finish the turn.
-        status: Option<FinishStatus>,
-        /// The tokens and the cost that are charged for the turn.
-        spend: Spend,
-    },
+    TurnClosed(TurnClosed),
     /// A finish arrived for a turn that was already over. It is shown to the requester and wakes no agent (F6).
     Late {
         /// The turn that was over.
@@ -266,18 +194,7 @@ pub enum Fact {
         body: Box<str>,
     },
     /// A request runs again, on the same task.
-    Requeued {
-        /// The task of the request.
-        task: TaskId,
-        /// The agent that serves the next attempt; another one after a rejection (Q4).
-        agent: AgentId,
-        /// The reason for another attempt.
-        why: Rerun,
-        /// The new time to acknowledge, in ms.
-        ack_ms: u64,
-        /// For `partial`: the result of the first run.
-        result: Option<Box<PartialResult>>,
-    },
+    Requeued(Requeued),
     /// A human read the notices in their inbox up to a position.
     Noticed {
         /// The human who read them.
@@ -295,18 +212,7 @@ pub enum Fact {
         percent: u64,
     },
     /// A limit tripped; its latch holds the work until a human lifts it (R3).
-    LatchSet {
-        /// The number of the incident that records the latch.
-        incident: IncidentId,
-        /// The grant, conversation or room that is held.
-        on: Latched,
-        /// The code of the limit that tripped.
-        code: Code,
-        /// The limit at the time.
-        limit: u64,
-        /// The value that reached or passed the limit.
-        current: u64,
-    },
+    LatchSet(LatchSet),
     /// A latch was lifted.
     LatchLifted {
         /// The grant, conversation or room that was held.
@@ -324,23 +230,7 @@ pub enum Fact {
         by: AgentId,
     },
     /// An escalation was opened: a question to a human (H1).
-    EscalationOpened {
-        /// The next number.
-        escalation: EscalationId,
-        /// The task that asked and waits, or the task of the request that timed out; `None` for a question outside
-        /// every turn.
-        task: Option<TaskId>,
-        /// The agent whose task or request the question is about.
-        agent: AgentId,
-        /// The conversation that the question is about.
-        conv: ConvId,
-        /// Whether an agent asked, or a request that timed out caused it.
-        cause: EscalationCause,
-        /// The text of the question.
-        body: Box<str>,
-        /// The answers that the human can choose from; empty for a free-text answer.
-        options: Vec<Box<str>>,
-    },
+    EscalationOpened(EscalationOpened),
     /// An escalation for which no task waits was answered.
     EscalationNoted {
         /// The answered escalation.
@@ -351,57 +241,16 @@ pub enum Fact {
         body: Box<str>,
     },
     /// A tool call was held for a decision (H2).
-    ApprovalAsked {
-        /// The next number.
-        approval: ApprovalId,
-        /// The task in which the agent would make the call; `None` outside every turn.
-        task: Option<TaskId>,
-        /// The agent that would make the call.
-        agent: AgentId,
-        /// The name of the tool.
-        tool: Box<str>,
-        /// The arguments, as canonical JSON.
-        arguments: JsonText,
-        /// The agent's reason for the call, if it gave one.
-        reason: Option<Box<str>>,
-        /// The digest of tool, arguments, agent and task.
-        digest: Digest,
-        /// The time at which the call is denied if no decision is made.
-        expires_at: Time,
-    },
+    ApprovalAsked(ApprovalAsked),
     /// A held call was decided, or expired. Happens once per approval.
-    ApprovalDecided {
-        /// The approval that was decided.
-        approval: ApprovalId,
-        /// The human or agent who decided, or [`SYSTEM`] for a rule of the policy; `None` when it expired.
-        by: Option<AgentId>,
-        /// The decision on the call.
-        decision: Decision,
-        /// The comment that came with the decision, if any.
-        comment: Option<Box<str>>,
-        /// For `edit`: the arguments and digest that are approved instead.
-        edited: Option<(JsonText, Digest)>,
-    },
+    ApprovalDecided(ApprovalDecided),
     /// The approved call was made; the approval is used up.
     ApprovalUsed {
         /// The approval that was used.
         approval: ApprovalId,
     },
     /// A claim was granted, which is a lease on a resource, or its lease was renewed (C1).
-    Claimed {
-        /// The next number, which is also the claim's fence; its own at a renewal.
-        claim: ClaimId,
-        /// The agent or human that holds the claim.
-        agent: AgentId,
-        /// The task for which it is held; `None` outside every turn.
-        task: Option<TaskId>,
-        /// The name of the claimed resource.
-        resource: Resource,
-        /// Whether other claims may share the resource.
-        mode: ClaimMode,
-        /// The end of the lease.
-        expires_at: Time,
-    },
+    Claimed(Claimed),
     /// A claim ended: it was released, it expired, or its task or agent ended.
     Released {
         /// The claim that ended.
@@ -454,16 +303,7 @@ pub enum Fact {
         message: Seq,
     },
     /// A post to a room had a key: a retry gets this post again and is not counted a second time (Q1).
-    PostKeyed {
-        /// The room of the post.
-        room: RoomId,
-        /// The author of the post.
-        agent: AgentId,
-        /// The key of the post.
-        key: Key,
-        /// Whether the post was admitted. If so, it is the next fact.
-        admitted: bool,
-    },
+    PostKeyed(PostKeyed),
     /// A human's post in a room was about this conversation: its counters start again from 0 (R4).
     Rearmed {
         /// The conversation whose counters are reset.
@@ -489,16 +329,7 @@ pub enum Fact {
         edition: u32,
     },
     /// An agent finished its turn (F2). Replaces [`Fact::TurnClosed`], which the first edition wrote.
-    TurnFinished {
-        /// The turn that the agent finished.
-        turn: TurnId,
-        /// The status of the finish as the broker resolved it.
-        status: FinishStatus,
-        /// The tokens and the cost that are charged for the turn.
-        spend: Spend,
-        /// The fingerprint of the finish, to recognise a retry of it (F6).
-        said: u64,
-    },
+    TurnFinished(TurnFinished),
     /// The limits of one agent were set (§1).
     AgentLimited {
         /// The agent that they apply to.
@@ -507,16 +338,7 @@ pub enum Fact {
         limits: Box<AgentLimits>,
     },
     /// A human extended an agent's budget for one UTC day (B1).
-    AgentGranted {
-        /// The agent whose budget grows.
-        agent: AgentId,
-        /// The human who extended it.
-        by: AgentId,
-        /// The day, counted in days since the Unix epoch.
-        day: u64,
-        /// The tokens and the cost that are added.
-        spend: Spend,
-    },
+    AgentGranted(AgentGranted),
     /// An agent used up its budget of the day and rests, or its rest ended (B1).
     AgentRested {
         /// The agent that rests or rested.
@@ -525,16 +347,7 @@ pub enum Fact {
         until: Option<Time>,
     },
     /// A post, question, held call or claim was refused (G4).
-    WriteRefused {
-        /// The agent that wrote it.
-        agent: AgentId,
-        /// The turn in which it was written; `None` outside every turn.
-        turn: Option<TurnId>,
-        /// The kind of write that was refused.
-        write: WriteKind,
-        /// The code, numbers and hint that the agent gets.
-        refusal: Refusal,
-    },
+    WriteRefused(WriteRefused),
     /// Refusals that were not recorded one by one, as a sum (G2).
     RefusalsSummed {
         /// The agent that was refused.
@@ -545,18 +358,7 @@ pub enum Fact {
         count: u64,
     },
     /// An incident was noted: a human has to know of it, but it holds no work (D7, G2, B1).
-    IncidentNoted {
-        /// The next number.
-        incident: IncidentId,
-        /// The agent that the incident is about.
-        agent: AgentId,
-        /// The code of the limit that tripped.
-        code: Code,
-        /// The limit at the time.
-        limit: u64,
-        /// The value that reached or passed the limit.
-        current: u64,
-    },
+    IncidentNoted(IncidentNoted),
     /// A grant has used up most of its time: its giver is notified (D8).
     GrantAged {
         /// The grant that is about to expire.
@@ -565,18 +367,7 @@ pub enum Fact {
         percent: u64,
     },
     /// A human extended a conversation by rounds, with the messages, turns and requests that they need (D2).
-    RoundsGranted {
-        /// The grant that pays for the rounds.
-        grant: GrantId,
-        /// The task that sends requests in the conversation; `None` if there is none.
-        task: Option<TaskId>,
-        /// The conversation whose depth limit rises.
-        conv: ConvId,
-        /// The human who extended it.
-        by: AgentId,
-        /// The number of rounds, of two messages each.
-        rounds: u64,
-    },
+    RoundsGranted(RoundsGranted),
     /// A human extended the requests of a task (D9).
     RequestsGranted {
         /// The task that may send more requests.
@@ -694,18 +485,7 @@ pub enum Fact {
     },
     /// An agent finished its turn (F2). Replaces [`Fact::TurnFinished`], which doesn't tell an estimate from a
     /// measurement.
-    TurnCharged {
-        /// The turn that the agent finished.
-        turn: TurnId,
-        /// The status of the finish as the broker resolved it.
-        status: FinishStatus,
-        /// The tokens and the cost of the whole turn, including those that [`Fact::Spent`] charged before.
-        spend: Spend,
-        /// Whether the tokens are estimated from the length of the text.
-        estimated: bool,
-        /// The fingerprint of the finish, to recognise a retry of it (F6).
-        said: u64,
-    },
+    TurnCharged(TurnCharged),
     /// A restore went back to the position before this fact, and a new epoch begins (L8). Positions and minted numbers
     /// jump, so that none of them was ever issued in the abandoned facts.
     EpochBegan {
@@ -713,35 +493,9 @@ pub enum Fact {
         first: Seq,
     },
     /// The token of an agent or human was replaced by one that expires, or the one before it stays valid for a while.
-    TokenRotated {
-        /// The agent or human that the token authenticates.
-        agent: AgentId,
-        /// The hash of the new token.
-        credential: Credential,
-        /// The time from which the new token is refused; `None` if it doesn't expire.
-        expires_at: Option<Time>,
-        /// The time from which the token before it is refused; `None` if that ended at once.
-        former_until: Option<Time>,
-    },
+    TokenRotated(TokenRotated),
     /// The message before this fact showed that an exchange makes no progress (R5).
-    Stalled {
-        /// The task that asks.
-        task: TaskId,
-        /// The delegate that it asks.
-        agent: AgentId,
-        /// The conversation of the message.
-        conv: ConvId,
-        /// Whether the asker is warned, or the exchange is held.
-        level: Level,
-        /// Why.
-        stall: StallCause,
-        /// Whether this had an effect; `false` if the guard only observed (G7).
-        enforced: bool,
-        /// The numbers after the message.
-        curve: Curve,
-        /// The broker's question to a human, for an exchange that is held.
-        escalation: Option<EscalationId>,
-    },
+    Stalled(Stalled),
     /// The agent of a task goes on in a new session, which knows nothing of what it said before (R5).
     SessionBegan {
         /// The task that it works on.
@@ -787,16 +541,7 @@ pub enum Fact {
         agent: AgentId,
     },
     /// The program of an agent worked by itself after a turn had ended, which is charged to the turn's grant (H4).
-    WorkedOutside {
-        /// The turn after which it worked: the agent's last one.
-        turn: TurnId,
-        /// The agent.
-        agent: AgentId,
-        /// The grant of the turn.
-        grant: GrantId,
-        /// What the program used beyond its turns.
-        spend: Spend,
-    },
+    WorkedOutside(WorkedOutside),
     /// A dialog of an agent's program opened or closed, which only the program's own user can answer (D8).
     WaitsForUser {
         /// The open turn in which it did.
@@ -812,16 +557,7 @@ pub enum Fact {
         display_name: Option<DisplayName>,
     },
     /// An agent keeps the result of a step of its work, which every later turn of the task gets (F7).
-    StepKept {
-        /// The task that the step belongs to.
-        task: TaskId,
-        /// The agent that works on it.
-        agent: AgentId,
-        /// The key of the step, one for the task.
-        key: RequestId,
-        /// The result, as JSON.
-        result: JsonText,
-    },
+    StepKept(StepKept),
     /// The grant before this fact belongs to a trace that began elsewhere.
     GrantTraced {
         /// The grant that was just opened.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use lastword_core::input::{Delivery, Finish, Progress, Registration};
 use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
 use lastword_facts::envelope::{Address, Draft, FinishStatus};
-use lastword_facts::fact::{Control, Kind, Level, Lift, Profile, Scope, Spend};
+use lastword_facts::fact::{Control, Kind, Level, Lift, Profile, Scope, Spend, Stalled};
 use lastword_facts::ids::{Time, TurnId};
 use lastword_facts::names::{AgentName, Ref};
 use lastword_facts::{Code, Fact, Limits, MessageType, Refusal, Seq};
@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
         let mut out = Out::default();
         self.core.handle(self.now, input, &mut out);
         for entry in &out.entries {
-            if let Fact::Stalled { level, .. } = entry.fact
+            if let Fact::Stalled(Stalled { level, .. }) = entry.fact
                 && self.trace.has_texts
             {
                 let first = match level {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lastword_broker::Live;
 use lastword_broker::clock::Stopwatch;
 use lastword_broker::files::Files;
-use lastword_facts::fact::Recipient;
+use lastword_facts::fact::{ApprovalDecided, ConversationOpened, Recipient, Requeued, RootStarted};
 use lastword_facts::ids::{AgentId, ConvId};
 use lastword_facts::{Entry, Fact, Seq};
 use lastword_server::Context;
@@ -162,10 +162,10 @@ impl Exporter {
             let about = entry.fact.about();
             agents.extend(about.agent);
             match &entry.fact {
-                Fact::ConversationOpened { conv, reference, .. } => {
+                Fact::ConversationOpened(ConversationOpened { conv, reference, .. }) => {
                     self.names.references.insert(*conv, reference.to_string());
                 }
-                Fact::RootStarted { conv, .. } => _ = convs.insert(*conv),
+                Fact::RootStarted(RootStarted { conv, .. }) => _ = convs.insert(*conv),
                 Fact::Accepted { message } => {
                     convs.insert(message.conv);
                     agents.insert(message.from);
@@ -173,8 +173,8 @@ impl Exporter {
                         agents.insert(agent);
                     }
                 }
-                Fact::Requeued { agent, .. } => _ = agents.insert(*agent),
-                Fact::ApprovalDecided { by, .. } => agents.extend(*by),
+                Fact::Requeued(Requeued { agent, .. }) => _ = agents.insert(*agent),
+                Fact::ApprovalDecided(ApprovalDecided { by, .. }) => agents.extend(*by),
                 Fact::EscalationNoted { by, .. }
                 | Fact::EscalationAnswered { by, .. }
                 | Fact::LatchLifted { by, .. } => {

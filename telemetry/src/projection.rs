@@ -8,7 +8,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lastword_broker::identity::TurnSigner;
-use lastword_facts::fact::{Answer, EscalationCause, Part, Recipient, SYSTEM, Spend, Terms};
+use lastword_facts::fact::{
+    Answer, ApprovalAsked, ApprovalDecided, Claimed, EscalationCause, EscalationOpened, GrantOpened, LatchSet, Part,
+    Recipient, Refused, Requeued, RootStarted, SYSTEM, Spend, Terms, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
+    WriteRefused,
+};
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, GrantId, TaskId, TurnId};
 use lastword_facts::{AnswerStatus, Entry, Fact, Message, Refusal, Seq, Time, TraceContext};
 use lastword_server::trace::{SpanKind, Traces, span_of};
@@ -176,7 +180,7 @@ impl Projection {
     pub(crate) fn fold(&mut self, with: &Lookup<'_>, seq: Seq, entry: &Entry, ended: &mut Vec<EndedSpan>) {
         let (here, at) = (LogPosition { seq, at: entry.at }, entry.at);
         match &entry.fact {
-            Fact::GrantOpened { grant, .. } => {
+            Fact::GrantOpened(GrantOpened { grant, .. }) => {
                 let (trace, sampled) = with.traces.of_grant(with.signer, *grant, None);
                 let spans = GrantSpans { trace: trace.to_vec(), sampled, ..GrantSpans::default() };
                 self.grants.insert(grant.0, spans);
@@ -191,12 +195,12 @@ impl Projection {
                 spans.over = true;
                 self.drop_grant(grant.0);
             }
-            Fact::RootStarted { task, agent, conv, grant, .. } => {
+            Fact::RootStarted(RootStarted { task, agent, conv, grant, .. }) => {
                 self.begin_task(with, *task, *grant, *agent, *conv, None);
             }
             Fact::RootEnded { task, .. } => self.end_task(*task, at, ended),
             Fact::Accepted { message } => self.accepted(with, here, message, ended),
-            Fact::Requeued { task, agent, why, .. } => {
+            Fact::Requeued(Requeued { task, agent, why, .. }) => {
                 let Some(known) = self.tasks.get_mut(&task.0) else { return };
                 known.agent = with.names.agent(*agent).into_owned();
                 if let Some(request) = &mut known.request {
@@ -204,7 +208,7 @@ impl Projection {
                 }
             }
 
-            Fact::TurnOpened { turn, task, attempt, message, .. } => {
+            Fact::TurnOpened(TurnOpened { turn, task, attempt, message, .. }) => {
                 let Some(known) = self.tasks.get_mut(&task.0) else { return };
                 known.turns.push(turn.0);
                 known.newest = Some(turn.0);
@@ -234,10 +238,11 @@ impl Projection {
                 let models: Vec<&str> = models.iter().map(|part| part.model.as_str()).collect();
                 known.models = models.join(",");
             }
-            Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
+            Fact::TurnFinished(TurnFinished { turn, status, spend, .. })
+            | Fact::TurnCharged(TurnCharged { turn, status, spend, .. }) => {
                 self.end_turn(*turn, at, *spend, Ok(status.word()), ended);
             }
-            Fact::TurnClosed { turn, end, status, spend } => {
+            Fact::TurnClosed(TurnClosed { turn, end, status, spend }) => {
                 self.end_turn(*turn, at, *spend, status.map(|status| status.word()).ok_or(end.word()), ended);
             }
             Fact::WaitsForUser { turn, waits } => {
@@ -247,14 +252,14 @@ impl Projection {
                     self.dialogs.insert(turn.0, dialog);
                 }
             }
-            Fact::Refused { turn: Some(turn), refusal, to, .. } => {
+            Fact::Refused(Refused { turn: Some(turn), refusal, to, .. }) => {
                 self.refused(*turn, at, refusal, "lastword.to", to.to_string());
             }
-            Fact::WriteRefused { turn: Some(turn), refusal, write, .. } => {
+            Fact::WriteRefused(WriteRefused { turn: Some(turn), refusal, write, .. }) => {
                 self.refused(*turn, at, refusal, "lastword.write", write.word().to_owned());
             }
 
-            Fact::ApprovalAsked { approval, task: Some(task), tool, arguments, .. } => {
+            Fact::ApprovalAsked(ApprovalAsked { approval, task: Some(task), tool, arguments, .. }) => {
                 let Some(mut held) = self.within(with, *task, &format!("approval {tool}"), here) else { return };
                 held.span.set("gen_ai.tool.name", &**tool);
                 held.span.set("lastword.approval", &approval.to_string());
@@ -263,7 +268,7 @@ impl Projection {
                 }
                 self.approvals.insert(approval.0, held);
             }
-            Fact::ApprovalDecided { approval, by, decision, .. } => {
+            Fact::ApprovalDecided(ApprovalDecided { approval, by, decision, .. }) => {
                 let Some(Begun { mut span, .. }) = self.approvals.remove(&approval.0) else { return };
                 span.set("lastword.decision", decision.word());
                 if let Some(by) = *by {
@@ -271,7 +276,7 @@ impl Projection {
                 }
                 ended.push(Operation::Approval.ended(span, at));
             }
-            Fact::EscalationOpened { escalation, task: Some(task), cause, body, .. } => {
+            Fact::EscalationOpened(EscalationOpened { escalation, task: Some(task), cause, body, .. }) => {
                 let Some(mut asked) = self.within(with, *task, Operation::Question.word(), here) else { return };
                 asked.span.set("lastword.escalation", &escalation.to_string());
                 asked.span.set("lastword.cause", if *cause == EscalationCause::Asked { "asked" } else { "limit" });
@@ -284,7 +289,7 @@ impl Projection {
                 self.answered(*escalation, at, "answered", Some(&with.names.agent(*by)), ended);
             }
             Fact::EscalationExpired { escalation } => self.answered(*escalation, at, "expired", None, ended),
-            Fact::Claimed { claim, task: Some(task), resource, .. } => {
+            Fact::Claimed(Claimed { claim, task: Some(task), resource, .. }) => {
                 // A renewal is of the same claim.
                 if self.claims.contains_key(&claim.0) {
                     return;
@@ -300,7 +305,7 @@ impl Projection {
             Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => {
                 ended.extend(self.claims.remove(&claim.0).map(|claim| Operation::Claim.ended(claim.span, at)));
             }
-            Fact::LatchSet { on, code, incident, .. } => {
+            Fact::LatchSet(LatchSet { on, code, incident, .. }) => {
                 // Below the oldest of the work that it holds.
                 let Some((grant, _)) = entry.grant else { return };
                 let Some(spans) = self.grants.get(&grant.0).filter(|spans| spans.sampled) else { return };

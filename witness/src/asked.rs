@@ -2,7 +2,9 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch names every fact; this part looks at its own")]
 
-use lastword_facts::fact::{Decision, EscalationCause, Fact, Role, SYSTEM};
+use lastword_facts::fact::{
+    ApprovalAsked, ApprovalDecided, Decision, EscalationCause, EscalationOpened, Fact, Role, SYSTEM,
+};
 use lastword_facts::ids::{AgentId, ApprovalId, EscalationId, TaskId, Time};
 use lastword_facts::policy::{ApprovalRule, Ruling};
 use serde::Serialize;
@@ -53,7 +55,7 @@ impl HeldCall {
 impl Witness {
     pub(super) fn see_asked(&mut self, fact: &Fact) {
         match fact {
-            Fact::EscalationOpened { escalation, task, agent, cause, .. } => {
+            Fact::EscalationOpened(EscalationOpened { escalation, task, agent, cause, .. }) => {
                 self.escalation_opened(*escalation, *task, *agent, *cause);
             }
             Fact::EscalationNoted { escalation, by, .. } | Fact::EscalationAnswered { escalation, by, .. } => {
@@ -70,7 +72,7 @@ impl Witness {
                 let open = self.escalations.contains_key(escalation);
                 self.expect(open, "each escalation ends once", || escalation.to_string());
             }
-            Fact::ApprovalAsked { approval, task, agent, expires_at, .. } => {
+            Fact::ApprovalAsked(ApprovalAsked { approval, task, agent, expires_at, .. }) => {
                 self.expect(approval.0 > self.last.approval, "numbers are given once", || approval.to_string());
                 self.last.approval = self.last.approval.max(approval.0);
                 let held =
@@ -84,7 +86,9 @@ impl Witness {
                     held.rule = Some(rule.clone());
                 }
             }
-            Fact::ApprovalDecided { approval, by, decision, .. } => self.decided(*approval, *by, *decision),
+            Fact::ApprovalDecided(ApprovalDecided { approval, by, decision, .. }) => {
+                self.decided(*approval, *by, *decision)
+            }
             Fact::ApprovalUsed { approval } => self.used(*approval),
             other => super::misdirected(other),
         }

@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_facts::fact::{Entry, Extension, Fact, Latched, Message, Part, Role, Spend};
+use lastword_facts::fact::{
+    ApprovalAsked, Entry, EscalationOpened, Extension, Fact, GrantOpened, LatchSet, Latched, Message, Part, Requeued,
+    Role, RootStarted, RoundsGranted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WorkedOutside,
+};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, Seq, TaskId};
 use lastword_facts::limits::Limits;
 use serde::Serialize;
@@ -116,13 +119,13 @@ impl TaskCount {
 impl Witness {
     pub(super) fn see_grant(&mut self, fact: &Fact) {
         match fact {
-            Fact::GrantOpened { grant, giver, conv, .. } => self.grant_opened(*grant, *giver, *conv),
+            Fact::GrantOpened(GrantOpened { grant, giver, conv, .. }) => self.grant_opened(*grant, *giver, *conv),
             Fact::GrantExtended { grant, by, extension } => {
                 self.human_may(*by, fact);
                 let root = self.grants.get(grant).and_then(|grant| grant.root);
                 self.extended(*grant, extension, root);
             }
-            Fact::RoundsGranted { grant, task, conv, by, rounds } => {
+            Fact::RoundsGranted(RoundsGranted { grant, task, conv, by, rounds }) => {
                 self.human_may(*by, fact);
                 let deeper = rounds.saturating_mul(2);
                 let spot = self.conv(*conv);
@@ -143,7 +146,7 @@ impl Witness {
                     grant.closed = true;
                 }
             }
-            Fact::RootStarted { task, agent, conv, grant, received } => {
+            Fact::RootStarted(RootStarted { task, agent, conv, grant, received }) => {
                 let giver = self.grants.get(grant).filter(|grant| grant.root.is_none()).map(|grant| grant.giver);
                 let typed = self.parties.get(agent).and_then(|party| party.typed);
                 let own = giver == Some(*agent) || (giver.is_some() && giver == typed);
@@ -360,34 +363,36 @@ impl Witness {
         let of_turn = |turn| self.turns.get(turn).and_then(|turn| of_task(&turn.task));
         match fact {
             Fact::Accepted { message } => message.grant,
-            Fact::GrantOpened { grant, .. }
+            Fact::GrantOpened(GrantOpened { grant, .. })
             | Fact::GrantExtended { grant, .. }
             | Fact::GrantClosed { grant, .. }
             | Fact::GrantTraced { grant, .. }
             | Fact::BudgetWarned { grant, .. }
             | Fact::GrantAged { grant, .. }
-            | Fact::RoundsGranted { grant, .. }
-            | Fact::RootStarted { grant, .. }
-            | Fact::LatchSet { on: Latched::Grant(grant), .. }
+            | Fact::RoundsGranted(RoundsGranted { grant, .. })
+            | Fact::RootStarted(RootStarted { grant, .. })
+            | Fact::LatchSet(LatchSet { on: Latched::Grant(grant), .. })
             | Fact::LatchLifted { on: Latched::Grant(grant), .. } => Some(*grant),
             Fact::RootEnded { task, .. }
             | Fact::Collected { task, .. }
-            | Fact::Requeued { task, .. }
+            | Fact::Requeued(Requeued { task, .. })
             | Fact::RequestsGranted { task, .. }
-            | Fact::TurnOpened { task, .. } => of_task(task),
+            | Fact::TurnOpened(TurnOpened { task, .. }) => of_task(task),
             Fact::Joined { turn, .. }
             | Fact::Renewed { turn, .. }
             | Fact::WaitsForUser { turn, .. }
-            | Fact::TurnClosed { turn, .. }
-            | Fact::TurnFinished { turn, .. }
-            | Fact::TurnCharged { turn, .. }
+            | Fact::TurnClosed(TurnClosed { turn, .. })
+            | Fact::TurnFinished(TurnFinished { turn, .. })
+            | Fact::TurnCharged(TurnCharged { turn, .. })
             | Fact::Spent { turn, .. }
             | Fact::SpentOn { turn, .. } => of_turn(turn),
-            Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.as_ref().and_then(of_task),
-            Fact::WorkedOutside { grant, .. } => Some(*grant),
+            Fact::EscalationOpened(EscalationOpened { task, .. }) | Fact::ApprovalAsked(ApprovalAsked { task, .. }) => {
+                task.as_ref().and_then(of_task)
+            }
+            Fact::WorkedOutside(WorkedOutside { grant, .. }) => Some(*grant),
             _ => None,
         }
-        .filter(|grant| self.grants.contains_key(grant) || matches!(fact, Fact::GrantOpened { .. }))
+        .filter(|grant| self.grants.contains_key(grant) || matches!(fact, Fact::GrantOpened(_)))
     }
 
     /// Checks the Φ that a fact records: it matches the recount, only a human's extension raises it, and every waking
@@ -418,10 +423,7 @@ impl Witness {
 const fn is_grant(fact: &Fact) -> bool {
     matches!(
         fact,
-        Fact::GrantOpened { .. }
-            | Fact::GrantExtended { .. }
-            | Fact::RoundsGranted { .. }
-            | Fact::RequestsGranted { .. }
+        Fact::GrantOpened(_) | Fact::GrantExtended { .. } | Fact::RoundsGranted(_) | Fact::RequestsGranted { .. }
     )
 }
 

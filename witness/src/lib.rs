@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{Control, Entry, Fact, GrantEnd, Latched, Scope};
+use lastword_facts::fact::{AgentGranted, Claimed, Control, Entry, Fact, GrantEnd, LatchSet, Latched, Scope};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use lastword_facts::limits::Limits;
 use serde::Serialize;
@@ -188,7 +188,7 @@ impl Witness {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
             Fact::EpochBegan { first } => self.begin_epoch(first.0),
-            Fact::Registered { .. }
+            Fact::Registered(_)
             | Fact::Amended { .. }
             | Fact::Removed { .. }
             | Fact::AgentLimited { .. }
@@ -200,31 +200,31 @@ impl Witness {
             Fact::Heard { .. }
             | Fact::Warned { .. }
             | Fact::Rearmed { .. }
-            | Fact::ConversationOpened { .. }
+            | Fact::ConversationOpened(_)
             | Fact::Posted { .. } => self.see_place(fact),
-            Fact::GrantOpened { .. }
+            Fact::GrantOpened(_)
             | Fact::GrantExtended { .. }
             | Fact::GrantClosed { .. }
-            | Fact::RootStarted { .. }
+            | Fact::RootStarted(_)
             | Fact::RootEnded { .. }
-            | Fact::RoundsGranted { .. }
+            | Fact::RoundsGranted(_)
             | Fact::RequestsGranted { .. } => self.see_grant(fact),
             Fact::ScheduleTicked { grant, next_at, .. } => self.see_tick(*grant, next_at.is_some()),
             Fact::ScheduleSet { by, .. } => self.human_may(*by, fact),
             Fact::Accepted { message } => self.see_message(message),
-            Fact::TurnOpened { .. }
+            Fact::TurnOpened(_)
             | Fact::Joined { .. }
             | Fact::Collected { .. }
             | Fact::Renewed { .. }
-            | Fact::TurnClosed { .. }
-            | Fact::TurnFinished { .. }
-            | Fact::TurnCharged { .. }
+            | Fact::TurnClosed(_)
+            | Fact::TurnFinished(_)
+            | Fact::TurnCharged(_)
             | Fact::Spent { .. }
             | Fact::SpentOn { .. }
-            | Fact::WorkedOutside { .. }
+            | Fact::WorkedOutside(_)
             | Fact::WaitsForUser { .. }
-            | Fact::Requeued { .. } => self.see_turn(fact),
-            Fact::LatchSet { on, .. } => self.latch(*on, true),
+            | Fact::Requeued(_) => self.see_turn(fact),
+            Fact::LatchSet(LatchSet { on, .. }) => self.latch(*on, true),
             Fact::LatchLifted { on, by } => {
                 self.human_may(*by, fact);
                 self.latch(*on, false);
@@ -233,23 +233,23 @@ impl Witness {
                 self.human_may(*by, fact);
                 self.controlled(*scope, *control);
             }
-            Fact::EscalationOpened { .. }
+            Fact::EscalationOpened(_)
             | Fact::EscalationNoted { .. }
             | Fact::EscalationAnswered { .. }
             | Fact::EscalationExpired { .. }
             | Fact::LiftChosen { .. }
-            | Fact::ApprovalAsked { .. }
+            | Fact::ApprovalAsked(_)
             | Fact::ApprovalRuled { .. }
-            | Fact::ApprovalDecided { .. }
+            | Fact::ApprovalDecided(_)
             | Fact::ApprovalUsed { .. } => self.see_asked(fact),
-            Fact::Claimed { agent, .. } => self.see_window(*agent, windows::Target::Claim),
+            Fact::Claimed(Claimed { agent, .. }) => self.see_window(*agent, windows::Target::Claim),
             Fact::ClaimBroken { by, .. } => self.human_may(*by, fact),
-            Fact::AgentGranted { by, .. } | Fact::PolicyChanged { by, .. } => self.human_may(*by, fact),
+            Fact::AgentGranted(AgentGranted { by, .. }) | Fact::PolicyChanged { by, .. } => self.human_may(*by, fact),
             Fact::Idled { ms, .. } => self.see_idled(*ms),
             // These change nothing that is recounted.
             Fact::Rekeyed { .. }
             | Fact::DisplayNameSet { .. }
-            | Fact::Refused { .. }
+            | Fact::Refused(_)
             | Fact::Observed { .. }
             | Fact::Late { .. }
             | Fact::BudgetWarned { .. }
@@ -258,11 +258,11 @@ impl Witness {
             | Fact::PolicyConfigured { .. }
             | Fact::EscalationKeyed { .. }
             | Fact::NoticeRead { .. }
-            | Fact::PostKeyed { .. }
+            | Fact::PostKeyed(_)
             | Fact::Forgot { .. }
-            | Fact::WriteRefused { .. }
+            | Fact::WriteRefused(_)
             | Fact::RefusalsSummed { .. }
-            | Fact::IncidentNoted { .. }
+            | Fact::IncidentNoted(_)
             | Fact::GrantAged { .. }
             | Fact::EscalationLifts { .. }
             | Fact::Keyed { .. }
@@ -272,10 +272,10 @@ impl Witness {
             | Fact::Unattended { .. }
             | Fact::ScheduleRemoved { .. }
             | Fact::ScheduleSkipped { .. }
-            | Fact::TokenRotated { .. }
-            | Fact::Stalled { .. }
+            | Fact::TokenRotated(_)
+            | Fact::Stalled(_)
             | Fact::SessionBegan { .. }
-            | Fact::StepKept { .. }
+            | Fact::StepKept(_)
             | Fact::GrantTraced { .. }
             | Fact::Upgraded { .. } => {}
         }

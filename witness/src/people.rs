@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use lastword_facts::fact::{AgentLimits, Decision, Fact, Kind, Message, Role, SYSTEM};
+use lastword_facts::fact::{
+    AgentGranted, AgentLimits, ApprovalDecided, Decision, Fact, Kind, Message, Registered, Role, RoundsGranted, SYSTEM,
+};
 use lastword_facts::ids::{AgentId, GrantId, Seq, Time};
 use lastword_facts::names::AgentName;
 use serde::Serialize;
@@ -64,7 +66,7 @@ impl Party {
 impl Witness {
     pub(super) fn see_party(&mut self, fact: &Fact) {
         match fact {
-            Fact::Registered { agent, name, kind, profile, .. } => {
+            Fact::Registered(Registered { agent, name, kind, profile, .. }) => {
                 let fresh = Party {
                     name: name.clone(),
                     kind: *kind,
@@ -162,10 +164,10 @@ impl Witness {
             fact,
             Fact::Controlled { .. }
                 | Fact::GrantExtended { .. }
-                | Fact::RoundsGranted { .. }
+                | Fact::RoundsGranted(_)
                 | Fact::RequestsGranted { .. }
                 | Fact::LiftChosen { .. }
-                | Fact::AgentGranted { .. }
+                | Fact::AgentGranted(_)
                 | Fact::PromptTyped { .. }
                 | Fact::ClaimBroken { .. }
         );
@@ -178,10 +180,10 @@ impl Witness {
         let by = match fact {
             Fact::Accepted { message } => (message.is_said() && !self.is_tick(message)).then_some(message.from),
             Fact::Posted { from, .. } => Some(*from),
-            Fact::ApprovalDecided { by, decision, .. } => by.filter(|_| *decision != Decision::Expire),
-            Fact::Registered { agent, .. } => Some(*agent),
+            Fact::ApprovalDecided(ApprovalDecided { by, decision, .. }) => by.filter(|_| *decision != Decision::Expire),
+            Fact::Registered(Registered { agent, .. }) => Some(*agent),
             Fact::GrantExtended { by, .. }
-            | Fact::RoundsGranted { by, .. }
+            | Fact::RoundsGranted(RoundsGranted { by, .. })
             | Fact::RequestsGranted { by, .. }
             | Fact::ClaimBroken { by, .. }
             | Fact::LatchLifted { by, .. }
@@ -189,7 +191,7 @@ impl Witness {
             | Fact::EscalationNoted { by, .. }
             | Fact::EscalationAnswered { by, .. }
             | Fact::LiftChosen { by, .. }
-            | Fact::AgentGranted { by, .. }
+            | Fact::AgentGranted(AgentGranted { by, .. })
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
             | Fact::PromptTyped { by, .. }

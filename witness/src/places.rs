@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_facts::fact::{Crossing, Fact, Place};
+use lastword_facts::fact::{ConversationOpened, Crossing, Fact, Place};
 use lastword_facts::ids::{ConvId, Time};
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ impl Places {
 impl Witness {
     pub(super) fn see_place(&mut self, fact: &Fact) {
         match fact {
-            Fact::ConversationOpened { conv, .. } => {
+            Fact::ConversationOpened(ConversationOpened { conv, .. }) => {
                 self.expect(conv.0 > self.last.conv, "a REF is one conversation, opened once", || conv.to_string());
                 self.last.conv = self.last.conv.max(conv.0);
                 self.conv(*conv).rearm();

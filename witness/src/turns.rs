@@ -2,7 +2,10 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch names every fact; this part looks at its own")]
 
-use lastword_facts::fact::{Fact, Part, Rerun, Spend, TurnEnd};
+use lastword_facts::fact::{
+    EscalationOpened, Fact, Part, Requeued, Rerun, Spend, TurnCharged, TurnClosed, TurnEnd, TurnFinished, TurnOpened,
+    WorkedOutside,
+};
 use lastword_facts::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
 use lastword_facts::{FinishStatus, fact::EscalationCause};
 use serde::Serialize;
@@ -32,7 +35,7 @@ fn counted(spend: Spend) -> Spend {
 impl Witness {
     pub(super) fn see_turn(&mut self, fact: &Fact) {
         match fact {
-            Fact::TurnOpened { turn, task, message, .. } => self.turn_opened(*turn, *task, *message),
+            Fact::TurnOpened(TurnOpened { turn, task, message, .. }) => self.turn_opened(*turn, *task, *message),
             Fact::Joined { turn, message, .. } => {
                 let task = self.open_turn(*turn).map(|turn| turn.task);
                 if let Some(task) = task {
@@ -41,7 +44,7 @@ impl Witness {
             }
             Fact::Collected { task, message } => self.deliver(*task, *message, None),
             Fact::Renewed { turn, .. } | Fact::WaitsForUser { turn, .. } => drop(self.open_turn(*turn)),
-            Fact::TurnClosed { turn, end, spend, .. } => {
+            Fact::TurnClosed(TurnClosed { turn, end, spend, .. }) => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
                 self.spent_in(task, counted(*spend), closed.charged);
                 if let (TurnEnd::LeaseLost, Some(task)) = (end, self.tasks.get_mut(&task)) {
@@ -62,17 +65,18 @@ impl Witness {
                     sum
                 });
             }
-            Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
+            Fact::TurnFinished(TurnFinished { turn, status, spend, .. })
+            | Fact::TurnCharged(TurnCharged { turn, status, spend, .. }) => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
                 self.spent_on_models(*turn, closed.on_models, *spend);
                 self.spent_in(task, counted(*spend), closed.charged);
                 self.finishing = Some(task).filter(|_| !matches!(status, FinishStatus::Waiting | FinishStatus::Held));
             }
-            Fact::WorkedOutside { turn, grant, spend, .. } => {
+            Fact::WorkedOutside(WorkedOutside { turn, grant, spend, .. }) => {
                 self.expect(!self.turns.contains_key(turn), "work outside a turn comes after it", || turn.to_string());
                 self.spent(*grant, *spend);
             }
-            Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
+            Fact::Requeued(Requeued { task, agent, why, .. }) => self.requeued(*task, *agent, *why),
             other => super::misdirected(other),
         }
     }
@@ -202,18 +206,18 @@ impl Witness {
         let Some(task) = self.finishing else { return };
         let anew = match fact {
             Fact::Accepted { message } => matches!(message.part, Part::Request(_) | Part::Plain | Part::Echo),
-            Fact::EscalationOpened { cause, .. } => *cause == EscalationCause::Asked,
+            Fact::EscalationOpened(EscalationOpened { cause, .. }) => *cause == EscalationCause::Asked,
             Fact::Heard { .. }
-            | Fact::Refused { .. }
-            | Fact::TurnOpened { .. }
-            | Fact::TurnFinished { .. }
-            | Fact::TurnCharged { .. }
+            | Fact::Refused(_)
+            | Fact::TurnOpened(_)
+            | Fact::TurnFinished(_)
+            | Fact::TurnCharged(_)
             | Fact::Spent { .. }
             | Fact::SpentOn { .. }
             | Fact::Joined { .. }
-            | Fact::GrantOpened { .. }
-            | Fact::ApprovalAsked { .. }
-            | Fact::Claimed { .. }
+            | Fact::GrantOpened(_)
+            | Fact::ApprovalAsked(_)
+            | Fact::Claimed(_)
             | Fact::Posted { .. }
             | Fact::Controlled { .. }
             | Fact::Forgot { .. }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use lastword_core::State;
-use lastword_facts::fact::{EscalationCause, Kind, Latched, Level, Part, Place, Recipient, Role};
+use lastword_facts::fact::{
+    EscalationCause, Kind, Latched, Level, Part, Place, Recipient, Registered, Requeued, Role, Stalled,
+};
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, TaskId};
 use lastword_facts::stall::{SAME_MAX, StallCause};
 use lastword_facts::status::EscalationState;
@@ -103,8 +105,10 @@ impl Holds {
                 self.request.store(terms.task.0, Ordering::Relaxed);
             }
         }
-        let always =
-            matches!(fact, Fact::Stalled { level: Level::Held, .. } | Fact::Registered { .. } | Fact::RoleSet { .. });
+        let always = matches!(
+            fact,
+            Fact::Stalled(Stalled { level: Level::Held, .. }) | Fact::Registered(_) | Fact::RoleSet { .. }
+        );
         if !always && !self.some.load(Ordering::Relaxed) {
             return;
         }
@@ -154,10 +158,10 @@ impl Now {
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other fact begins, lifts or ends a hold")]
     fn follow(&mut self, fact: &Fact, counts: &Holds) {
         match fact {
-            Fact::Registered { agent, kind: Kind::Human, .. } => drop(self.humans.insert(*agent)),
+            Fact::Registered(Registered { agent, kind: Kind::Human, .. }) => drop(self.humans.insert(*agent)),
             Fact::RoleSet { human, role: Role::Viewer } => drop(self.humans.remove(human)),
             Fact::RoleSet { human, .. } => drop(self.humans.insert(*human)),
-            Fact::Stalled { task, agent, conv, level: Level::Held, stall, enforced, curve, escalation } => {
+            Fact::Stalled(Stalled { task, agent, conv, level: Level::Held, stall, enforced, curve, escalation }) => {
                 let same = |held: &HeldExchange| held.task == *task && held.delegate == Some(*agent);
                 self.held.retain(|held| !same(held));
                 self.held.drain(..(self.held.len() + 1).saturating_sub(HELD_MAX));
@@ -177,7 +181,9 @@ impl Now {
             Fact::Rearmed { conv, .. } | Fact::LatchLifted { on: Latched::Place(Place::Conversation(conv)), .. } => {
                 self.lift(counts, |held| held.conv == *conv);
             }
-            Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } => self.held.retain(|held| held.task != *task),
+            Fact::RootEnded { task, .. } | Fact::Requeued(Requeued { task, .. }) => {
+                self.held.retain(|held| held.task != *task)
+            }
             // A new session resets what its agent says and hears, unless that is held.
             Fact::SessionBegan { task } => {
                 self.held.retain(|held| held.enforced || (held.task != *task && held.request != *task));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lastword_broker::Live;
 use lastword_core::state::Task;
-use lastword_facts::fact::Fact;
+use lastword_facts::fact::{Fact, Refused};
 use lastword_facts::ids::{AgentId, ConvId, HOUR_MS, TurnId};
 use lastword_facts::{Code, Seq, Time};
 use lastword_server::calls::read_model::{ask, ask_fresh};
@@ -154,7 +154,7 @@ async fn cuts(ctx: &Context, look: &mut Look, since: Time) -> Result<u64, ApiErr
         let mut unplaced = 0;
         for (seq, entry) in entries {
             // A refused message to a group or an action has no one recipient, and another write has none.
-            let Fact::Refused { agent, to, refusal, .. } = &entry.fact else {
+            let Fact::Refused(Refused { agent, to, refusal, .. }) = &entry.fact else {
                 unplaced += 1;
                 continue;
             };

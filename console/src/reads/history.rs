@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_broker::Live;
 use lastword_core::State;
 use lastword_core::state::Agent;
-use lastword_facts::fact::Part;
+use lastword_facts::fact::{Part, Refused, RootStarted, TurnOpened, WriteRefused};
 use lastword_facts::ids::{AgentId, ConvId, TaskId};
 use lastword_facts::{Entry, Fact, Seq};
 use lastword_server::calls::read_model::{ask, ask_fresh};
@@ -251,7 +251,7 @@ fn begun(fact: &Fact) -> Option<TaskId> {
     {
         return Some(terms.task);
     }
-    if let Fact::RootStarted { task, .. } = fact { Some(*task) } else { None }
+    if let Fact::RootStarted(RootStarted { task, .. }) = fact { Some(*task) } else { None }
 }
 
 fn ended(fact: &Fact) -> Option<TaskId> {
@@ -274,7 +274,7 @@ pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Hist
 async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<HistoryEntry>, ApiError> {
     let who = caller.principal;
     let woke = |(_, entry): &(Seq, Arc<Entry>)| {
-        if let Fact::TurnOpened { message, .. } = &entry.fact { Some(*message) } else { None }
+        if let Fact::TurnOpened(TurnOpened { message, .. }) = &entry.fact { Some(*message) } else { None }
     };
     let wakes: BTreeSet<Seq> = entries.iter().filter_map(woke).collect();
     let wakes = ctx.handle.entries(wakes.into_iter().collect()).await?;
@@ -291,7 +291,8 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
     let drafts = ctx.handle.query(look).await?;
     type Draft = (views::EventDraft, Vec<RequestLink>, Option<Waker>, Option<LiftStep>, Arc<Entry>);
     let line = |(draft, chain, waker, lift, entry): Draft| {
-        let refusal = if let Fact::Refused { refusal, .. } = &entry.fact { Some(Problem::new(refusal)) } else { None };
+        let refusal =
+            if let Fact::Refused(Refused { refusal, .. }) = &entry.fact { Some(Problem::new(refusal)) } else { None };
         HistoryEntry { event: draft.finish(), refusal, chain, waker, lift, entry }
     };
     Ok(drafts.into_iter().map(line).collect())
@@ -310,17 +311,19 @@ fn wake(fact: &Fact) -> Option<(AgentId, Wake)> {
 }
 
 fn waker(state: &State, wakes: &BTreeMap<Seq, (AgentId, Wake)>, fact: &Fact) -> Option<Waker> {
-    let Fact::TurnOpened { message, attempt, .. } = fact else { return None };
+    let Fact::TurnOpened(TurnOpened { message, attempt, .. }) = fact else { return None };
     let (from, what) = wakes.get(message)?;
     Some(Waker { from: state.name_of(*from).to_owned(), what: *what, attempt: *attempt })
 }
 
 /// Returns the requests that led to a turn, or to a refused message or write.
 fn led_to(state: &State, fact: &Fact) -> Vec<RequestLink> {
-    if let Fact::TurnOpened { task, .. } = fact {
+    if let Fact::TurnOpened(TurnOpened { task, .. }) = fact {
         return decisions::chain(state, Some(*task));
     }
-    let (Fact::Refused { turn: Some(turn), .. } | Fact::WriteRefused { turn: Some(turn), .. }) = fact else {
+    let (Fact::Refused(Refused { turn: Some(turn), .. }) | Fact::WriteRefused(WriteRefused { turn: Some(turn), .. })) =
+        fact
+    else {
         return Vec::new();
     };
     decisions::chain(state, state.turns.get(turn).map(|turn| turn.task))

@@ -1,7 +1,7 @@
 //! The admission of every write: keys, too many refusals, pauses, windows (G2, G4, Q1).
 
 use lastword_facts::envelope::fnv_of;
-use lastword_facts::fact::{Fact, Key, Made, Role, WriteKind};
+use lastword_facts::fact::{Fact, IncidentNoted, Key, Made, Role, WriteKind, WriteRefused};
 use lastword_facts::ids::{AgentId, HOUR_MS, IncidentId, TurnId};
 use lastword_facts::names::RequestId;
 use lastword_facts::refusal::{Code, Refusal};
@@ -98,7 +98,7 @@ impl Step<'_> {
     /// Records an incident about an agent; it holds no work.
     pub(super) fn note_incident(&mut self, agent: AgentId, code: Code, limit: u64, current: u64) {
         let incident = IncidentId(self.state().last_incident() + 1);
-        self.record(Fact::IncidentNoted { incident, agent, code, limit, current });
+        self.record(Fact::IncidentNoted(IncidentNoted { incident, agent, code, limit, current }));
     }
 
     pub(super) fn admit_write(&self, by: Principal, write: WriteKind) -> Result<(), Refusal> {
@@ -130,7 +130,7 @@ impl Step<'_> {
         if !by.is_human() && self.goes_on_record(by.agent(), refusal.code) {
             let turn = self.turn_of(by.agent(), turn).ok();
             let refusal = refusal.clone();
-            self.record(Fact::WriteRefused { agent: by.agent(), turn, write, refusal });
+            self.record(Fact::WriteRefused(WriteRefused { agent: by.agent(), turn, write, refusal }));
         }
         refusal
     }

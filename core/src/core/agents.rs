@@ -1,6 +1,6 @@
 //! Registers, amends, rekeys and removes agents and humans (§1).
 
-use lastword_facts::fact::{EndReason, Fact, GrantEnd, Kind, Profile, Role};
+use lastword_facts::fact::{EndReason, Fact, GrantEnd, Kind, Profile, Registered, Role, TokenRotated};
 use lastword_facts::ids::AgentId;
 use lastword_facts::names::DisplayName;
 use lastword_facts::refusal::{Code, Refusal};
@@ -56,7 +56,7 @@ impl Step<'_> {
         let agent = AgentId(u32::try_from(state.agents.len()).unwrap_or(u32::MAX));
         let incarnation = known.map_or(1, |id| state.agents[id.0 as usize].incarnation + 1);
         let Registration { name, kind, profile, credential, role, display_name, key: _ } = new;
-        self.record(Fact::Registered { agent, name, kind, incarnation, profile, credential });
+        self.record(Fact::Registered(Registered { agent, name, kind, incarnation, profile, credential }));
         // A human without a role fact is an owner, so only the other roles are recorded.
         if let Some(role) = role.filter(|role| kind == Kind::Human && *role != Role::Owner) {
             self.record(Fact::RoleSet { human: agent, role });
@@ -111,7 +111,7 @@ impl Step<'_> {
         let ends = self.state().agent(agent).and_then(Agent::token_expires_at);
         let overlap = (overlap_ms > 0).then(|| self.now.plus(overlap_ms));
         let former_until = overlap.map(|until| ends.map_or(until, |end| end.min(until)));
-        self.record(Fact::TokenRotated { agent, credential, expires_at, former_until });
+        self.record(Fact::TokenRotated(TokenRotated { agent, credential, expires_at, former_until }));
         Ok(Reply::Done)
     }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::JsonText;
-use lastword_facts::fact::{Decision, Digest, Fact, Role, SYSTEM, WriteKind};
+use lastword_facts::fact::{ApprovalAsked, ApprovalDecided, Decision, Digest, Fact, Role, SYSTEM, WriteKind};
 use lastword_facts::ids::{AgentId, ApprovalId, TurnId};
 use lastword_facts::policy::Ruling;
 use lastword_facts::refusal::{Code, Refusal};
@@ -58,7 +58,16 @@ impl Step<'_> {
         let expires_at = self.naive_expiry(Rule::ApprovalAge, expires_at);
         let approval = ApprovalId(self.state().last_approval() + 1);
         let HeldCall { tool, arguments, reason, digest, subjects: _, key: _ } = call;
-        self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
+        self.record(Fact::ApprovalAsked(ApprovalAsked {
+            approval,
+            task,
+            agent,
+            tool,
+            arguments,
+            reason,
+            digest,
+            expires_at,
+        }));
         if let Some(rule) = rule {
             self.record(Fact::ApprovalRuled { approval, rule: Box::new(rule) });
         }
@@ -143,7 +152,7 @@ impl Step<'_> {
         let waiting = self.state().approvals.get(&id).and_then(|a| Some((a.task?, a.agent)));
         let waiting = waiting.filter(|(t, _)| self.state().tasks.get(t).is_some_and(|t| t.phase == Phase::Waiting));
         let words = comment.clone().unwrap_or_default();
-        self.record(Fact::ApprovalDecided { approval: id, by, decision, comment, edited });
+        self.record(Fact::ApprovalDecided(ApprovalDecided { approval: id, by, decision, comment, edited }));
         let decided = self.state().seq;
         if let Some((task, agent)) = waiting {
             let body = if words.is_empty() {

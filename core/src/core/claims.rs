@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use lastword_facts::fact::{ClaimMode, Fact, Role, WriteKind};
+use lastword_facts::fact::{ClaimMode, Claimed, Fact, Role, WriteKind};
 use lastword_facts::ids::{AgentId, ClaimId, TaskId, TurnId};
 use lastword_facts::refusal::{Code, Refusal};
 
@@ -40,7 +40,7 @@ impl Step<'_> {
             // Renewed in its second half: an agent that edits a file again and again writes no fact each time.
             if held.expires_at.since(self.now) < ttl_ms / 2 {
                 let Claim { agent, task, resource, mode, .. } = held;
-                self.record(Fact::Claimed { claim: id, agent, task, resource, mode, expires_at });
+                self.record(Fact::Claimed(Claimed { claim: id, agent, task, resource, mode, expires_at }));
             }
             return Ok(Reply::Claimed(id));
         }
@@ -60,7 +60,7 @@ impl Step<'_> {
         // What the new claim covers as well is held once.
         self.release_where(within);
         let claim = ClaimId(self.state().last_claim() + 1);
-        self.record(Fact::Claimed { claim, agent, task, resource, mode, expires_at });
+        self.record(Fact::Claimed(Claimed { claim, agent, task, resource, mode, expires_at }));
         Ok(Reply::Claimed(claim))
     }
 

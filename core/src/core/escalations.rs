@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Address, AnswerStatus, Draft, MessageType};
 use lastword_facts::fact::{
-    Answer, EndReason, EscalationCause, Fact, Key, Message, Part, Place, Recipient, Role, SYSTEM, WriteKind,
+    Answer, EndReason, EscalationCause, EscalationOpened, Fact, Key, Message, Part, Place, Recipient, Role, SYSTEM,
+    WriteKind,
 };
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, TurnId};
 use lastword_facts::names::Ref;
@@ -54,7 +55,7 @@ impl Step<'_> {
             self.has_questions_left(task)?;
         }
         let escalation = EscalationId(self.state().last_escalation() + 1);
-        self.record(Fact::EscalationOpened {
+        self.record(Fact::EscalationOpened(EscalationOpened {
             escalation,
             task,
             agent,
@@ -62,7 +63,7 @@ impl Step<'_> {
             cause: EscalationCause::Asked,
             body: question.body,
             options: question.options,
-        });
+        }));
         if let Some(task) = task {
             self.offer_lifts(escalation, task);
         }

@@ -5,7 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Address, AnswerStatus, Draft, FinishStatus, Words};
-use lastword_facts::fact::{Answer, EndReason, Fact, Latched, PartialResult, Place, Rerun, SYSTEM, Spend, TurnEnd};
+use lastword_facts::fact::{
+    Answer, EndReason, Fact, Latched, PartialResult, Place, Rerun, SYSTEM, Spend, TurnCharged, TurnEnd,
+};
 use lastword_facts::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
 use lastword_facts::names::RequestId;
 use lastword_facts::refusal::{Code, Refusal};
@@ -109,7 +111,7 @@ impl Step<'_> {
             Some(status) => status,
         };
         self.spent_on(id, core::mem::take(&mut finish.models));
-        self.record(Fact::TurnCharged { turn: id, status, spend, estimated, said });
+        self.record(Fact::TurnCharged(TurnCharged { turn: id, status, spend, estimated, said }));
         #[cfg(feature = "rules-off")]
         if let Some(reply) = self.naive_finish() {
             return Ok(reply);

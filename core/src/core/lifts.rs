@@ -3,7 +3,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lastword_facts::fact::{AgentLimits, EscalationCause, Extension, Fact, Latched, Lift, Met, Place, Role, Spend};
+use lastword_facts::fact::{
+    AgentGranted, AgentLimits, EscalationCause, Extension, Fact, Latched, Lift, Met, Place, Role, RoundsGranted, Spend,
+};
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, GrantId, TaskId};
 use lastword_facts::refusal::{Code, Refusal};
 
@@ -114,7 +116,7 @@ impl Step<'_> {
         match lift {
             Lift::Rounds(rounds) => {
                 let task = self.asking_in(grant, conv).or(Some(task));
-                self.record(Fact::RoundsGranted { grant, task, conv, by, rounds });
+                self.record(Fact::RoundsGranted(RoundsGranted { grant, task, conv, by, rounds }));
             }
             Lift::Rearm => self.hear_human(by, conv, None),
             Lift::RearmRoom(room) => {
@@ -180,7 +182,7 @@ impl Step<'_> {
         let mut lifted = Vec::new();
         for grant in grants {
             let task = self.asking_in(grant, conv).or_else(|| self.state().open_tasks_of(grant).next());
-            self.record(Fact::RoundsGranted { grant, task, conv, by: by.agent(), rounds });
+            self.record(Fact::RoundsGranted(RoundsGranted { grant, task, conv, by: by.agent(), rounds }));
             lifted.extend(self.lift_grant(by.agent(), grant));
         }
         self.out.effects.push(Effect::WakeAll);
@@ -233,7 +235,7 @@ impl Step<'_> {
                 *given = if *given == 0 { 0 } else { given.saturating_add(over) };
             }
         }
-        self.record(Fact::AgentGranted { agent, by: by.agent(), day: self.now.day(), spend });
+        self.record(Fact::AgentGranted(AgentGranted { agent, by: by.agent(), day: self.now.day(), spend }));
         self.end_rest(agent);
         Ok(Reply::Done)
     }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Draft, JsonText, MessageType};
-use lastword_facts::fact::{Fact, Message, ModelSpend, Part, Recipient, Spend};
+use lastword_facts::fact::{Fact, Message, ModelSpend, Part, Recipient, Spend, StepKept, WorkedOutside};
 use lastword_facts::ids::{AgentId, HOUR_MS, TaskId, Time, TurnId};
 use lastword_facts::names::RequestId;
 use lastword_facts::refusal::{Code, Refusal};
@@ -85,7 +85,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::TooLarge).about("the results of the task's steps").numbers(max, wanted));
         }
         self.has_room(agent)?;
-        self.record(Fact::StepKept { task, agent, key, result });
+        self.record(Fact::StepKept(StepKept { task, agent, key, result }));
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Step<'_> {
         let Some(grant) = state.tasks.get(&task).map(|task| task.grant) else { return Err(Code::LeaseLost.into()) };
         let spend = spend.counted();
         if spend != Spend::default() {
-            self.record(Fact::WorkedOutside { turn: id, agent, grant, spend });
+            self.record(Fact::WorkedOutside(WorkedOutside { turn: id, agent, grant, spend }));
         }
         self.check_budget(task, agent);
         self.check_day(agent);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Address, Draft, MessageType};
-use lastword_facts::fact::{Fact, Key, Place, Role, WriteKind};
+use lastword_facts::fact::{Fact, Key, Place, PostKeyed, Role, WriteKind};
 use lastword_facts::ids::{AgentId, ConvId, RoomId};
 use lastword_facts::names::{AgentName, Ref, RequestId};
 use lastword_facts::refusal::{Code, Refusal};
@@ -78,7 +78,7 @@ impl Step<'_> {
         let refusal = self.judge_post(by, id, heard_before);
         // Recorded before the post itself; the fold takes the next fact as the keyed one.
         if let Some(key) = key.filter(|_| !heard_before || refusal.is_none()) {
-            self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: refusal.is_none() });
+            self.record(Fact::PostKeyed(PostKeyed { room: id, agent: by.agent(), key, admitted: refusal.is_none() }));
         }
         if let Some(refusal) = refusal {
             return Err(self.refuse_write(by, WriteKind::Post, None, refusal));
@@ -151,7 +151,7 @@ impl Step<'_> {
             self.rearm(by.agent(), post.reference.as_ref());
         }
         if let Some(key) = key {
-            self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: true });
+            self.record(Fact::PostKeyed(PostKeyed { room: id, agent: by.agent(), key, admitted: true }));
         }
         self.record(Fact::Posted { room: id, from: by.agent(), body: post.body.clone() });
         let mut sent = alloc::vec![self.state().seq];

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::{Address, Draft, MessageType};
-use lastword_facts::fact::{Crossing, Fact, Key, Latched, Place, Role};
+use lastword_facts::fact::{
+    ConversationOpened, Crossing, Fact, GrantOpened, Key, LatchSet, Latched, Place, Refused, Role, RootStarted,
+};
 use lastword_facts::guards::{GUARDS, Guard};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use lastword_facts::names::{Label, Ref, RequestId};
@@ -114,7 +116,7 @@ impl Step<'_> {
 
     fn record_refusal(&mut self, agent: AgentId, of_draft: DraftRecord, refusal: Refusal) {
         let DraftRecord { turn, kind, to, reference } = of_draft;
-        self.record(Fact::Refused { agent, turn, kind, to, reference, refusal });
+        self.record(Fact::Refused(Refused { agent, turn, kind, to, reference, refusal }));
     }
 
     /// Records a refused answer or STATUS. Like any other message, it counts in the conversation if the sender is a
@@ -314,7 +316,7 @@ impl Step<'_> {
     pub(super) fn latch(&mut self, on: Latched, refusal: &Refusal) {
         let incident = IncidentId(self.state().last_incident() + 1);
         let (limit, current) = (refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0));
-        self.record(Fact::LatchSet { incident, on, code: refusal.code, limit, current });
+        self.record(Fact::LatchSet(LatchSet { incident, on, code: refusal.code, limit, current }));
     }
 
     /// Asks every guard about every recipient. The first refusal wins, and nothing is charged.
@@ -380,14 +382,14 @@ impl Step<'_> {
             Plan::Open(reference, _) => Some(reference.clone()),
             Plan::None => None,
         });
-        self.record(Fact::Refused {
+        self.record(Fact::Refused(Refused {
             agent: sending.sender,
             turn: sending.context.turn(),
             kind: sending.draft.kind,
             to: sending.draft.to.clone(),
             reference: sending.draft.reference.clone().or(planned),
             refusal: refusal.clone(),
-        });
+        }));
         #[cfg(feature = "rules-off")]
         self.naive_refusal(sending.context.task(), sending.sender, &refusal);
         refusal
@@ -486,7 +488,12 @@ impl Step<'_> {
             return conv;
         }
         let conv = ConvId(self.state().minted_conversations() + 1);
-        self.record(Fact::ConversationOpened { conv, reference: reference.clone(), parent, opener });
+        self.record(Fact::ConversationOpened(ConversationOpened {
+            conv,
+            reference: reference.clone(),
+            parent,
+            opener,
+        }));
         if !self.state().agent(opener).is_some_and(Agent::is_human) {
             self.record(Fact::Heard { agent: opener, place: Place::Conversation(conv), agent_messages: 1 });
         }
@@ -498,7 +505,7 @@ impl Step<'_> {
         let expires_at = self.now.plus(self.state().limits.grant_age_ms);
         #[cfg(feature = "rules-off")]
         let expires_at = self.naive_expiry(Rule::GrantAge, expires_at);
-        self.record(Fact::GrantOpened { grant, giver, conv, expires_at });
+        self.record(Fact::GrantOpened(GrantOpened { grant, giver, conv, expires_at }));
         if let Some(context) = trace {
             self.record(Fact::GrantTraced { grant, context });
         }
@@ -510,7 +517,7 @@ impl Step<'_> {
         let received = before.and_then(|r| r.received);
         let grant = self.open_grant(giver, conv, trace);
         let task = TaskId(self.state().last_task() + 1);
-        self.record(Fact::RootStarted { task, agent, conv, grant, received });
+        self.record(Fact::RootStarted(RootStarted { task, agent, conv, grant, received }));
         task
     }
 

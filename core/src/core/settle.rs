@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use lastword_facts::envelope::{AnswerStatus, JsonText, MessageType};
 use lastword_facts::fact::{
-    Answer, EndReason, EscalationCause, Fact, GrantEnd, Message, Part, PartialResult, Recipient, Rerun, Role, SYSTEM,
-    Spend, TurnEnd,
+    Answer, EndReason, EscalationCause, EscalationOpened, Fact, GrantEnd, Message, Part, PartialResult, Recipient,
+    Requeued, Rerun, Role, SYSTEM, Spend, TurnClosed, TurnEnd,
 };
 use lastword_facts::ids::{AgentId, EscalationId, GrantId, Seq, TaskId};
 use lastword_facts::names::RequestId;
@@ -38,7 +38,7 @@ impl Step<'_> {
             // A turn that is withdrawn is charged for what it was given, or for what it reported (B1).
             let given = |turn: &Turn| turn.charged().max(Spend { tokens: turn.estimate(), cost_microusd: 0 });
             let spend = self.state().turns.get(&turn).map_or_else(Spend::default, given);
-            self.record(Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend });
+            self.record(Fact::TurnClosed(TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend }));
             self.wake(server);
         }
         let seq = if matches!(asker, Asker::Nobody) {
@@ -108,7 +108,7 @@ impl Step<'_> {
         let same = self.state().tasks[&task].request.as_ref().map(|r| r.ack_ms);
         // The sender chose the time for the first recipient; another one has its own.
         let ack_ms = same.filter(|_| why != Rerun::Rejected).unwrap_or_else(|| self.ack_ms(agent));
-        self.record(Fact::Requeued { task, agent, why, ack_ms, result });
+        self.record(Fact::Requeued(Requeued { task, agent, why, ack_ms, result }));
         self.wake(agent);
     }
 
@@ -121,7 +121,7 @@ impl Step<'_> {
         let Some(request) = request else { return };
         let escalation = EscalationId(self.state().last_escalation() + 1);
         let body = alloc::format!("{request}: {} -> {}", self.state().name_of(asker), self.state().name_of(agent));
-        self.record(Fact::EscalationOpened {
+        self.record(Fact::EscalationOpened(EscalationOpened {
             escalation,
             task: Some(id),
             agent: asker,
@@ -129,7 +129,7 @@ impl Step<'_> {
             cause: EscalationCause::TimedOut,
             body: body.into(),
             options: Vec::new(),
-        });
+        }));
         self.wake(self.state().human_for(Some(id)));
     }
 

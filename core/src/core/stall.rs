@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde_json::json;
 
-use lastword_facts::fact::{EscalationCause, Fact, Level, Lift, Met};
+use lastword_facts::fact::{EscalationCause, EscalationOpened, Fact, Level, Lift, Met, Stalled};
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, TaskId};
 use lastword_facts::refusal::Code;
 use lastword_facts::stall::{Curve, HOLD_DRY, SAME_MAX, StallCause};
@@ -33,7 +33,7 @@ impl Step<'_> {
         } else {
             None
         };
-        self.record(Fact::Stalled { task, agent, conv, level, stall, enforced: !observes, curve, escalation });
+        self.record(Fact::Stalled(Stalled { task, agent, conv, level, stall, enforced: !observes, curve, escalation }));
     }
 
     /// Asks the human who gave the grant whether a held exchange may go on, and offers the lift.
@@ -65,7 +65,7 @@ impl Step<'_> {
             "{from} and {to} make no progress: {read_again} tokens read again for {units} new words in {messages} \
              messages. {repeats}: {said}"
         );
-        self.record(Fact::EscalationOpened {
+        self.record(Fact::EscalationOpened(EscalationOpened {
             escalation,
             task: Some(task),
             agent: asker,
@@ -73,7 +73,7 @@ impl Step<'_> {
             cause: EscalationCause::NoProgress,
             body: body.into(),
             options: Vec::new(),
-        });
+        }));
         let met = Met { code: Code::NoProgress, limit, current, conv: Some(conv), grant, extended };
         let lifts = Lift::of(Code::NoProgress, 0, 0).into_iter().collect();
         self.record(Fact::EscalationLifts { escalation, met, lifts });

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use lastword_facts::fact::{Fact, Latched};
+use lastword_facts::fact::{Fact, Latched, TurnOpened};
 use lastword_facts::ids::{AgentId, Seq, TaskId, TurnId};
 use lastword_facts::names::RequestId;
 use lastword_facts::refusal::{Code, Refusal};
@@ -210,7 +210,7 @@ impl Step<'_> {
         };
         let attempt = task.attempt;
         let lease_until = self.now.plus(self.state().limits.lease_ms);
-        self.record(Fact::TurnOpened { turn, task: id, attempt, message, lease_until });
+        self.record(Fact::TurnOpened(TurnOpened { turn, task: id, attempt, message, lease_until }));
         Ok(turn)
     }
 

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use lastword_facts::envelope::AnswerStatus;
-use lastword_facts::fact::{Answer, Decision, EndReason, Fact, GrantEnd, Latched, Rerun, SYSTEM, Spend, TurnEnd};
+use lastword_facts::fact::{
+    Answer, Decision, EndReason, Fact, GrantEnd, Latched, Rerun, SYSTEM, Spend, TurnClosed, TurnEnd,
+};
 use lastword_facts::ids::{AgentId, GrantId, TaskId, TurnId};
 use lastword_facts::refusal::{Code, Refusal};
 
@@ -90,7 +92,7 @@ impl Step<'_> {
         // answer again.
         let opened_it = opening.is_some() && turn.delivered.first().map(|d| d.message) == opening;
         let spend = turn.charged().max(Spend { tokens: turn.estimate(), cost_microusd: 0 });
-        self.record(Fact::TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend });
+        self.record(Fact::TurnClosed(TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend }));
         self.check_day(agent);
         self.after_lost_lease(task, agent, opened_it);
         self.wake(agent);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use lastword_facts::fact::{Decision, Fact, Role};
+use lastword_facts::fact::{AgentGranted, ApprovalDecided, Decision, Fact, Registered, Role, RoundsGranted};
 use lastword_facts::ids::{AgentId, HOUR_MS, Time};
 
 use super::{Opt, State, Timer};
@@ -98,17 +98,17 @@ impl State {
                 (message.is_said() && !ticks).then_some(message.from)
             }
             Fact::Posted { from, .. } => Some(*from),
-            Fact::ApprovalDecided { by, decision, .. } => by.filter(|_| *decision != Decision::Expire),
-            Fact::Registered { agent, .. } => Some(*agent),
+            Fact::ApprovalDecided(ApprovalDecided { by, decision, .. }) => by.filter(|_| *decision != Decision::Expire),
+            Fact::Registered(Registered { agent, .. }) => Some(*agent),
             Fact::GrantExtended { by, .. }
-            | Fact::RoundsGranted { by, .. }
+            | Fact::RoundsGranted(RoundsGranted { by, .. })
             | Fact::RequestsGranted { by, .. }
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }
             | Fact::EscalationAnswered { by, .. }
             | Fact::LiftChosen { by, .. }
-            | Fact::AgentGranted { by, .. }
+            | Fact::AgentGranted(AgentGranted { by, .. })
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
             | Fact::PromptTyped { by, .. }

@@ -3,7 +3,12 @@
 
 use alloc::boxed::Box;
 
-use lastword_facts::fact::{EndReason, Fact, Key, Made, Place};
+use lastword_facts::fact::{
+    AgentGranted, ApprovalAsked, ApprovalDecided, Claimed, ConversationOpened, EndReason, EscalationOpened, Fact,
+    GrantOpened, IncidentNoted, Key, LatchSet, Made, Place, PostKeyed, Refused, Registered, Requeued, RootStarted,
+    RoundsGranted, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WorkedOutside,
+    WriteRefused,
+};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use lastword_facts::limits::Limits;
 use lastword_facts::names::Ref;
@@ -32,13 +37,13 @@ impl State {
     fn change(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
-            Fact::Registered { agent, name, kind, incarnation, profile, credential } => {
+            Fact::Registered(Registered { agent, name, kind, incarnation, profile, credential }) => {
                 self.name_agent(*agent, name, *kind, credential);
                 self.registered(at, *agent, *kind, *incarnation, profile, *credential);
             }
             Fact::Amended { agent, profile } => self.amended(at, *agent, profile),
             Fact::Rekeyed { agent, credential } => self.rekeyed(*agent, *credential),
-            Fact::TokenRotated { agent, credential, expires_at, former_until } => {
+            Fact::TokenRotated(TokenRotated { agent, credential, expires_at, former_until }) => {
                 self.rotated(*agent, *credential, *expires_at, *former_until);
             }
             Fact::Removed { agent } => self.removed(at, *agent),
@@ -47,17 +52,19 @@ impl State {
             Fact::Warned { .. } | Fact::Observed { .. } | Fact::RefusalsSummed { .. } | Fact::HumanActed { .. } => {}
             // No rule looks at models.
             Fact::SpentOn { .. } => {}
-            Fact::WorkedOutside { agent, grant, spend, .. } => {
+            Fact::WorkedOutside(WorkedOutside { agent, grant, spend, .. }) => {
                 self.agents[agent.0 as usize].charge(at, *spend, false);
                 if let Some(grant) = self.grants.get_mut(grant) {
                     grant.spend.add(*spend);
                 }
             }
-            Fact::Refused { agent, turn, reference, refusal, .. } => {
+            Fact::Refused(Refused { agent, turn, reference, refusal, .. }) => {
                 self.refused(at, *agent, *turn, reference.as_ref(), refusal);
             }
-            Fact::WriteRefused { agent, turn, refusal, .. } => self.refused(at, *agent, *turn, None, refusal),
-            Fact::GrantOpened { grant, giver, conv, expires_at } => {
+            Fact::WriteRefused(WriteRefused { agent, turn, refusal, .. }) => {
+                self.refused(at, *agent, *turn, None, refusal)
+            }
+            Fact::GrantOpened(GrantOpened { grant, giver, conv, expires_at }) => {
                 self.grant_opened(at, *grant, *giver, *conv, *expires_at);
             }
             Fact::GrantTraced { grant, context } => {
@@ -69,12 +76,14 @@ impl State {
             Fact::GrantAged { grant, .. } => self.grant_aged(at, *grant),
             Fact::BudgetWarned { grant, agent, .. } => self.budget_warned(at, *grant, *agent),
             Fact::GrantClosed { grant, end } => self.grant_closed(at, *grant, *end),
-            Fact::RoundsGranted { grant, task, conv, rounds, .. } => self.rounds(at, *grant, *task, *conv, *rounds),
+            Fact::RoundsGranted(RoundsGranted { grant, task, conv, rounds, .. }) => {
+                self.rounds(at, *grant, *task, *conv, *rounds)
+            }
             Fact::RequestsGranted { task, requests, .. } => self.more_requests(*task, *requests),
-            Fact::ConversationOpened { conv, reference, parent, opener } => {
+            Fact::ConversationOpened(ConversationOpened { conv, reference, parent, opener }) => {
                 self.conversation_opened(at, *conv, reference, *parent, *opener);
             }
-            Fact::RootStarted { task, agent, conv, grant, received } => {
+            Fact::RootStarted(RootStarted { task, agent, conv, grant, received }) => {
                 self.root_started(at, *task, *agent, *conv, *grant, *received);
             }
             Fact::RootEnded { task, status } => self.close_task(at, *task, *status, EndReason::Answered),
@@ -83,7 +92,7 @@ impl State {
             Fact::AlertRaised { agent, pushed, .. } => self.alert_raised(at, *agent, *pushed),
             Fact::Noticed { agent, through } => self.drop_notices(*agent, *through),
             Fact::NoticeRead { agent, message } => self.drop_notice(*agent, *message),
-            Fact::TurnOpened { turn, task, message, lease_until, .. } => {
+            Fact::TurnOpened(TurnOpened { turn, task, message, lease_until, .. }) => {
                 self.turn_opened(at, *turn, *task, *message, *lease_until);
             }
             Fact::Joined { turn, message, lease_until } => self.joined(at, *turn, *message, *lease_until),
@@ -91,29 +100,29 @@ impl State {
             Fact::WaitsForUser { turn, waits } => self.waits_for_user(at, *turn, *waits),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
             // Only a finish can have measured the whole turn.
-            Fact::TurnClosed { turn, end, spend, .. } => {
+            Fact::TurnClosed(TurnClosed { turn, end, spend, .. }) => {
                 self.turn_closed(at, *turn, *end, Charge { total: spend.counted(), estimated: true })
             }
-            Fact::TurnFinished { turn, spend, said, .. } => {
+            Fact::TurnFinished(TurnFinished { turn, spend, said, .. }) => {
                 self.turn_finished(at, *turn, Charge { total: spend.counted(), estimated: false }, *said)
             }
-            Fact::TurnCharged { turn, spend, estimated, said, .. } => {
+            Fact::TurnCharged(TurnCharged { turn, spend, estimated, said, .. }) => {
                 self.turn_finished(at, *turn, Charge { total: spend.counted(), estimated: *estimated }, *said);
             }
             Fact::Spent { turn, spend } => self.spend(at, *turn, Charge { total: spend.counted(), estimated: false }),
             Fact::Late { turn, .. } => self.finished_late(at, *turn),
-            Fact::Requeued { task, agent, why, ack_ms, result } => {
+            Fact::Requeued(Requeued { task, agent, why, ack_ms, result }) => {
                 self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
             }
-            Fact::LatchSet { incident, on, code, limit, current } => {
+            Fact::LatchSet(LatchSet { incident, on, code, limit, current }) => {
                 self.latch_set(at, *incident, *on, *code, Tripped { limit: *limit, current: *current });
             }
             Fact::LatchLifted { on, by } => self.latch_lifted(at, *on, *by),
-            Fact::IncidentNoted { incident, agent, code, limit, current } => {
+            Fact::IncidentNoted(IncidentNoted { incident, agent, code, limit, current }) => {
                 self.incident_noted(at, *incident, *agent, *code, Tripped { limit: *limit, current: *current });
             }
             Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
-            Fact::EscalationOpened { escalation, task, agent, conv, cause, .. } => {
+            Fact::EscalationOpened(EscalationOpened { escalation, task, agent, conv, cause, .. }) => {
                 self.escalation_opened(at, *escalation, *task, *agent, *conv, *cause);
             }
             Fact::EscalationKeyed { escalation, agent, key } => self.escalation_keyed(at, *escalation, *agent, key),
@@ -127,18 +136,27 @@ impl State {
                 self.end_escalation(at, *escalation, EscalationState::Expired, None);
             }
             Fact::PolicyConfigured { policy } | Fact::PolicyChanged { policy, .. } => self.policy.clone_from(policy),
-            Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at } => {
+            Fact::ApprovalAsked(ApprovalAsked {
+                approval,
+                task,
+                agent,
+                tool,
+                arguments,
+                reason,
+                digest,
+                expires_at,
+            }) => {
                 let (tool, arguments, reason) = (tool.clone(), arguments.clone(), reason.clone());
                 let call = AskedCall { tool, arguments, reason, digest: *digest };
                 self.approval_asked(at, *approval, *task, *agent, call, *expires_at);
             }
             Fact::ApprovalRuled { approval, rule } => self.approval_ruled(*approval, rule),
             Fact::ApprovalOffered { to, .. } => self.approval_offered(at, to),
-            Fact::ApprovalDecided { approval, by, decision, comment, edited } => {
+            Fact::ApprovalDecided(ApprovalDecided { approval, by, decision, comment, edited }) => {
                 self.approval_decided(at, *approval, *by, *decision, comment.as_deref(), edited.as_ref());
             }
             Fact::ApprovalUsed { approval } => self.approval_used(*approval),
-            Fact::Claimed { claim, agent, task, resource, mode, expires_at } => {
+            Fact::Claimed(Claimed { claim, agent, task, resource, mode, expires_at }) => {
                 let resource = resource.clone();
                 let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
                 self.claimed(at, *claim, held);
@@ -146,11 +164,11 @@ impl State {
             Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => self.released(*claim),
             Fact::RoomOpened { room, name, members } => self.room_opened(*room, name, members),
             Fact::Posted { room, from, .. } => self.posted(at, *room, *from),
-            Fact::PostKeyed { agent, key, admitted, .. } => self.post_keyed(at, *agent, key, *admitted),
+            Fact::PostKeyed(PostKeyed { agent, key, admitted, .. }) => self.post_keyed(at, *agent, key, *admitted),
             Fact::Rearmed { conv, .. } => self.rearmed(at, *conv),
             Fact::AgentLimited { agent, limits } => self.agent_limited(at, *agent, limits),
             Fact::DisplayNameSet { agent, display_name } => self.display_name_set(*agent, display_name.as_ref()),
-            Fact::AgentGranted { agent, day, spend, .. } => self.agent_granted(*agent, *day, *spend),
+            Fact::AgentGranted(AgentGranted { agent, day, spend, .. }) => self.agent_granted(*agent, *day, *spend),
             Fact::AgentRested { agent, until } => self.agent_rested(at, *agent, *until),
             Fact::Unattended { percent } => self.told_unattended(at, *percent),
             Fact::ScheduleSet { by, schedule, next_at } => self.schedule_set(*by, schedule, *next_at),
@@ -161,11 +179,11 @@ impl State {
             Fact::Forgot { items } => self.forget(at, *items),
             Fact::Upgraded { edition } => self.edition = *edition,
             Fact::EpochBegan { first } => self.epoch_began(*first),
-            Fact::Stalled { task, agent, level, stall, enforced, escalation, .. } => {
+            Fact::Stalled(Stalled { task, agent, level, stall, enforced, escalation, .. }) => {
                 self.stalled(*task, *agent, *level, *stall, *enforced, *escalation);
             }
             Fact::SessionBegan { task } => self.session_began(at, *task),
-            Fact::StepKept { task, key, result, .. } => self.step_kept(*task, key, result),
+            Fact::StepKept(StepKept { task, key, result, .. }) => self.step_kept(*task, key, result),
             Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),
             Fact::PromptEnded { agent } => self.prompt_ended(*agent),
         }

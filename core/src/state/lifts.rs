@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use lastword_facts::fact::{Extension, Fact, Lift, Met};
+use lastword_facts::fact::{Extension, Fact, Lift, Met, Refused, WriteRefused};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, TaskId, Time, TurnId};
 use lastword_facts::names::Ref;
 use lastword_facts::refusal::RefusedAbout;
@@ -69,9 +69,9 @@ impl State {
         if let Code::Paused | Code::Stopped = refusal.code {
             return self.held_about(refusal);
         }
-        let (agent, turn, to, named) = if let Some(Fact::Refused { agent, turn, to, reference, .. }) = fact {
+        let (agent, turn, to, named) = if let Some(Fact::Refused(Refused { agent, turn, to, reference, .. })) = fact {
             (*agent, *turn, Some(to), reference.as_ref())
-        } else if let Some(Fact::WriteRefused { agent, turn, .. }) = fact {
+        } else if let Some(Fact::WriteRefused(WriteRefused { agent, turn, .. })) = fact {
             (*agent, *turn, None, None)
         } else if let Some(Fact::Observed { agent, .. }) = fact {
             (*agent, None, None, None)

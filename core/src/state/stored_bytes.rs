@@ -1,6 +1,6 @@
 //! The bytes that an agent's writes add to the log on one day (G2).
 
-use lastword_facts::fact::Fact;
+use lastword_facts::fact::{ApprovalAsked, ApprovalDecided, Claimed, EscalationOpened, Fact, StepKept, WorkedOutside};
 use lastword_facts::ids::{AgentId, Time};
 
 use super::State;
@@ -31,21 +31,21 @@ fn texts_of(fact: &Fact) -> Option<(AgentId, u64)> {
             (message.from, message.body.len() + optional(&message.payload) + optional(&message.metadata))
         }
         Fact::Posted { from, body, .. } => (*from, body.len()),
-        Fact::EscalationOpened { agent, body, options, .. } => {
+        Fact::EscalationOpened(EscalationOpened { agent, body, options, .. }) => {
             (*agent, body.len() + options.iter().map(|option| option.len()).sum::<usize>())
         }
-        Fact::ApprovalAsked { agent, tool, arguments, reason, .. } => {
+        Fact::ApprovalAsked(ApprovalAsked { agent, tool, arguments, reason, .. }) => {
             (*agent, tool.len() + arguments.len() + reason.as_ref().map_or(0, |reason| reason.len()))
         }
-        Fact::ApprovalDecided { by: Some(by), comment, edited, .. } => {
+        Fact::ApprovalDecided(ApprovalDecided { by: Some(by), comment, edited, .. }) => {
             let edited = edited.as_ref().map_or(0, |(arguments, _)| arguments.len());
             (*by, comment.as_ref().map_or(0, |comment| comment.len()) + edited)
         }
         Fact::Late { agent, body, .. } => (*agent, body.len()),
         Fact::SpentOn { agent, models, .. } => (*agent, models.iter().map(|part| part.model.as_str().len()).sum()),
-        Fact::WorkedOutside { agent, .. } => (*agent, OUTSIDE_BYTES),
-        Fact::StepKept { agent, key, result, .. } => (*agent, key.as_str().len() + result.len()),
-        Fact::Claimed { agent, resource, .. } => (*agent, resource.as_str().len()),
+        Fact::WorkedOutside(WorkedOutside { agent, .. }) => (*agent, OUTSIDE_BYTES),
+        Fact::StepKept(StepKept { agent, key, result, .. }) => (*agent, key.as_str().len() + result.len()),
+        Fact::Claimed(Claimed { agent, resource, .. }) => (*agent, resource.as_str().len()),
         _ => return None,
     };
     Some((agent, bytes as u64))

@@ -1,7 +1,7 @@
 //! What facts hold that no transcript shows.
 
 use lastword_facts::Entry;
-use lastword_facts::fact::Fact;
+use lastword_facts::fact::{Fact, GrantOpened, TurnCharged};
 
 use crate::script::{Broker, play};
 use crate::transcripts::transcripts;
@@ -17,7 +17,7 @@ fn finished(words: &str) -> (u64, bool) {
         "human uma\nagent a\numa: send a T-1 0123456789012345678901234567890123456789\na: take\na: finish {words}\n"
     );
     let charged = log(&script).into_iter().find_map(|entry| match entry.fact {
-        Fact::TurnCharged { spend, estimated, .. } => Some((spend.tokens, estimated)),
+        Fact::TurnCharged(TurnCharged { spend, estimated, .. }) => Some((spend.tokens, estimated)),
         _ => None,
     });
     charged.unwrap()
@@ -40,8 +40,8 @@ fn each_fact_of_a_grant_has_the_phi_of_its_grant() {
         for entry in log(&script) {
             let of_grant = match &entry.fact {
                 Fact::Accepted { message } => message.grant,
-                Fact::GrantOpened { grant, .. } | Fact::GrantClosed { grant, .. } => Some(*grant),
-                Fact::TurnOpened { .. } | Fact::TurnCharged { .. } | Fact::Requeued { .. } => {
+                Fact::GrantOpened(GrantOpened { grant, .. }) | Fact::GrantClosed { grant, .. } => Some(*grant),
+                Fact::TurnOpened(_) | Fact::TurnCharged(_) | Fact::Requeued(_) => {
                     Some(entry.grant.unwrap_or_else(|| panic!("{name}: no grant has {:?}", entry.fact)).0)
                 }
                 _ => continue,

@@ -15,8 +15,9 @@ use lastword_core::{Core, Effect, Input, Out, Principal, Reply};
 use lastword_facts::Entry;
 use lastword_facts::envelope::{Address, MessageType};
 use lastword_facts::fact::{
-    AgentLimits, ClaimMode, Control, Extension, Fact, Kind, Met, ModelSpend, Part, Place, Profile, Recipient, Role,
-    SYSTEM, Schedule, Scope, Spend,
+    AgentLimits, ApprovalDecided, ClaimMode, Control, EscalationOpened, Extension, Fact, GrantOpened, IncidentNoted,
+    Kind, LatchSet, Met, ModelSpend, Part, Place, PostKeyed, Profile, Recipient, Requeued, Role, RoundsGranted, SYSTEM,
+    Schedule, Scope, Spend, Stalled, StepKept, TurnClosed, WorkedOutside, WriteRefused,
 };
 use lastword_facts::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
 use lastword_facts::limits::Limits;
@@ -403,33 +404,37 @@ impl World {
             Fact::Warned { place: at, crossing, agent_messages: turns } => {
                 format!("warning: {crossing} limit, {turns} in {}", place(at))
             }
-            Fact::LatchSet { incident, code, limit, current, .. } => {
+            Fact::LatchSet(LatchSet { incident, code, limit, current, .. }) => {
                 format!("latched: {incident} {code} (limit {limit}, {current})")
             }
             Fact::LatchLifted { .. } => "latch lifted".into(),
-            Fact::GrantOpened { grant, giver, .. } => format!("{grant} opened by {}", self.name(*giver)),
+            Fact::GrantOpened(GrantOpened { grant, giver, .. }) => format!("{grant} opened by {}", self.name(*giver)),
             Fact::PromptTyped { agent, by } => format!("{} typed to {}", self.name(*by), self.name(*agent)),
             Fact::PromptEnded { agent } => format!("the prompt to {} ended", self.name(*agent)),
             Fact::GrantClosed { grant, end } => format!("{grant} closed: {end}"),
             Fact::RootEnded { task, status } => format!("{task} ended: {status}"),
-            Fact::Requeued { agent, why, .. } => format!("runs again: {} ({why})", self.name(*agent)),
-            Fact::EscalationOpened { escalation, body, cause, .. } => format!("{escalation} {cause}: {body}"),
+            Fact::Requeued(Requeued { agent, why, .. }) => format!("runs again: {} ({why})", self.name(*agent)),
+            Fact::EscalationOpened(EscalationOpened { escalation, body, cause, .. }) => {
+                format!("{escalation} {cause}: {body}")
+            }
             Fact::ApprovalRuled { approval, rule } => format!("{approval} ruled: {} {}", rule.ruling, rule.call),
-            Fact::ApprovalDecided { approval, decision, by: Some(SYSTEM), .. } => {
+            Fact::ApprovalDecided(ApprovalDecided { approval, decision, by: Some(SYSTEM), .. }) => {
                 format!("{approval} decided by policy: {decision}")
             }
-            Fact::ApprovalDecided { approval, decision, .. } => format!("{approval} decided: {decision}"),
+            Fact::ApprovalDecided(ApprovalDecided { approval, decision, .. }) => {
+                format!("{approval} decided: {decision}")
+            }
             Fact::ApprovalUsed { approval } => format!("{approval} used up"),
             Fact::Late { turn, body, .. } => format!("late: {turn} \"{body}\""),
-            Fact::WriteRefused { write, refusal, .. } => format!("refused {write}: {}", refusal.code),
+            Fact::WriteRefused(WriteRefused { write, refusal, .. }) => format!("refused {write}: {}", refusal.code),
             Fact::RefusalsSummed { agent, code, count } => format!("{count} times {code} for {}", self.name(*agent)),
-            Fact::IncidentNoted { incident, agent, code, .. } => {
+            Fact::IncidentNoted(IncidentNoted { incident, agent, code, .. }) => {
                 format!("noted: {incident} {code} of {}", self.name(*agent))
             }
             Fact::AgentRested { agent, until: Some(until) } => format!("{} rests until {until:?}", self.name(*agent)),
             Fact::AgentRested { agent, until: None } => format!("{} goes on", self.name(*agent)),
             Fact::GrantAged { grant, percent } => format!("{grant}: {percent} % of its time"),
-            Fact::RoundsGranted { grant, rounds, conv, .. } => {
+            Fact::RoundsGranted(RoundsGranted { grant, rounds, conv, .. }) => {
                 format!("{grant}: {rounds} more rounds in {}", reference(conv))
             }
             Fact::RequestsGranted { task, requests, .. } => format!("{task}: {requests} more requests"),
@@ -452,15 +457,15 @@ impl World {
             Fact::ScheduleRemoved { name } => format!("{name} is over"),
             Fact::Unattended { percent } => format!("unattended: {percent} %"),
             Fact::Forgot { items } => format!("forgot {items}"),
-            Fact::TurnClosed { turn, end, .. } if end.word() != "finished" => format!("{turn} {end}"),
+            Fact::TurnClosed(TurnClosed { turn, end, .. }) if end.word() != "finished" => format!("{turn} {end}"),
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
             Fact::Released { claim } => format!("{claim} released"),
             Fact::ClaimBroken { claim, by } => format!("{claim} ended by {}", self.name(*by)),
-            Fact::PostKeyed { agent, key, admitted: false, .. } => {
+            Fact::PostKeyed(PostKeyed { agent, key, admitted: false, .. }) => {
                 format!("post {} of {} is remembered", key.id, self.name(*agent))
             }
-            Fact::Stalled { agent, level, stall, enforced, curve, .. } => {
+            Fact::Stalled(Stalled { agent, level, stall, enforced, curve, .. }) => {
                 let mode = if *enforced { "" } else { " (observed)" };
                 let Curve { messages, dry, units, context, read_again } = curve;
                 let numbers = format!("{messages} messages, dry {dry}, {units} new units");
@@ -471,14 +476,14 @@ impl World {
             Fact::WaitsForUser { turn, waits: true } => format!("{turn} waits for its program's user"),
             Fact::WaitsForUser { turn, .. } => format!("{turn} waits no more"),
             Fact::GrantTraced { grant, context } => format!("{grant} continues {context}"),
-            Fact::StepKept { task, key, result, .. } => format!("{task} keeps {key}: {result}"),
+            Fact::StepKept(StepKept { task, key, result, .. }) => format!("{task} keeps {key}: {result}"),
             Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::SpentOn { turn, models, .. } => {
                 let part = |part: &ModelSpend| format!("{} {}", part.model, part.spend.tokens);
                 format!("{turn} spent on {}", models.iter().map(part).collect::<Vec<_>>().join(", "))
             }
-            Fact::WorkedOutside { turn, agent, grant, spend } => {
+            Fact::WorkedOutside(WorkedOutside { turn, agent, grant, spend }) => {
                 format!("{} spent {} outside {turn} of {grant}", self.name(*agent), spend.tokens)
             }
             Fact::PolicyChanged { policy, .. } => format!("policy of {} rules", policy.rules.len()),

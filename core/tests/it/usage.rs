@@ -2,7 +2,7 @@
 //! that was written before reports had a limit.
 
 use lastword_core::Core;
-use lastword_facts::fact::{Fact, Spend};
+use lastword_facts::fact::{Fact, Spend, TurnCharged};
 use proptest::prelude::*;
 
 use crate::script::{Broker, World, play};
@@ -46,7 +46,7 @@ fn wakes(world: &mut World, given: u64) -> Result<(), TestCaseError> {
 fn recorded(mut world: World, used: u64) -> World {
     let mut core = Core::default();
     for entry in &mut world.log {
-        if let Fact::TurnCharged { spend, .. } = &mut entry.fact
+        if let Fact::TurnCharged(TurnCharged { spend, .. }) = &mut entry.fact
             && spend.tokens > 100_000
         {
             *spend = Spend { tokens: used, cost_microusd: used };

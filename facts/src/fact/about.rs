@@ -2,7 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fact, Latched, Place, Scope};
+use super::{
+    AgentGranted, ApprovalAsked, ApprovalDecided, Claimed, ConversationOpened, EscalationOpened, Fact, GrantOpened,
+    IncidentNoted, LatchSet, Latched, Place, PostKeyed, Refused, Registered, Requeued, RootStarted, RoundsGranted,
+    Scope, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WorkedOutside,
+    WriteRefused,
+};
 use crate::envelope::words;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId, TurnId};
 
@@ -241,16 +246,16 @@ impl Fact {
             Self::Idled { .. } => About::new(K::Idled, Control),
             Self::Controlled { scope, .. } => About::history(K::Controlled, Control).scope(*scope),
 
-            Self::Registered { agent, .. } => About::new(K::Registered, People).agent(*agent),
+            Self::Registered(Registered { agent, .. }) => About::new(K::Registered, People).agent(*agent),
             Self::Amended { agent, .. } => About::new(K::Amended, People).agent(*agent),
-            Self::Rekeyed { agent, .. } | Self::TokenRotated { agent, .. } => {
+            Self::Rekeyed { agent, .. } | Self::TokenRotated(TokenRotated { agent, .. }) => {
                 About::new(K::Rekeyed, People).agent(*agent)
             }
             Self::Removed { agent } => About::new(K::Removed, People).agent(*agent),
             Self::DisplayNameSet { agent, .. } => About::new(K::DisplayNameSet, People).agent(*agent),
             Self::RoleSet { human, .. } => About::new(K::RoleSet, People).agent(*human),
             Self::AgentLimited { agent, .. } => About::new(K::AgentLimited, People).agent(*agent),
-            Self::AgentGranted { agent, .. } => About::new(K::AgentGranted, People).agent(*agent),
+            Self::AgentGranted(AgentGranted { agent, .. }) => About::new(K::AgentGranted, People).agent(*agent),
             Self::AgentRested { agent, until: Some(_) } => About::new(K::AgentRests, People).agent(*agent),
             Self::AgentRested { agent, until: None } => About::new(K::AgentGoesOn, People).agent(*agent),
             Self::HumanActed { by } => About::new(K::HumanActed, People).agent(*by),
@@ -264,20 +269,20 @@ impl Fact {
             Self::Heard { agent, place, .. } => About::new(K::Heard, Work).agent(*agent).place(*place),
             Self::Warned { place, .. } => About::history(K::Warned, Work).place(*place),
             Self::Rearmed { conv, .. } => About::history(K::Rearmed, Work).conv(*conv),
-            Self::Refused { agent, turn, .. } => {
+            Self::Refused(Refused { agent, turn, .. }) => {
                 About { turn: *turn, ..About::history(K::Refused, Work).agent(*agent) }
             }
             Self::Observed { agent, .. } => About::new(K::Observed, Work).agent(*agent),
-            Self::WriteRefused { agent, turn, .. } => {
+            Self::WriteRefused(WriteRefused { agent, turn, .. }) => {
                 About { turn: *turn, in_history: turn.is_some(), ..About::new(K::WriteRefused, Work).agent(*agent) }
             }
             Self::RefusalsSummed { agent, .. } => About::new(K::RefusalsSummed, Work).agent(*agent),
-            Self::Stalled { task, conv, .. } => About::history(K::Stalled, Work).task(*task).conv(*conv),
-            Self::LatchSet { on, .. } => About::history(K::LatchSet, Incidents).latched(*on),
+            Self::Stalled(Stalled { task, conv, .. }) => About::history(K::Stalled, Work).task(*task).conv(*conv),
+            Self::LatchSet(LatchSet { on, .. }) => About::history(K::LatchSet, Incidents).latched(*on),
             Self::LatchLifted { on, .. } => About::history(K::LatchLifted, Incidents).latched(*on),
-            Self::IncidentNoted { agent, .. } => About::new(K::IncidentNoted, Incidents).agent(*agent),
+            Self::IncidentNoted(IncidentNoted { agent, .. }) => About::new(K::IncidentNoted, Incidents).agent(*agent),
 
-            Self::GrantOpened { grant, giver, conv, .. } => {
+            Self::GrantOpened(GrantOpened { grant, giver, conv, .. }) => {
                 About::history(K::GrantOpened, Work).grant(*grant).agent(*giver).conv(*conv)
             }
             Self::GrantExtended { grant, .. } => About::history(K::GrantExtended, Work).grant(*grant),
@@ -287,13 +292,15 @@ impl Fact {
             Self::BudgetWarned { grant, agent, .. } => {
                 About::history(K::BudgetWarned, Work).grant(*grant).agent(*agent)
             }
-            Self::RoundsGranted { grant, conv, .. } => About::history(K::RoundsGranted, Work).grant(*grant).conv(*conv),
+            Self::RoundsGranted(RoundsGranted { grant, conv, .. }) => {
+                About::history(K::RoundsGranted, Work).grant(*grant).conv(*conv)
+            }
             Self::RequestsGranted { task, .. } => About::history(K::RequestsGranted, Work).task(*task),
 
-            Self::ConversationOpened { conv, opener, .. } => {
+            Self::ConversationOpened(ConversationOpened { conv, opener, .. }) => {
                 About::history(K::ConversationOpened, Work).conv(*conv).agent(*opener)
             }
-            Self::RootStarted { task, agent, conv, grant, .. } => {
+            Self::RootStarted(RootStarted { task, agent, conv, grant, .. }) => {
                 About::history(K::RootStarted, Work).task(*task).agent(*agent).conv(*conv).grant(*grant)
             }
             Self::RootEnded { task, .. } => About::history(K::RootEnded, Work).task(*task),
@@ -302,23 +309,27 @@ impl Fact {
                 About { grant: message.grant, ..about }
             }
             Self::AlertRaised { agent, .. } => About::new(K::AlertRaised, Desk).agent(*agent),
-            Self::TurnOpened { turn, task, .. } => About::history(K::TurnOpened, Work).turn(*turn).task(*task),
+            Self::TurnOpened(TurnOpened { turn, task, .. }) => {
+                About::history(K::TurnOpened, Work).turn(*turn).task(*task)
+            }
             Self::Joined { turn, .. } => About::new(K::Joined, Work).turn(*turn),
             Self::Collected { task, .. } => About::new(K::Collected, Work).task(*task),
             Self::Renewed { turn, .. } => About::new(K::Renewed, Work).turn(*turn),
             Self::WaitsForUser { turn, .. } => About::new(K::WaitsForUser, Work).turn(*turn),
-            Self::TurnClosed { turn, .. } | Self::TurnFinished { turn, .. } | Self::TurnCharged { turn, .. } => {
-                About::history(K::TurnClosed, Work).turn(*turn)
-            }
+            Self::TurnClosed(TurnClosed { turn, .. })
+            | Self::TurnFinished(TurnFinished { turn, .. })
+            | Self::TurnCharged(TurnCharged { turn, .. }) => About::history(K::TurnClosed, Work).turn(*turn),
             Self::Spent { turn, .. } => About::history(K::Spent, Work).turn(*turn),
             Self::SpentOn { turn, .. } => About::history(K::SpentOn, Work).turn(*turn),
-            Self::WorkedOutside { turn, grant, .. } => About::history(K::WorkedOutside, Work).turn(*turn).grant(*grant),
+            Self::WorkedOutside(WorkedOutside { turn, grant, .. }) => {
+                About::history(K::WorkedOutside, Work).turn(*turn).grant(*grant)
+            }
             Self::Late { turn, .. } => About::history(K::Late, Work).turn(*turn),
-            Self::Requeued { task, agent, .. } => About::history(K::Requeued, Work).task(*task).agent(*agent),
+            Self::Requeued(Requeued { task, agent, .. }) => About::history(K::Requeued, Work).task(*task).agent(*agent),
             Self::SessionBegan { task } => About::history(K::SessionBegan, Work).task(*task),
-            Self::StepKept { task, agent, .. } => About::history(K::StepKept, Work).task(*task).agent(*agent),
+            Self::StepKept(StepKept { task, agent, .. }) => About::history(K::StepKept, Work).task(*task).agent(*agent),
 
-            Self::EscalationOpened { escalation, task, agent, conv, .. } => {
+            Self::EscalationOpened(EscalationOpened { escalation, task, agent, conv, .. }) => {
                 let about = About::history(K::EscalationOpened, Desk).escalation(*escalation);
                 About { task: *task, ..about.agent(*agent).conv(*conv) }
             }
@@ -335,21 +346,23 @@ impl Fact {
                 About::history(K::EscalationExpired, Desk).escalation(*escalation)
             }
             Self::LiftChosen { escalation, .. } => About::history(K::LiftChosen, Desk).escalation(*escalation),
-            Self::ApprovalAsked { approval, task, agent, .. } => {
+            Self::ApprovalAsked(ApprovalAsked { approval, task, agent, .. }) => {
                 About { task: *task, ..About::history(K::ApprovalAsked, Desk).approval(*approval).agent(*agent) }
             }
             Self::ApprovalRuled { approval, .. } => About::new(K::ApprovalRuled, Desk).approval(*approval),
             Self::ApprovalOffered { approval, .. } => About::new(K::ApprovalOffered, Desk).approval(*approval),
-            Self::ApprovalDecided { approval, .. } => About::history(K::ApprovalDecided, Desk).approval(*approval),
+            Self::ApprovalDecided(ApprovalDecided { approval, .. }) => {
+                About::history(K::ApprovalDecided, Desk).approval(*approval)
+            }
             Self::ApprovalUsed { approval } => About::history(K::ApprovalUsed, Desk).approval(*approval),
 
             // A claim isn't a step of the task that it is held for.
-            Self::Claimed { agent, .. } => About::new(K::Claimed, Rooms).agent(*agent),
+            Self::Claimed(Claimed { agent, .. }) => About::new(K::Claimed, Rooms).agent(*agent),
             Self::Released { .. } => About::new(K::Released, Rooms),
             Self::ClaimBroken { by, .. } => About::new(K::ClaimBroken, Rooms).agent(*by),
             Self::RoomOpened { .. } => About::new(K::RoomOpened, Rooms),
             Self::Posted { room, from, .. } => About::new(K::Posted, Rooms).agent(*from).room(*room),
-            Self::PostKeyed { room, agent, .. } => About::new(K::PostKeyed, Rooms).agent(*agent).room(*room),
+            Self::PostKeyed(PostKeyed { room, agent, .. }) => About::new(K::PostKeyed, Rooms).agent(*agent).room(*room),
 
             Self::ScheduleSet { by, .. } => About::new(K::ScheduleSet, Settings).agent(*by),
             Self::ScheduleRemoved { .. } => About::new(K::ScheduleRemoved, Settings),

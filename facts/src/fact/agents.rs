@@ -5,8 +5,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::Spend;
+use crate::digest::Credential;
 use crate::envelope::words;
-use crate::names::Label;
+use crate::ids::{AgentId, Time, TurnId};
+use crate::names::{AgentName, Label};
+use crate::refusal::Refusal;
 
 words! {
     /// The kind of principal that holds a name (§1).
@@ -120,4 +124,60 @@ words! {
         /// A lease on a resource.
         Claim = "claim",
     }
+}
+
+/// The registration of an agent or human.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The next free number; a name that is registered again gets a new one.
+    pub agent: AgentId,
+    /// A name that no live agent or human has.
+    pub name: AgentName,
+    /// Whether a program or a human holds the name.
+    pub kind: Kind,
+    /// Counts the registrations of the name, from 1 (§1).
+    pub incarnation: u32,
+    /// The actions, groups and number of parallel turns that it registers with.
+    pub profile: Profile,
+    /// The hash of the token that it authenticates with.
+    pub credential: Credential,
+}
+
+/// An extension of an agent's budget for one day (B1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentGranted {
+    /// The agent whose budget grows.
+    pub agent: AgentId,
+    /// The human who extended it.
+    pub by: AgentId,
+    /// The day, counted in days since the Unix epoch.
+    pub day: u64,
+    /// The tokens and the cost that are added.
+    pub spend: Spend,
+}
+
+/// The refusal of a post, question, held call or claim (G4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteRefused {
+    /// The agent that wrote it.
+    pub agent: AgentId,
+    /// The turn in which it was written; `None` outside every turn.
+    pub turn: Option<TurnId>,
+    /// The kind of write that was refused.
+    pub write: WriteKind,
+    /// The code, numbers and hint that the agent gets.
+    pub refusal: Refusal,
+}
+
+/// The replacement of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRotated {
+    /// The agent or human that the token authenticates.
+    pub agent: AgentId,
+    /// The hash of the new token.
+    pub credential: Credential,
+    /// The time from which the new token is refused; `None` if it doesn't expire.
+    pub expires_at: Option<Time>,
+    /// The time from which the token before it is refused; `None` if that ended at once.
+    pub former_until: Option<Time>,
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
+use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time};
 use crate::names::ModelName;
 
 words! {
@@ -121,4 +122,32 @@ impl Extension {
         let messages = rounds.saturating_mul(2);
         Self { messages, turns: messages, requests: rounds, ..Self::NONE }
     }
+}
+
+/// The opening of a grant (D7, D9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantOpened {
+    /// The next number.
+    pub grant: GrantId,
+    /// The human who gave it, or the agent that started it as its own root.
+    pub giver: AgentId,
+    /// The conversation in which its work starts.
+    pub conv: ConvId,
+    /// The end of its time, unless a human extends it or its clock is stopped (D8).
+    pub expires_at: Time,
+}
+
+/// An extension of a conversation by rounds (D2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundsGranted {
+    /// The grant that pays for the rounds.
+    pub grant: GrantId,
+    /// The task that sends requests in the conversation; `None` if there is none.
+    pub task: Option<TaskId>,
+    /// The conversation whose depth limit rises.
+    pub conv: ConvId,
+    /// The human who extended it.
+    pub by: AgentId,
+    /// The number of rounds, of two messages each.
+    pub rounds: u64,
 }

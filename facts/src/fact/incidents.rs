@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
-use crate::ids::{ConvId, GrantId, RoomId};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, RoomId};
+use crate::refusal::Code;
 
 /// Where agent messages are counted (R1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,4 +43,34 @@ pub enum Latched {
     Grant(GrantId),
     /// All work in a conversation, or all posts in a room.
     Place(Place),
+}
+
+/// The latch of a limit that tripped (R3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatchSet {
+    /// The number of the incident that records the latch.
+    pub incident: IncidentId,
+    /// The grant, conversation or room that is held.
+    pub on: Latched,
+    /// The code of the limit that tripped.
+    pub code: Code,
+    /// The limit at the time.
+    pub limit: u64,
+    /// The value that reached or passed the limit.
+    pub current: u64,
+}
+
+/// An incident that holds no work (D7, G2, B1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncidentNoted {
+    /// The next number.
+    pub incident: IncidentId,
+    /// The agent that the incident is about.
+    pub agent: AgentId,
+    /// The code of the limit that tripped.
+    pub code: Code,
+    /// The limit at the time.
+    pub limit: u64,
+    /// The value that reached or passed the limit.
+    pub current: u64,
 }

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{EndReason, Fact};
-use crate::envelope::{AnswerStatus, JsonText, MessageType, Priority};
-use crate::ids::{AgentId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time};
-use crate::names::{Label, RequestId};
+use crate::envelope::{Address, AnswerStatus, JsonText, MessageType, Priority};
+use crate::ids::{AgentId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
+use crate::names::{Label, Ref, RequestId};
+use crate::refusal::Refusal;
 
 /// The broker as a sender.
 pub const SYSTEM: AgentId = AgentId(0);
@@ -197,4 +198,34 @@ impl Answer {
     pub const fn outcome(task: TaskId, status: AnswerStatus, cause: EndReason) -> Self {
         Self { task, status, cause, reason: None, completed: Vec::new(), failed: Vec::new(), earlier: None }
     }
+}
+
+/// The refusal of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The agent that sent the refused message.
+    pub agent: AgentId,
+    /// The turn in which it was sent; `None` outside every turn.
+    pub turn: Option<TurnId>,
+    /// The type of the refused message.
+    pub kind: MessageType,
+    /// The address as the sender gave it.
+    pub to: Address,
+    /// The REF that the sender gave, or the one that the message would have had.
+    pub reference: Option<Ref>,
+    /// The code, numbers and hint that the sender gets.
+    pub refusal: Refusal,
+}
+
+/// The key of a post (Q1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostKeyed {
+    /// The room of the post.
+    pub room: RoomId,
+    /// The author of the post.
+    pub agent: AgentId,
+    /// The key of the post.
+    pub key: Key,
+    /// Whether the post was admitted. If so, it is the next fact.
+    pub admitted: bool,
 }

@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::words;
+use super::Spend;
+use crate::envelope::{FinishStatus, JsonText, words};
+use crate::ids::{AgentId, GrantId, Seq, TaskId, Time, TurnId};
+use crate::names::RequestId;
 
 words! {
     /// What caused an answer.
@@ -93,4 +96,101 @@ impl EndReason {
             | Self::RecipientGone => false,
         }
     }
+}
+
+/// The opening of a turn (F1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnOpened {
+    /// The next number.
+    pub turn: TurnId,
+    /// The task that the turn serves.
+    pub task: TaskId,
+    /// The attempt at the task, from 1.
+    pub attempt: u32,
+    /// The position of the delivered message.
+    pub message: Seq,
+    /// The end of the lease, unless activity renews it.
+    pub lease_until: Time,
+}
+
+/// The end of a turn (F2), as the first edition wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnClosed {
+    /// The turn that ended.
+    pub turn: TurnId,
+    /// Whether it finished, lost its lease or was withdrawn.
+    pub end: TurnEnd,
+    /// The status that the agent finished with; `None` if the agent did not finish the turn.
+    pub status: Option<FinishStatus>,
+    /// The tokens and the cost that are charged for the turn.
+    pub spend: Spend,
+}
+
+/// Another attempt at a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requeued {
+    /// The task of the request.
+    pub task: TaskId,
+    /// The agent that serves the next attempt; another one after a rejection (Q4).
+    pub agent: AgentId,
+    /// The reason for another attempt.
+    pub why: Rerun,
+    /// The new time to acknowledge, in ms.
+    pub ack_ms: u64,
+    /// For `partial`: the result of the first run.
+    pub result: Option<Box<PartialResult>>,
+}
+
+/// The finish of a turn (F2), without a word on estimates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnFinished {
+    /// The turn that the agent finished.
+    pub turn: TurnId,
+    /// The status of the finish as the broker resolved it.
+    pub status: FinishStatus,
+    /// The tokens and the cost that are charged for the turn.
+    pub spend: Spend,
+    /// The fingerprint of the finish, to recognise a retry of it (F6).
+    pub said: u64,
+}
+
+/// The finish of a turn, with its charge (F2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCharged {
+    /// The turn that the agent finished.
+    pub turn: TurnId,
+    /// The status of the finish as the broker resolved it.
+    pub status: FinishStatus,
+    /// The tokens and the cost of the whole turn, including those that [`Fact::Spent`] charged before.
+    pub spend: Spend,
+    /// Whether the tokens are estimated from the length of the text.
+    pub estimated: bool,
+    /// The fingerprint of the finish, to recognise a retry of it (F6).
+    pub said: u64,
+}
+
+/// Work of a program after its turn, which is charged to the grant of the turn (H4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkedOutside {
+    /// The turn after which it worked: the agent's last one.
+    pub turn: TurnId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The grant of the turn.
+    pub grant: GrantId,
+    /// What the program used beyond its turns.
+    pub spend: Spend,
+}
+
+/// The result of a step of work (F7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepKept {
+    /// The task that the step belongs to.
+    pub task: TaskId,
+    /// The agent that works on it.
+    pub agent: AgentId,
+    /// The key of the step, one for the task.
+    pub key: RequestId,
+    /// The result, as JSON.
+    pub result: JsonText,
 }

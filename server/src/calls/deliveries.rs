@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lastword_broker::Parcel;
 use lastword_core::input;
+use lastword_facts::fact::StepKept;
 use lastword_facts::names::SYSTEM_NAME;
 use lastword_facts::{Entry, Fact, MessageType, Seq};
 use lastword_wire::quote::quoted;
@@ -62,7 +63,7 @@ async fn kept(ctx: &Context, positions: &[Seq]) -> Result<Vec<StepResult>, ApiEr
         return Ok(steps);
     }
     let read = |_, entry: &Arc<Entry>| {
-        let Fact::StepKept { key, result, .. } = &entry.fact else { return };
+        let Fact::StepKept(StepKept { key, result, .. }) = &entry.fact else { return };
         let result = serde_json::from_str(result).unwrap_or_default();
         steps.push(StepResult { key: key.to_string(), result });
     };

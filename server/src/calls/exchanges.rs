@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lastword_broker::{Live, off_thread};
 use lastword_core::Principal;
-use lastword_facts::fact::{Level, Part, Recipient};
+use lastword_facts::fact::{Level, Part, Recipient, Refused, Stalled};
 use lastword_facts::ids::{AgentId, EscalationId, TaskId};
 use lastword_facts::stall::{Curve, HOLD_DRY, Reading, Stall, StallCause, WARN_DRY};
 use lastword_facts::{Code, Entry, Fact, Message, MessageType, Refusal, Seq};
@@ -81,7 +81,7 @@ pub(super) async fn of_escalation(
     let said = Seq(asked.0.saturating_sub(1));
     let facts = ctx.handle.entries(vec![said, Seq(said.0 + STALLED_AFTER_QUESTION)]).await?;
     let [(seq, said), (_, stalled)] = facts.as_slice() else { return Ok(None) };
-    let (Fact::Accepted { message }, Fact::Stalled { task, agent, .. }) = (&said.fact, &stalled.fact) else {
+    let (Fact::Accepted { message }, Fact::Stalled(Stalled { task, agent, .. })) = (&said.fact, &stalled.fact) else {
         return Ok(None);
     };
     let sides = Sides { task: *task, asker: other_side(message, *agent), delegate: *agent };
@@ -142,7 +142,7 @@ fn other_side(message: &Message, side: AgentId) -> AgentId {
 
 async fn sides_of_refusal(ctx: &Context, seq: Seq, entry: &Entry) -> Result<Option<Sides>, ApiError> {
     let stuck = |refusal: &Refusal| refusal.code == Code::NoProgress;
-    if let Fact::Refused { agent, turn: Some(turn), refusal, .. } = &entry.fact
+    if let Fact::Refused(Refused { agent, turn: Some(turn), refusal, .. }) = &entry.fact
         && stuck(refusal)
     {
         let (asker, turn, subject) = (*agent, *turn, refusal.subject.clone());
@@ -240,7 +240,7 @@ async fn marks(ctx: &Context, sides: Sides, found: &[FoundEntry]) -> Result<Vec<
     let places = found.iter().flat_map(|(seq, _)| after(*seq)).collect();
     let mut marks: Vec<Mark> = Vec::new();
     for (seq, entry) in ctx.handle.entries(places).await? {
-        let Fact::Stalled { task, agent, level, stall, enforced, curve, escalation, .. } = &entry.fact else {
+        let Fact::Stalled(Stalled { task, agent, level, stall, enforced, curve, escalation, .. }) = &entry.fact else {
             continue;
         };
         let at = Seq(seq.0 - if escalation.is_some() { STALLED_AFTER_QUESTION } else { STALLED_AFTER });

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_core::State;
 use lastword_core::state::IncidentOn;
-use lastword_facts::fact::{Control, EscalationCause, Scope};
+use lastword_facts::fact::{
+    ApprovalAsked, ApprovalDecided, Control, EscalationCause, EscalationOpened, IncidentNoted, LatchSet, Scope,
+};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
@@ -218,15 +220,15 @@ impl Plan {
     pub(super) fn hear(&mut self, seq: Seq, at: Time, fact: &Fact) {
         if let Some(note) = PendingTopic::note(at, fact) {
             self.waiting.insert(Topic::Note(seq), note);
-        } else if let Fact::IncidentNoted { incident, agent, .. } = fact {
+        } else if let Fact::IncidentNoted(IncidentNoted { incident, agent, .. }) = fact {
             self.waiting.insert(Topic::Incident(*incident), PendingTopic::incident(at, IncidentOn::Agent(*agent)));
-        } else if let Fact::EscalationOpened { escalation, cause, .. } = fact {
+        } else if let Fact::EscalationOpened(EscalationOpened { escalation, cause, .. }) = fact {
             self.waiting.insert(Topic::Question(*escalation), PendingTopic::question(at, *cause));
-        } else if let Fact::ApprovalAsked { approval, expires_at, .. } = fact {
+        } else if let Fact::ApprovalAsked(ApprovalAsked { approval, expires_at, .. }) = fact {
             self.waiting.insert(Topic::Call(*approval), PendingTopic::call(at, *expires_at));
-        } else if let Fact::LatchSet { incident, .. } = fact {
+        } else if let Fact::LatchSet(LatchSet { incident, .. }) = fact {
             self.waiting.insert(Topic::Incident(*incident), PendingTopic::urgent(at));
-        } else if let Fact::ApprovalDecided { approval, .. } = fact {
+        } else if let Fact::ApprovalDecided(ApprovalDecided { approval, .. }) = fact {
             self.settle(Topic::Call(*approval));
         } else if let Fact::EscalationNoted { escalation, .. } | Fact::EscalationAnswered { escalation, .. } = fact {
             self.settle(Topic::Question(*escalation));

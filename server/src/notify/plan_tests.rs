@@ -2,7 +2,9 @@
 
 use lastword_core::Core;
 use lastword_facts::Code;
-use lastword_facts::fact::{Decision, Latched, Place};
+use lastword_facts::fact::{
+    ApprovalAsked, ApprovalDecided, Decision, EscalationOpened, IncidentNoted, LatchSet, Latched, Place,
+};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 
 use super::*;
@@ -31,11 +33,19 @@ fn question(id: u64) -> Fact {
 fn caused(id: u64, cause: EscalationCause) -> Fact {
     let escalation = EscalationId(id);
     let body = "To eu or us?".into();
-    Fact::EscalationOpened { escalation, task: None, agent: AgentId(1), conv: ConvId(1), cause, body, options: vec![] }
+    Fact::EscalationOpened(EscalationOpened {
+        escalation,
+        task: None,
+        agent: AgentId(1),
+        conv: ConvId(1),
+        cause,
+        body,
+        options: vec![],
+    })
 }
 
 fn call(id: u64, asked: u64, lasts: u64) -> Fact {
-    Fact::ApprovalAsked {
+    Fact::ApprovalAsked(ApprovalAsked {
         approval: ApprovalId(id),
         task: None,
         agent: AgentId(1),
@@ -44,17 +54,17 @@ fn call(id: u64, asked: u64, lasts: u64) -> Fact {
         reason: None,
         digest: [0; 32],
         expires_at: at(asked + lasts),
-    }
+    })
 }
 
 fn decided(id: u64) -> Fact {
     let decision = Decision::Approve;
-    Fact::ApprovalDecided { approval: ApprovalId(id), by: None, decision, comment: None, edited: None }
+    Fact::ApprovalDecided(ApprovalDecided { approval: ApprovalId(id), by: None, decision, comment: None, edited: None })
 }
 
 fn latched(id: u64) -> Fact {
     let on = Latched::Place(Place::Conversation(ConvId(1)));
-    Fact::LatchSet { incident: IncidentId(id), on, code: Code::TurnsHard, limit: 1, current: 2 }
+    Fact::LatchSet(LatchSet { incident: IncidentId(id), on, code: Code::TurnsHard, limit: 1, current: 2 })
 }
 
 fn controlled(control: Control) -> Fact {
@@ -256,12 +266,14 @@ fn what_is_only_to_be_known_is_told_once_and_not_when_it_was_read() {
     let mut plan = plan();
     let alert = Fact::AlertRaised { message: Seq(4), agent: AgentId(2), pushed: true };
     let counted = Fact::AlertRaised { message: Seq(6), agent: AgentId(2), pushed: false };
-    let noted = |incident| Fact::IncidentNoted {
-        incident: IncidentId(incident),
-        agent: AgentId(2),
-        code: Code::RootAllowance,
-        limit: 10,
-        current: 11,
+    let noted = |incident| {
+        Fact::IncidentNoted(IncidentNoted {
+            incident: IncidentId(incident),
+            agent: AgentId(2),
+            code: Code::RootAllowance,
+            limit: 10,
+            current: 11,
+        })
     };
     plan.hear(Seq(5), at(0), &alert);
     plan.hear(Seq(7), at(0), &counted);

@@ -2,6 +2,7 @@
 
 use lastword_core::State;
 use lastword_core::state::Lifts;
+use lastword_facts::fact::EscalationOpened;
 use lastword_facts::ids::EscalationId;
 use lastword_facts::{Entry, Fact};
 use lastword_wire::{EscalationView, LiftView, grant_body, rfc3339};
@@ -18,7 +19,7 @@ pub(crate) fn escalation(
 ) -> Option<EscalationView> {
     let known = state.escalations.get(&id)?;
     let (message, options) = match asked.map(|entry| &entry.fact) {
-        Some(Fact::EscalationOpened { body, options, .. }) => (body.to_string(), options.clone()),
+        Some(Fact::EscalationOpened(EscalationOpened { body, options, .. })) => (body.to_string(), options.clone()),
         Some(_) | None => (String::new(), Vec::new()),
     };
     let answered_at = answer.map(|entry| rfc3339(entry.at));

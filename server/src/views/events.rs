@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use lastword_core::state::Agent;
 use lastword_core::{Principal, State};
-use lastword_facts::fact::{Area, EventKind, Latched, ModelSpend, Recipient, SYSTEM, Scope, Spend};
+use lastword_facts::fact::{
+    AgentGranted, ApprovalAsked, ApprovalDecided, Area, Claimed, EscalationOpened, EventKind, GrantOpened,
+    IncidentNoted, LatchSet, Latched, ModelSpend, PostKeyed, Recipient, Refused, Registered, Requeued, RoundsGranted,
+    SYSTEM, Scope, Spend, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
+    WorkedOutside, WriteRefused,
+};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
 use lastword_facts::names::Ref;
 use lastword_facts::stall::Curve;
@@ -52,7 +57,7 @@ impl Concerned {
     fn by(state: &State, fact: &Fact) -> Self {
         let about = fact.about();
         // A refusal is told to who was refused, and not to those who share its turn's conversation.
-        let turn = about.turn.filter(|_| !matches!(fact, Fact::Refused { .. } | Fact::WriteRefused { .. }));
+        let turn = about.turn.filter(|_| !matches!(fact, Fact::Refused(_) | Fact::WriteRefused(_)));
         let known = turn.and_then(|turn| state.turns.get(&turn));
         let held = about.approval.and_then(|approval| state.approvals.get(&approval));
         let asked = about.escalation.and_then(|escalation| state.escalations.get(&escalation));
@@ -171,8 +176,10 @@ pub fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Opt
 #[expect(clippy::too_many_lines, reason = "a few lines a fact")]
 fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
     match fact {
-        Fact::Registered { kind, incarnation, .. } => data.with("kind", kind.word()).with("incarnation", *incarnation),
-        Fact::TokenRotated { expires_at, former_until, .. } => {
+        Fact::Registered(Registered { kind, incarnation, .. }) => {
+            data.with("kind", kind.word()).with("incarnation", *incarnation)
+        }
+        Fact::TokenRotated(TokenRotated { expires_at, former_until, .. }) => {
             data.with_some("expires_at", expires_at.map(rfc3339)).with_some("former_until", former_until.map(rfc3339))
         }
         Fact::RoleSet { role, .. } => data.with("role", role.word()),
@@ -183,7 +190,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             let set = limits.values().into_iter().filter(|(_, value)| *value > 0);
             set.fold(data, |data, (name, value)| data.with(name, value))
         }
-        Fact::AgentGranted { by, spend, .. } => data.by(state, *by).tokens(spend),
+        Fact::AgentGranted(AgentGranted { by, spend, .. }) => data.by(state, *by).tokens(spend),
         Fact::PromptTyped { by, .. }
         | Fact::Rearmed { by, .. }
         | Fact::EscalationNoted { by, .. }
@@ -209,52 +216,54 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         Fact::Warned { crossing, agent_messages, .. } => {
             data.with("crossing", crossing.word()).with("agent_messages", *agent_messages)
         }
-        Fact::Refused { kind, to, reference, refusal, .. } => data
+        Fact::Refused(Refused { kind, to, reference, refusal, .. }) => data
             .refusal(refusal)
             .with("type", kind.word())
             .with("to", to.to_string())
             .with_some("ref", reference.as_ref().map(Ref::as_str)),
         Fact::Observed { refusal, .. } => data.refusal(refusal),
-        Fact::WriteRefused { write, refusal, .. } => data.refusal(refusal).with("write", write.word()),
+        Fact::WriteRefused(WriteRefused { write, refusal, .. }) => data.refusal(refusal).with("write", write.word()),
         Fact::RefusalsSummed { code, count, .. } => data.with("code", code.word()).with("count", *count),
-        Fact::Stalled { agent, level, stall, enforced, curve, escalation, .. } => data
+        Fact::Stalled(Stalled { agent, level, stall, enforced, curve, escalation, .. }) => data
             .with("delegate", state.name_of(*agent))
             .with("level", level.word())
             .with("stall", stall.word())
             .with("enforced", *enforced)
             .curve(*curve)
             .with_some("escalation", escalation.map(|escalation| escalation.to_string())),
-        Fact::LatchSet { incident, on, code, limit, current } => {
+        Fact::LatchSet(LatchSet { incident, on, code, limit, current }) => {
             data.latched(*on).met(state, *incident, *code, *limit, *current)
         }
         Fact::LatchLifted { on, by } => data.latched(*on).by(state, *by),
-        Fact::IncidentNoted { incident, code, limit, current, .. } => {
+        Fact::IncidentNoted(IncidentNoted { incident, code, limit, current, .. }) => {
             data.met(state, *incident, *code, *limit, *current)
         }
 
-        Fact::GrantOpened { grant, .. } => data.grant(*grant),
+        Fact::GrantOpened(GrantOpened { grant, .. }) => data.grant(*grant),
         Fact::GrantTraced { grant, context } => data.grant(*grant).with("traceparent", context.to_string()),
         Fact::GrantExtended { grant, by, .. } => data.grant(*grant).by(state, *by),
         Fact::GrantClosed { grant, end } => data.grant(*grant).with("end", end.word()),
         Fact::GrantAged { grant, percent } | Fact::BudgetWarned { grant, percent, .. } => {
             data.grant(*grant).with("percent", *percent)
         }
-        Fact::RoundsGranted { by, rounds, .. } => data.by(state, *by).with("rounds", *rounds),
+        Fact::RoundsGranted(RoundsGranted { by, rounds, .. }) => data.by(state, *by).with("rounds", *rounds),
         Fact::RequestsGranted { by, requests, .. } => data.by(state, *by).with("requests", *requests),
 
         Fact::RootEnded { status, .. } => data.with("status", status.word()),
         Fact::AlertRaised { message, pushed, .. } => data.with("message", message.to_string()).with("pushed", *pushed),
-        Fact::TurnOpened { attempt, message, .. } => {
+        Fact::TurnOpened(TurnOpened { attempt, message, .. }) => {
             data.with("attempt", *attempt).with("message", message.to_string())
         }
         Fact::WaitsForUser { waits, .. } => data.with("waits", *waits),
-        Fact::StepKept { key, .. } => data.with("key", key.as_str()),
-        Fact::TurnFinished { spend, .. } => data.with("end", "finished").tokens(spend),
-        Fact::TurnCharged { spend, estimated, .. } => {
+        Fact::StepKept(StepKept { key, .. }) => data.with("key", key.as_str()),
+        Fact::TurnFinished(TurnFinished { spend, .. }) => data.with("end", "finished").tokens(spend),
+        Fact::TurnCharged(TurnCharged { spend, estimated, .. }) => {
             data.with("end", "finished").tokens(spend).with("estimated", *estimated)
         }
-        Fact::TurnClosed { end, spend, .. } => data.with("end", end.word()).tokens(spend).with("estimated", true),
-        Fact::Spent { spend, .. } | Fact::WorkedOutside { spend, .. } => data.tokens(spend),
+        Fact::TurnClosed(TurnClosed { end, spend, .. }) => {
+            data.with("end", end.word()).tokens(spend).with("estimated", true)
+        }
+        Fact::Spent { spend, .. } | Fact::WorkedOutside(WorkedOutside { spend, .. }) => data.tokens(spend),
         Fact::SpentOn { models, .. } => {
             let part = |part: &ModelSpend| {
                 json!({
@@ -265,34 +274,36 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             };
             data.with("models", models.iter().map(part).collect::<Vec<_>>())
         }
-        Fact::EscalationOpened { task, cause, body, .. } => {
+        Fact::EscalationOpened(EscalationOpened { task, cause, body, .. }) => {
             data.with("body", words::question(state, *task, *cause, body))
         }
         Fact::Late { body, .. } | Fact::Posted { body, .. } => data.with("body", &**body),
-        Fact::Requeued { why, .. } => data.with("why", why.word()),
+        Fact::Requeued(Requeued { why, .. }) => data.with("why", why.word()),
 
         Fact::EscalationLifts { met, lifts, .. } => {
             let lifts: Vec<String> = lifts.iter().map(|lift| words::lift(state, *lift)).collect();
             data.with("code", met.code.word()).with("lifts", lifts)
         }
         Fact::LiftChosen { lift, by, .. } => data.with("lift", format!("lift-{lift}")).by(state, *by),
-        Fact::ApprovalAsked { tool, .. } => data.with("tool", &**tool),
+        Fact::ApprovalAsked(ApprovalAsked { tool, .. }) => data.with("tool", &**tool),
         Fact::ApprovalRuled { rule, .. } => data.with("rule", rule.call.to_string()).with("ruling", rule.ruling.word()),
         Fact::ApprovalOffered { to, .. } => {
             let names: Vec<&str> = to.iter().map(|to| state.name_of(*to)).collect();
             data.with("to", names)
         }
-        Fact::ApprovalDecided { decision, by, .. } => {
+        Fact::ApprovalDecided(ApprovalDecided { decision, by, .. }) => {
             let by = by.map_or("nobody", |by| if by == SYSTEM { "policy" } else { state.name_of(by) });
             data.with("decision", decision.word()).with("by", by)
         }
 
-        Fact::Claimed { claim, resource, .. } => {
+        Fact::Claimed(Claimed { claim, resource, .. }) => {
             data.with("claim", claim.to_string()).with("resource", resource.as_str())
         }
         Fact::Released { claim } | Fact::ClaimBroken { claim, .. } => data.with("claim", claim.to_string()),
         Fact::RoomOpened { name, .. } => data.with("room", name.as_str()),
-        Fact::PostKeyed { key, admitted, .. } => data.with("key", key.id.as_str()).with("admitted", *admitted),
+        Fact::PostKeyed(PostKeyed { key, admitted, .. }) => {
+            data.with("key", key.id.as_str()).with("admitted", *admitted)
+        }
 
         Fact::ScheduleSet { schedule, .. } => data.with("schedule", schedule.name.as_str()),
         Fact::ScheduleRemoved { name } => data.with("schedule", name.as_str()),
@@ -309,8 +320,8 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
         | Fact::AgentRested { .. }
         | Fact::HumanActed { .. }
         | Fact::PromptEnded { .. }
-        | Fact::ConversationOpened { .. }
-        | Fact::RootStarted { .. }
+        | Fact::ConversationOpened(_)
+        | Fact::RootStarted(_)
         | Fact::Accepted { .. }
         | Fact::Renewed { .. }
         | Fact::SessionBegan { .. }
@@ -322,7 +333,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
 /// Returns the area that a fact changes, and the conversation that it concerns.
 pub fn subject(state: &State, fact: &Fact) -> (Area, Option<ConvId>) {
     let Concerned { area, conv, .. } = Concerned::by(state, fact);
-    if let Fact::Refused { turn, reference, .. } = fact {
+    if let Fact::Refused(Refused { turn, reference, .. }) = fact {
         let of_turn = || Some(state.tasks.get(&state.turns.get(&(*turn)?)?.task)?.conv);
         return (area, of_turn().or_else(|| state.conv_of(reference.as_ref()?.as_str())));
     }

@@ -2,7 +2,7 @@
 
 use lastword_core::State;
 use lastword_core::state::{Agent, IncidentOn};
-use lastword_facts::fact::{Latched, Place};
+use lastword_facts::fact::{Latched, Place, Refused, WriteRefused};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
 use lastword_facts::status::Running;
 use lastword_facts::{Fact, Message, Seq};
@@ -149,7 +149,9 @@ pub(crate) fn link(message: StoredMessage) -> CausalLink {
 
 /// Returns the step by which a human lifts a recorded refusal now (H6).
 pub fn lift_of(state: &State, fact: &Fact) -> Option<LiftStep> {
-    let (Fact::Refused { refusal, .. } | Fact::WriteRefused { refusal, .. } | Fact::Observed { refusal, .. }) = fact
+    let (Fact::Refused(Refused { refusal, .. })
+    | Fact::WriteRefused(WriteRefused { refusal, .. })
+    | Fact::Observed { refusal, .. }) = fact
     else {
         return None;
     };
@@ -158,7 +160,7 @@ pub fn lift_of(state: &State, fact: &Fact) -> Option<LiftStep> {
 
 /// Returns a recorded refusal with the refused agent and its turn; `None` for any other fact.
 pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, Option<TurnId>, RefusedSend)> {
-    let (agent, turn, refusal) = if let Fact::Refused { agent, turn, refusal, .. } = fact {
+    let (agent, turn, refusal) = if let Fact::Refused(Refused { agent, turn, refusal, .. }) = fact {
         (*agent, *turn, refusal)
     } else if let Fact::Observed { agent, refusal } = fact {
         (*agent, None, refusal)
@@ -174,7 +176,7 @@ pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, 
         turn: turn.map(|turn| turn.to_string()),
         problem: Problem { record: Some(record_id(seq)), lift, ..Problem::new(refusal) },
     };
-    if let Fact::Refused { kind, to, reference, .. } = fact {
+    if let Fact::Refused(Refused { kind, to, reference, .. }) = fact {
         told.kind = Some(*kind);
         told.to = Some(to.to_string());
         told.reference = reference.as_ref().map(ToString::to_string);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_broker::{Handle, Live};
 use lastword_core::state::{Agent, Asker};
 use lastword_core::{Principal, State};
-use lastword_facts::fact::{Answer, EndReason, Part, Recipient, SYSTEM};
+use lastword_facts::fact::{Answer, EndReason, EscalationOpened, Part, Recipient, Requeued, SYSTEM};
 use lastword_facts::fsm::RequestState;
 use lastword_facts::ids::{AgentId, TaskId};
 use lastword_facts::{Entry, Fact, Message, Seq};
@@ -222,7 +222,9 @@ impl Shown {
     pub(crate) fn delivered(self) -> Option<StoredMessage> {
         let earlier = self.earlier.clone();
         let mut out = self.stored()?;
-        if let Some(Fact::EscalationOpened { escalation, body, .. }) = earlier.as_deref().map(|entry| &entry.fact) {
+        if let Some(Fact::EscalationOpened(EscalationOpened { escalation, body, .. })) =
+            earlier.as_deref().map(|entry| &entry.fact)
+        {
             out.escalation = Some(escalation.to_string());
             out.question = Some(body.to_string());
         }
@@ -312,7 +314,7 @@ fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, to_h
 
 /// Makes one answer of two: the second attempt did only the failed parts (Q5).
 fn join_attempts(out: &mut StoredMessage, answer: &Answer, earlier: Option<&Entry>) {
-    if let Some(Fact::Requeued { result: Some(first), .. }) = earlier.map(|entry| &entry.fact) {
+    if let Some(Fact::Requeued(Requeued { result: Some(first), .. })) = earlier.map(|entry| &entry.fact) {
         out.body = format!("{}\n\n{}", first.body, out.body);
         let missing = first.completed.iter().filter(|part| !answer.completed.contains(part));
         let mut completed: Vec<String> = missing.map(ToString::to_string).collect();

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use lastword_broker::{Handle, Live};
 use lastword_core::State;
 use lastword_core::state::Agent;
-use lastword_facts::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
+use lastword_facts::fact::{
+    ApprovalDecided, Crossing, Digest, EscalationOpened, IncidentNoted, Lift, Place, SYSTEM, TurnClosed, hex,
+};
 use lastword_facts::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::{Entry, Fact, Message, MessageType, Seq, visible};
@@ -130,7 +132,7 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
             let text = format!("{} ordered: {control}.", state.name_of(*by));
             (NoticeKind::Warning, SYSTEM, None, text)
         }
-        Fact::TurnClosed { turn, .. } => {
+        Fact::TurnClosed(TurnClosed { turn, .. }) => {
             let text = format!("{turn} has ended: its request was settled another way. Stop working on it.");
             (NoticeKind::Warning, SYSTEM, conv_of(state, *turn).and_then(reference), text)
         }
@@ -171,7 +173,7 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
             let (name, text) = aged(state, *grant, *percent);
             (NoticeKind::Warning, SYSTEM, name, text)
         }
-        Fact::IncidentNoted { incident, agent, code, limit, current } => {
+        Fact::IncidentNoted(IncidentNoted { incident, agent, code, limit, current }) => {
             let numbers = [*limit, *current].map(|n| amount(counts_cost(state, *incident), n));
             let text = format!("{incident}: {}", words::noted(state, *agent, *code, numbers));
             (NoticeKind::Warning, SYSTEM, None, text)
@@ -204,7 +206,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
         Fact::EscalationNoted { escalation, by, body } => {
             (NoticeKind::Info, *by, None, format!("Answer to {escalation}: {body}"))
         }
-        Fact::EscalationOpened { escalation, task, agent, conv, cause, body, .. } => {
+        Fact::EscalationOpened(EscalationOpened { escalation, task, agent, conv, cause, body, .. }) => {
             let body = words::question(state, *task, *cause, body);
             let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
             (NoticeKind::Alert, *agent, reference(*conv), text)
@@ -213,7 +215,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
             let conv = state.escalations.get(escalation).and_then(|known| reference(known.conv));
             (NoticeKind::Info, SYSTEM, conv, format!("{escalation}:{}", offered_lifts(state, *escalation)))
         }
-        Fact::ApprovalDecided { approval, by, decision, comment, .. } => {
+        Fact::ApprovalDecided(ApprovalDecided { approval, by, decision, comment, .. }) => {
             let by = match *by {
                 Some(SYSTEM) => " by the policy".to_owned(),
                 Some(by) if is_human(state, by) => format!(" by the human {}", state.name_of(by)),

@@ -133,7 +133,7 @@ async fn played(edge: &str) -> Vec<String> {
     let log = DataDir::at(world.dir.path()).open_reader().unwrap().read(Seq(1), usize::MAX).unwrap();
     let facts = log.into_iter().map(|(_, entry)| entry);
     // That a human signed in, or holds a session, is the edge's own.
-    let facts = facts.filter(|entry| !matches!(entry.fact, Fact::HumanActed { .. } | Fact::Registered { .. }));
+    let facts = facts.filter(|entry| !matches!(entry.fact, Fact::HumanActed { .. } | Fact::Registered(_)));
     facts.map(|entry| without_times(&format!("{:?} {:?}", entry.grant, entry.fact))).collect()
 }
 

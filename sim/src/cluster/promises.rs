@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lastword_core::state::{Phase, Task};
 use lastword_core::{Core, Input, Reply, State};
-use lastword_facts::fact::{Crossing, Part, Place};
+use lastword_facts::fact::{Crossing, Part, Place, TurnOpened};
 use lastword_facts::ids::{AgentId, GrantId, TaskId, TurnId};
 use lastword_facts::names::RequestId;
 use lastword_facts::{Entry, Fact, MessageType, Seq};
@@ -185,7 +185,7 @@ impl Oracle {
             self.witness.see(entry);
             let before = self.chains.last().copied().unwrap_or(0);
             self.chains.push(chained(before, entry));
-            if let Fact::TurnOpened { turn, task, .. } = &entry.fact {
+            if let Fact::TurnOpened(TurnOpened { turn, task, .. }) = &entry.fact {
                 self.turns.insert(*turn, *task);
             } else if let Fact::Accepted { message } = &entry.fact
                 && let Part::Answer(answer) = &message.part

@@ -4,7 +4,7 @@ use lastword_core::input::{Finish, Progress};
 use lastword_core::{Input, Reply};
 use lastword_facts::MessageType;
 use lastword_facts::envelope::{Address, Draft, FinishStatus};
-use lastword_facts::fact::{EscalationCause, Fact, Spend};
+use lastword_facts::fact::{EscalationCause, EscalationOpened, Fact, Spend};
 use lastword_facts::ids::AgentId;
 use lastword_facts::limits::Limits;
 use lastword_facts::names::{Label, Ref};
@@ -27,7 +27,7 @@ fn a_rejected_request_goes_to_another_agent_and_never_to_a_human() {
     let rejects = Finish { status: Some(FinishStatus::Rejected), body: "not mine".into(), ..Finish::default() };
     let reply = world.give(Input::Finish(by, None, Box::new(rejects)));
     assert!(matches!(reply, Some(Reply::Finished { answer: Some(_), open: false })), "{reply:?}");
-    assert!(!world.log().iter().any(|entry| matches!(entry.fact, Fact::Requeued { .. })));
+    assert!(!world.log().iter().any(|entry| matches!(entry.fact, Fact::Requeued(_))));
 }
 
 #[test]
@@ -47,7 +47,8 @@ fn what_the_broker_tells_humans_of_a_request_that_timed_out_is_nothing_that_its_
     asks(others[1], "T-2");
     let third = asks(others[2], "T-3");
     assert!(matches!(third, Some(Reply::Sent(_))), "two of three messages were sent: {third:?}");
-    let told = |fact: &Fact| matches!(fact, Fact::EscalationOpened { cause: EscalationCause::TimedOut, .. });
+    let told =
+        |fact: &Fact| matches!(fact, Fact::EscalationOpened(EscalationOpened { cause: EscalationCause::TimedOut, .. }));
     assert_eq!(world.log().iter().filter(|entry| told(&entry.fact)).count(), 3, "humans were told of each");
 }
 

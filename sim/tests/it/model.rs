@@ -18,7 +18,7 @@ use lastword_core::state::{Asker, State};
 use lastword_core::{Core, Input};
 use lastword_facts::MessageType;
 use lastword_facts::envelope::{Address, Draft};
-use lastword_facts::fact::{Fact, Recipient};
+use lastword_facts::fact::{Fact, Recipient, TurnCharged, TurnFinished};
 use lastword_facts::ids::{AgentId, TaskId, TurnId};
 use lastword_facts::limits::Limits;
 use lastword_facts::names::{AgentName, RequestId};
@@ -215,7 +215,10 @@ impl Node {
         // A key is forgotten after a time, so only a retry at once is checked.
         let (mut broke, mut keyed) = (None, if world.now() == self.0.world.now() { self.0.keyed } else { 0 });
         for entry in world.log() {
-            if let (Act::Late(_), Fact::TurnFinished { turn, .. } | Fact::TurnCharged { turn, .. }) = (act, &entry.fact)
+            if let (
+                Act::Late(_),
+                Fact::TurnFinished(TurnFinished { turn, .. }) | Fact::TurnCharged(TurnCharged { turn, .. }),
+            ) = (act, &entry.fact)
             {
                 broke = broke.or((*turn != TurnId(1)).then_some(LATE));
             }

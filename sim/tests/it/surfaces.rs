@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lastword_a2a::Published;
 use lastword_client::{Client, Endpoint, Token};
 use lastword_core::Core;
+use lastword_facts::fact::Registered;
 use lastword_facts::limits::Observed;
 use lastword_facts::{Entry, Fact, Limits, Seq};
 use lastword_mcp::{Remote, serve_pipe};
@@ -239,7 +240,7 @@ async fn transcript<E: Edge>(lead: &E, helper: &E) {
 /// Returns the facts without the parts that belong to this one run: moments and token hashes.
 fn facts(log: Vec<(Seq, Entry)>) -> Vec<String> {
     let told = |(_, entry): (Seq, Entry)| {
-        if let Fact::Registered { agent, name, kind, incarnation, .. } = entry.fact {
+        if let Fact::Registered(Registered { agent, name, kind, incarnation, .. }) = entry.fact {
             format!("{agent} {name} {kind:?} {incarnation}")
         } else {
             without_moments(&format!("{:?} {:?}", entry.grant, entry.fact))

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use lastword_facts::fact::Part;
+use lastword_facts::fact::{
+    ApprovalAsked, ConversationOpened, EscalationOpened, GrantOpened, Part, Refused, RootStarted, TurnOpened,
+};
 use lastword_facts::ids::ConvId;
 use lastword_facts::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
@@ -172,10 +174,10 @@ impl<'a> Lines<'a> {
     /// Returns the conversation to whose history a fact belongs; `None` for bookkeeping facts and those outside of
     /// work.
     fn conversation(&mut self, fact: &Fact) -> rusqlite::Result<Option<i64>> {
-        if let Fact::Refused { turn: None, reference, .. } = fact {
+        if let Fact::Refused(Refused { turn: None, reference, .. }) = fact {
             return reference.as_ref().map_or(Ok(None), |reference| self.referred(reference.as_str()));
         }
-        if let Fact::ConversationOpened { conv, reference, .. } = fact {
+        if let Fact::ConversationOpened(ConversationOpened { conv, reference, .. }) = fact {
             self.refer.execute((reference.as_str(), conv.0))?;
         }
         let about = fact.about();
@@ -208,11 +210,11 @@ impl<'a> Lines<'a> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other fact opens something")]
 const fn opened(fact: &Fact) -> Option<(IdKind, u64)> {
     Some(match fact {
-        Fact::GrantOpened { grant, .. } => (IdKind::Grant, grant.0),
-        Fact::RootStarted { task, .. } => (IdKind::Task, task.0),
-        Fact::TurnOpened { turn, .. } => (IdKind::Turn, turn.0),
-        Fact::EscalationOpened { escalation, .. } => (IdKind::Escalation, escalation.0),
-        Fact::ApprovalAsked { approval, .. } => (IdKind::Approval, approval.0),
+        Fact::GrantOpened(GrantOpened { grant, .. }) => (IdKind::Grant, grant.0),
+        Fact::RootStarted(RootStarted { task, .. }) => (IdKind::Task, task.0),
+        Fact::TurnOpened(TurnOpened { turn, .. }) => (IdKind::Turn, turn.0),
+        Fact::EscalationOpened(EscalationOpened { escalation, .. }) => (IdKind::Escalation, escalation.0),
+        Fact::ApprovalAsked(ApprovalAsked { approval, .. }) => (IdKind::Approval, approval.0),
         _ => return None,
     })
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_facts::fact::Recipient;
+use lastword_facts::fact::{Recipient, Refused, WriteRefused};
 use lastword_facts::ids::AgentId;
 use lastword_facts::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
@@ -427,7 +427,7 @@ impl<'a> Writing<'a> {
                 self.post.execute((seq, room.0, from.0, at))?;
                 self.text(seq, body)
             }
-            Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
+            Fact::Refused(Refused { agent, refusal, .. }) | Fact::WriteRefused(WriteRefused { agent, refusal, .. }) => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
             _ => Ok(()),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{ModelSpend, Rerun, Spend};
+use lastword_facts::fact::{
+    ModelSpend, Requeued, Rerun, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WorkedOutside,
+};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, Seq, TaskId, TurnId};
 use lastword_facts::{Entry, Fact, Time};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
@@ -83,18 +85,18 @@ impl<'a> Charging<'a> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other facts spend nothing")]
     pub(crate) fn index(&mut self, entry: &Entry, conv: Option<i64>) -> rusqlite::Result<()> {
         match &entry.fact {
-            Fact::Requeued { task, agent, why: Rerun::Rejected, .. } => self.reassigned(*task, *agent),
-            Fact::TurnOpened { turn, task, message, .. } => self.opened(*turn, *task, *message),
+            Fact::Requeued(Requeued { task, agent, why: Rerun::Rejected, .. }) => self.reassigned(*task, *agent),
+            Fact::TurnOpened(TurnOpened { turn, task, message, .. }) => self.opened(*turn, *task, *message),
             Fact::SpentOn { turn, models, .. } => self.spent_on(*turn, models),
-            Fact::WorkedOutside { turn, agent, grant, spend } => {
+            Fact::WorkedOutside(WorkedOutside { turn, agent, grant, spend }) => {
                 let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
                 let (turn, at, grant) = (turn.0.cast_signed(), entry.at.0.cast_signed(), grant.0.cast_signed());
                 self.spend_more.execute((turn, tokens, cost, at, false, conv, grant, agent.0)).map(|_| ())
             }
             Fact::Spent { turn, spend }
-            | Fact::TurnClosed { turn, spend, .. }
-            | Fact::TurnFinished { turn, spend, .. }
-            | Fact::TurnCharged { turn, spend, .. } => self.spent(*turn, spend.counted(), entry, conv),
+            | Fact::TurnClosed(TurnClosed { turn, spend, .. })
+            | Fact::TurnFinished(TurnFinished { turn, spend, .. })
+            | Fact::TurnCharged(TurnCharged { turn, spend, .. }) => self.spent(*turn, spend.counted(), entry, conv),
             _ => Ok(()),
         }
     }
@@ -140,7 +142,8 @@ impl<'a> Charging<'a> {
         if spend == Spend::default() {
             return Ok(());
         }
-        let estimated = matches!(entry.fact, Fact::TurnClosed { .. } | Fact::TurnCharged { estimated: true, .. });
+        let estimated =
+            matches!(entry.fact, Fact::TurnClosed(_) | Fact::TurnCharged(TurnCharged { estimated: true, .. }));
         let (tokens, cost) = (bounded(spend.tokens), bounded(spend.cost_microusd));
         let grant = entry.grant.map(|(grant, _)| grant.0.cast_signed());
         let at = entry.at.0.cast_signed();

@@ -104,7 +104,7 @@ const SHARED_KINDS: [(&str, &str); 7] = [
 fn an_event_has_the_name_of_its_fact() {
     for (_, entry) in samples() {
         let (fact, kind) = (format!("{:?}", entry.fact), entry.fact.about().kind.word());
-        let fact = fact.split_once(' ').unwrap().0;
+        let fact = fact.split(|c: char| !c.is_alphanumeric()).next().unwrap();
         let own = kind
             == fact.chars().fold(String::new(), |word, letter| match letter {
                 'A'..='Z' if word.is_empty() => letter.to_lowercase().to_string(),

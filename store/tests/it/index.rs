@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lastword_facts::envelope::Address;
-use lastword_facts::fact::{Place, Spend, TurnEnd};
+use lastword_facts::fact::{ConversationOpened, Place, Refused, RootStarted, Spend, TurnClosed, TurnEnd, TurnOpened};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
 use lastword_facts::names::Ref;
 use lastword_facts::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
@@ -156,12 +156,12 @@ fn the_tokens_of_a_turn_are_found_once_it_has_ended() {
     let closed = |turn, tokens| Entry {
         at: Time(100),
         grant: None,
-        fact: Fact::TurnClosed {
+        fact: Fact::TurnClosed(TurnClosed {
             turn: TurnId(turn),
             end: TurnEnd::Finished,
             status: None,
             spend: Spend { tokens, ..Spend::default() },
-        },
+        }),
     };
     let (first, second) = (closed(1, 700), closed(3, 20));
     let next = index.last().0;
@@ -223,12 +223,12 @@ fn what_was_said_spent_and_refused_is_added_up() {
     let closed = Entry {
         at: Time(day),
         grant: None,
-        fact: Fact::TurnClosed {
+        fact: Fact::TurnClosed(TurnClosed {
             turn: TurnId(9),
             end: TurnEnd::Finished,
             status: None,
             spend: Spend { tokens: 0, cost_microusd: 12 },
-        },
+        }),
     };
     let observed = Entry {
         at: Time(day),
@@ -395,17 +395,19 @@ fn conversations_are_found_by_what_was_said_and_ordered_by_the_last_of_it() {
 fn a_history_holds_what_belongs_to_its_conversation_and_nothing_else() {
     let (turn, task, conv) = (TurnId(1), TaskId(5), ConvId(2));
     let reference = Ref::new("T-1").unwrap();
-    let refusal = |turn: Option<TurnId>, reference: Option<&str>| Fact::Refused {
-        agent: AgentId(1),
-        turn,
-        kind: MessageType::Request,
-        to: Address::All,
-        reference: reference.map(|text| Ref::new(text).unwrap()),
-        refusal: Refusal::new(Code::DepthCap),
+    let refusal = |turn: Option<TurnId>, reference: Option<&str>| {
+        Fact::Refused(Refused {
+            agent: AgentId(1),
+            turn,
+            kind: MessageType::Request,
+            to: Address::All,
+            reference: reference.map(|text| Ref::new(text).unwrap()),
+            refusal: Refusal::new(Code::DepthCap),
+        })
     };
-    let opened = Fact::ConversationOpened { conv, reference, parent: None, opener: AgentId(1) };
-    let started = Fact::RootStarted { task, agent: AgentId(1), conv, grant: GrantId(1), received: None };
-    let taken = Fact::TurnOpened { turn, task, attempt: 1, message: Seq(1), lease_until: Time(9) };
+    let opened = Fact::ConversationOpened(ConversationOpened { conv, reference, parent: None, opener: AgentId(1) });
+    let started = Fact::RootStarted(RootStarted { task, agent: AgentId(1), conv, grant: GrantId(1), received: None });
+    let taken = Fact::TurnOpened(TurnOpened { turn, task, attempt: 1, message: Seq(1), lease_until: Time(9) });
     let facts = [
         opened,
         started,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_facts::fact::{Message, Part, Recipient};
+use lastword_facts::fact::{Message, Part, Recipient, Refused};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId};
 use lastword_facts::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
 
@@ -50,13 +50,13 @@ pub(crate) fn post(ms: u64, room: u32, body: &str) -> Entry {
 }
 
 pub(crate) fn refused(ms: u64, agent: u32, code: Code) -> Entry {
-    let fact = Fact::Refused {
+    let fact = Fact::Refused(Refused {
         agent: AgentId(agent),
         turn: None,
         kind: MessageType::Request,
         to: Address::All,
         reference: None,
         refusal: Refusal::new(code),
-    };
+    });
     at(ms, fact)
 }

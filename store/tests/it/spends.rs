@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lastword_facts::fact::{ModelSpend, Rerun, Spend, TurnEnd};
+use lastword_facts::fact::{ModelSpend, Requeued, Rerun, Spend, TurnCharged, TurnClosed, TurnEnd, TurnOpened};
 use lastword_facts::ids::{AgentId, TaskId, TurnId};
 use lastword_facts::names::ModelName;
 use lastword_facts::{Entry, Fact, FinishStatus, Seq, Time};
@@ -16,7 +16,7 @@ const ALL: usize = 1_000;
 
 fn opened(ms: u64, turn: u64, message: u64) -> Entry {
     let (turn, task, message) = (TurnId(turn), TaskId(turn), Seq(message));
-    at(ms, Fact::TurnOpened { turn, task, attempt: 1, message, lease_until: Time(0) })
+    at(ms, Fact::TurnOpened(TurnOpened { turn, task, attempt: 1, message, lease_until: Time(0) }))
 }
 
 fn spend(tokens: u64) -> Spend {
@@ -29,7 +29,7 @@ fn spent(ms: u64, turn: u64, tokens: u64) -> Entry {
 
 fn charged(ms: u64, turn: u64, tokens: u64, estimated: bool) -> Entry {
     let (turn, status) = (TurnId(turn), FinishStatus::Completed);
-    at(ms, Fact::TurnCharged { turn, status, spend: spend(tokens), estimated, said: 1 })
+    at(ms, Fact::TurnCharged(TurnCharged { turn, status, spend: spend(tokens), estimated, said: 1 }))
 }
 
 fn on(ms: u64, turn: u64, models: &[(&str, u64)]) -> Entry {
@@ -55,11 +55,23 @@ fn indexed_by(step: usize, entries: &[Entry]) -> (tempfile::TempDir, Index) {
 
 #[test]
 fn a_turn_keeps_its_agent_when_its_request_is_reassigned_and_after_it_ended() {
-    let reassigned =
-        |why, agent| at(5, Fact::Requeued { task: TaskId(1), agent: AgentId(agent), why, ack_ms: 1, result: None });
-    let again =
-        at(7, Fact::TurnOpened { turn: TurnId(2), task: TaskId(1), attempt: 2, message: Seq(1), lease_until: Time(0) });
-    let lost = at(4, Fact::TurnClosed { turn: TurnId(1), end: TurnEnd::Withdrawn, status: None, spend: spend(30) });
+    let reassigned = |why, agent| {
+        at(5, Fact::Requeued(Requeued { task: TaskId(1), agent: AgentId(agent), why, ack_ms: 1, result: None }))
+    };
+    let again = at(
+        7,
+        Fact::TurnOpened(TurnOpened {
+            turn: TurnId(2),
+            task: TaskId(1),
+            attempt: 2,
+            message: Seq(1),
+            lease_until: Time(0),
+        }),
+    );
+    let lost = at(
+        4,
+        Fact::TurnClosed(TurnClosed { turn: TurnId(1), end: TurnEnd::Withdrawn, status: None, spend: spend(30) }),
+    );
     let entries = [
         message(1, 1, 2, 3, "work"),
         opened(2, 1, 1),
@@ -120,9 +132,9 @@ fn models_that_account_for_more_than_their_turn_are_noticed() {
         entries.push(decode(entry).unwrap());
         rest = behind;
     }
-    let is_end = |entry: &Entry| matches!(entry.fact, Fact::TurnClosed { .. });
+    let is_end = |entry: &Entry| matches!(entry.fact, Fact::TurnClosed(_));
     let place = entries.iter().position(is_end).unwrap();
-    let Fact::TurnClosed { turn, spend, .. } = entries[place].fact else { unreachable!() };
+    let Fact::TurnClosed(TurnClosed { turn, spend, .. }) = entries[place].fact else { unreachable!() };
     for (beyond, noticed) in [(0, false), (1, true)] {
         let mut witness = Witness::default();
         entries[..place].iter().for_each(|entry| witness.see(entry));

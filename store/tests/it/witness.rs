@@ -41,7 +41,7 @@ fn a_root_of_an_agent_that_no_human_attends_is_noticed() {
     for (days, kept) in [(0, true), (15, false)] {
         let mut witness = Witness::default();
         let mut entries = first_edition();
-        let root = |entry: &Entry| matches!(entry.fact, Fact::RootStarted { .. });
+        let root = |entry: &Entry| matches!(entry.fact, Fact::RootStarted(_));
         let place = entries.iter().position(root).unwrap();
         for entry in &mut entries[place - 2..] {
             entry.at = entry.at.plus(days * 86_400_000);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::leader::Lease;
-use super::nats::{Expect, Nats, Refused, StreamNames};
+use super::nats::{Expect, Nats, PublishError, StreamNames};
 use super::record::EpochStart;
 use crate::log::AppendError;
 
@@ -56,10 +56,10 @@ pub(super) async fn claim(
         let expect = Expect { last: None, of: (&names.epoch, behind) };
         let reason = match nats.publish(&names.epoch, expect, payload.clone()).await {
             Ok(at) => return Ok(at),
-            Err(Refused::Never(reason)) => return Err(fatal(reason)),
+            Err(PublishError::Never(reason)) => return Err(fatal(reason)),
             // An earlier attempt may be in the stream nevertheless; a claim without a leader does no harm.
-            Err(Refused::Full(reason)) => return Err(AppendError::Full { reason }),
-            Err(Refused::Expected(reason) | Refused::Unknown(reason)) => reason,
+            Err(PublishError::Full(reason)) => return Err(AppendError::Full { reason }),
+            Err(PublishError::Expected(reason) | PublishError::Unknown(reason)) => reason,
         };
         retry(lease, &reason).await?;
     }

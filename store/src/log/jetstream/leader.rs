@@ -6,7 +6,7 @@ use lastword_facts::{Entry, Seq};
 
 use super::claim::retry;
 use super::mirror::Inner;
-use super::nats::{Expect, Nats, NatsError, Refused, StreamNames};
+use super::nats::{Expect, Nats, NatsError, PublishError, StreamNames};
 use super::record::{self, EpochStart, Head, PART_BYTES_MAX, PARTS_MAX, StoredRow};
 use super::tail::Subject;
 use crate::log::chain::Row;
@@ -123,13 +123,13 @@ impl Publisher {
                     let reason = format!("the message behind {} was acknowledged as {at}", self.at);
                     return Err(AppendError::Fatal { reason });
                 }
-                Err(Refused::Full(reason)) if unknown.is_none() => return Err(AppendError::Full { reason }),
-                Err(Refused::Never(reason)) if unknown.is_none() => return Err(AppendError::Fatal { reason }),
+                Err(PublishError::Full(reason)) if unknown.is_none() => return Err(AppendError::Full { reason }),
+                Err(PublishError::Never(reason)) if unknown.is_none() => return Err(AppendError::Fatal { reason }),
                 Err(
-                    Refused::Full(reason)
-                    | Refused::Never(reason)
-                    | Refused::Expected(reason)
-                    | Refused::Unknown(reason),
+                    PublishError::Full(reason)
+                    | PublishError::Never(reason)
+                    | PublishError::Expected(reason)
+                    | PublishError::Unknown(reason),
                 ) => unknown = Some(reason),
             }
             match self.look_for(message).await {

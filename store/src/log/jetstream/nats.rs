@@ -199,7 +199,7 @@ pub(crate) struct Expect<'a> {
 
 /// Why a publish wasn't acknowledged.
 #[derive(Clone, Debug)]
-pub(crate) enum Refused {
+pub(crate) enum PublishError {
     /// The stream has other last messages than expected. This attempt wrote nothing.
     Expected(String),
     /// The stream, its account or its server is full. This attempt wrote nothing.
@@ -453,7 +453,12 @@ impl Nats {
     }
 
     /// Publishes a message and waits for the acknowledgement; returns its sequence.
-    pub(crate) async fn publish(&self, subject: &str, expect: Expect<'_>, payload: Vec<u8>) -> Result<u64, Refused> {
+    pub(crate) async fn publish(
+        &self,
+        subject: &str,
+        expect: Expect<'_>,
+        payload: Vec<u8>,
+    ) -> Result<u64, PublishError> {
         let mut headers = HeaderMap::new();
         if let Some(last) = expect.last {
             headers.insert(header::NATS_EXPECTED_LAST_SEQUENCE, last.to_string());
@@ -464,35 +469,35 @@ impl Nats {
         let answer =
             self.client.send_request(subject.to_owned(), request).await.map_err(|error| match error.kind() {
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                    Refused::Never(error.to_string())
+                    PublishError::Never(error.to_string())
                 }
                 RequestErrorKind::TimedOut | RequestErrorKind::NoResponders | RequestErrorKind::Other => {
-                    Refused::Unknown(error.to_string())
+                    PublishError::Unknown(error.to_string())
                 }
             })?;
         let answer: PublishAnswer = serde_json::from_slice(&answer.payload)
-            .map_err(|error| Refused::Unknown(format!("the acknowledgement can't be read: {error}")))?;
+            .map_err(|error| PublishError::Unknown(format!("the acknowledgement can't be read: {error}")))?;
         match answer {
             PublishAnswer { error: Some(error), .. } => Err(refused(&error)),
             PublishAnswer { seq: Some(seq), .. } => Ok(seq),
-            PublishAnswer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
+            PublishAnswer { .. } => Err(PublishError::Unknown("the acknowledgement has no sequence".to_owned())),
         }
     }
 }
 
 /// Classifies an error of the server by its code.
-fn refused(error: &jetstream::Error) -> Refused {
+fn refused(error: &jetstream::Error) -> PublishError {
     let reason = error.to_string();
     match error.error_code().0 {
         // Wrong last sequence, of the stream or of the subject; with or without the sequence found.
-        10071 | 10164 => Refused::Expected(reason),
+        10071 | 10164 => PublishError::Expected(reason),
         // Resources of the account, the server, or the storage.
-        10002 | 10023 | 10028 | 10047 => Refused::Full(reason),
+        10002 | 10023 | 10028 | 10047 => PublishError::Full(reason),
         // The store failed. Its limits are checked before anything is written; a disk may fail on one replica alone.
-        10077 if reason.contains("maximum") => Refused::Full(reason),
+        10077 if reason.contains("maximum") => PublishError::Full(reason),
         // The message is longer than the stream or the server accepts.
-        10054 | 10097 => Refused::Never(reason),
-        _ => Refused::Unknown(reason),
+        10054 | 10097 => PublishError::Never(reason),
+        _ => PublishError::Unknown(reason),
     }
 }
 

@@ -1,9 +1,12 @@
 //! A sample of each fact, with the name under which its bytes are stored.
 
 use lastword_facts::fact::{
-    AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EndReason, EscalationCause, Extension, GrantEnd, Key,
-    Kind, Latched, Level, Lift, Made, Message, Met, ModelSpend, Part, PartialResult, Place, Profile, Recipient, Rerun,
-    Role, Schedule, Scope, Spend, Terms, TurnEnd, WriteKind,
+    AgentGranted, AgentLimits, Answer, ApprovalAsked, ApprovalDecided, ClaimMode, Claimed, Control, ConversationOpened,
+    Crossing, Decision, EndReason, EscalationCause, EscalationOpened, Extension, GrantEnd, GrantOpened, IncidentNoted,
+    Key, Kind, LatchSet, Latched, Level, Lift, Made, Message, Met, ModelSpend, Part, PartialResult, Place, PostKeyed,
+    Profile, Recipient, Refused, Registered, Requeued, Rerun, Role, RootStarted, RoundsGranted, Schedule, Scope, Spend,
+    Stalled, StepKept, Terms, TokenRotated, TurnCharged, TurnClosed, TurnEnd, TurnFinished, TurnOpened, WorkedOutside,
+    WriteKind, WriteRefused,
 };
 use lastword_facts::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
@@ -53,14 +56,14 @@ fn registry() -> Vec<(&'static str, Fact)> {
         ("Configured", Fact::Configured { limits: Box::new(first_limits()) }),
         (
             "Registered",
-            Fact::Registered {
+            Fact::Registered(Registered {
                 agent,
                 name: AgentName::new("kilo").unwrap(),
                 kind: Kind::Human,
                 incarnation: 3,
                 profile: profile.clone(),
                 credential: [0xab; 32],
-            },
+            }),
         ),
         ("Amended", Fact::Amended { agent, profile }),
         ("Rekeyed", Fact::Rekeyed { agent, credential: [1; 32] }),
@@ -76,24 +79,29 @@ fn conversations() -> Vec<(&'static str, Fact)> {
         ("Warned", Fact::Warned { place: Place::Room(RoomId(2)), crossing: Crossing::Hard, agent_messages: 100 }),
         (
             "Refused/full",
-            Fact::Refused {
+            Fact::Refused(Refused {
                 agent,
                 turn: Some(TurnId(5)),
                 kind: MessageType::Request,
                 to: Address::List(vec![Address::User, Address::Group(label("team")), Address::Action(label("test"))]),
                 reference: Some(reference()),
                 refusal: Refusal::new(Code::ClaimHeld).numbers(10, 11).retry_after(500).about("hive"),
-            },
+            }),
         ),
         ("Observed", Fact::Observed { agent, refusal: Refusal::new(Code::MalformedHeader) }),
-        ("GrantOpened", Fact::GrantOpened { grant, giver: agent, conv, expires_at: Time(5) }),
+        ("GrantOpened", Fact::GrantOpened(GrantOpened { grant, giver: agent, conv, expires_at: Time(5) })),
         ("GrantExtended", Fact::GrantExtended { grant, by: agent, extension: extension() }),
         ("GrantClosed", Fact::GrantClosed { grant, end: GrantEnd::Expired }),
         (
             "ConversationOpened",
-            Fact::ConversationOpened { conv, reference: reference(), parent: Some(ConvId(1)), opener: agent },
+            Fact::ConversationOpened(ConversationOpened {
+                conv,
+                reference: reference(),
+                parent: Some(ConvId(1)),
+                opener: agent,
+            }),
         ),
-        ("RootStarted", Fact::RootStarted { task, agent, conv, grant, received: Some(4) }),
+        ("RootStarted", Fact::RootStarted(RootStarted { task, agent, conv, grant, received: Some(4) })),
         ("RootEnded", Fact::RootEnded { task, status: AnswerStatus::Exhausted }),
         ("Accepted/request", accepted(MessageType::Request, Part::Request(terms()))),
         ("Accepted/answer", accepted(MessageType::Response, Part::Answer(answer()))),
@@ -110,21 +118,24 @@ fn turns() -> Vec<(&'static str, Fact)> {
     let spend = Spend { tokens: 1_234, cost_microusd: 56 };
     let result = PartialResult { body: "half".into(), completed: texts(), failed: texts() };
     vec![
-        ("TurnOpened", Fact::TurnOpened { turn, task, attempt: 2, message, lease_until }),
+        ("TurnOpened", Fact::TurnOpened(TurnOpened { turn, task, attempt: 2, message, lease_until })),
         ("Joined", Fact::Joined { turn, message, lease_until }),
         ("Collected", Fact::Collected { task, message }),
         ("Renewed", Fact::Renewed { turn, lease_until }),
-        ("TurnClosed", Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: Some(FinishStatus::Waiting), spend }),
+        (
+            "TurnClosed",
+            Fact::TurnClosed(TurnClosed { turn, end: TurnEnd::Withdrawn, status: Some(FinishStatus::Waiting), spend }),
+        ),
         ("Late", Fact::Late { turn, agent: AgentId(1), body: "too late".into() }),
         (
             "Requeued",
-            Fact::Requeued {
+            Fact::Requeued(Requeued {
                 task,
                 agent: AgentId(2),
                 why: Rerun::Partial,
                 ack_ms: 30_000,
                 result: Some(Box::new(result)),
-            },
+            }),
         ),
         ("Noticed", Fact::Noticed { agent: AgentId(2), through: message }),
         ("BudgetWarned", Fact::BudgetWarned { grant: GrantId(1), agent: AgentId(2), percent: 81 }),
@@ -135,7 +146,10 @@ fn control() -> Vec<(&'static str, Fact)> {
     let on = Latched::Place(Place::Room(RoomId(3)));
     let by = AgentId(1);
     vec![
-        ("LatchSet", Fact::LatchSet { incident: IncidentId(1), on, code: Code::TurnsHard, limit: 100, current: 100 }),
+        (
+            "LatchSet",
+            Fact::LatchSet(LatchSet { incident: IncidentId(1), on, code: Code::TurnsHard, limit: 100, current: 100 }),
+        ),
         ("LatchLifted", Fact::LatchLifted { on: Latched::Grant(GrantId(4)), by }),
         ("Controlled/agent", Fact::Controlled { scope: Scope::Agent(AgentId(2)), control: Control::Stop, by }),
         ("Controlled/workspace", Fact::Controlled { scope: Scope::Workspace, control: Control::Pause, by }),
@@ -147,7 +161,7 @@ fn humans() -> Vec<(&'static str, Fact)> {
     vec![
         (
             "EscalationOpened",
-            Fact::EscalationOpened {
+            Fact::EscalationOpened(EscalationOpened {
                 escalation,
                 task: Some(TaskId(1)),
                 agent,
@@ -155,12 +169,12 @@ fn humans() -> Vec<(&'static str, Fact)> {
                 cause: EscalationCause::TimedOut,
                 body: "which?".into(),
                 options: texts(),
-            },
+            }),
         ),
         ("EscalationNoted", Fact::EscalationNoted { escalation, by: agent, body: "this".into() }),
         (
             "ApprovalAsked",
-            Fact::ApprovalAsked {
+            Fact::ApprovalAsked(ApprovalAsked {
                 approval,
                 task: None,
                 agent,
@@ -169,17 +183,17 @@ fn humans() -> Vec<(&'static str, Fact)> {
                 reason: Some("because".into()),
                 digest: [2; 32],
                 expires_at: Time(7),
-            },
+            }),
         ),
         (
             "ApprovalDecided",
-            Fact::ApprovalDecided {
+            Fact::ApprovalDecided(ApprovalDecided {
                 approval,
                 by: Some(agent),
                 decision: Decision::Edit,
                 comment: Some("rather".into()),
                 edited: Some(("[]".into(), [3; 32])),
-            },
+            }),
         ),
         ("ApprovalUsed", Fact::ApprovalUsed { approval }),
     ]
@@ -190,14 +204,14 @@ fn shared() -> Vec<(&'static str, Fact)> {
     vec![
         (
             "Claimed",
-            Fact::Claimed {
+            Fact::Claimed(Claimed {
                 claim,
                 agent: AgentId(1),
                 task: Some(TaskId(2)),
                 resource: Resource::new("repo:src/*").unwrap(),
                 mode: ClaimMode::Shared,
                 expires_at: Time(8),
-            },
+            }),
         ),
         ("Released", Fact::Released { claim }),
         ("RoomOpened", Fact::RoomOpened { room, name: reference(), members: vec![AgentId(1), AgentId(200)] }),
@@ -225,7 +239,7 @@ fn policy() -> [(&'static str, Fact); 7] {
         ("NoticeRead", Fact::NoticeRead { agent: AgentId(1), message: Seq(300) }),
         ("PostKeyed", {
             let key = Key { id: RequestId::new("discord:12").unwrap(), fingerprint: 9 };
-            Fact::PostKeyed { room: RoomId(2), agent: AgentId(1), key, admitted: true }
+            Fact::PostKeyed(PostKeyed { room: RoomId(2), agent: AgentId(1), key, admitted: true })
         }),
         ("Rearmed", Fact::Rearmed { conv: ConvId(300), by: AgentId(1) }),
         ("Idled", Fact::Idled { ms: 259_200_000, by: Some(AgentId(1)) }),
@@ -237,7 +251,7 @@ fn usage() -> [(&'static str, Fact); 2] {
     let status = FinishStatus::Completed;
     [
         ("Spent", Fact::Spent { turn, spend }),
-        ("TurnCharged", Fact::TurnCharged { turn, status, spend, estimated: true, said: 7 }),
+        ("TurnCharged", Fact::TurnCharged(TurnCharged { turn, status, spend, estimated: true, said: 7 })),
     ]
 }
 
@@ -250,7 +264,7 @@ fn exchanges() -> [(&'static str, Fact); 3] {
     let (task, agent, conv) = (TaskId(6), AgentId(7), ConvId(300));
     let (level, stall, escalation) = (Level::Held, StallCause::Dry, Some(EscalationId(2)));
     [
-        ("Stalled", Fact::Stalled { task, agent, conv, level, stall, enforced: true, curve, escalation }),
+        ("Stalled", Fact::Stalled(Stalled { task, agent, conv, level, stall, enforced: true, curve, escalation })),
         ("SessionBegan", Fact::SessionBegan { task }),
         ("PolicyChanged", Fact::PolicyChanged { policy: Box::new(Policy::default()), by: AgentId(1) }),
     ]
@@ -274,23 +288,23 @@ fn prompts() -> [(&'static str, Fact); 8] {
         ("PromptEnded", Fact::PromptEnded { agent }),
         (
             "WorkedOutside",
-            Fact::WorkedOutside {
+            Fact::WorkedOutside(WorkedOutside {
                 turn: TurnId(3),
                 agent,
                 grant: GrantId(2),
                 spend: Spend { tokens: 900, cost_microusd: 5 },
-            },
+            }),
         ),
         ("WaitsForUser", Fact::WaitsForUser { turn: TurnId(3), waits: true }),
         ("DisplayNameSet", Fact::DisplayNameSet { agent, display_name: DisplayName::new("研究员").ok() }),
         (
             "StepKept",
-            Fact::StepKept {
+            Fact::StepKept(StepKept {
                 task: TaskId(6),
                 agent,
                 key: RequestId::new("3.fetch").unwrap(),
                 result: r#"{"rows":7}"#.into(),
-            },
+            }),
         ),
         (
             "GrantTraced",
@@ -318,7 +332,7 @@ fn edition() -> [(&'static str, Fact); 3] {
     [
         ("Forgot", Fact::Forgot { items: 300 }),
         ("Upgraded", Fact::Upgraded { edition: 2 }),
-        ("TurnFinished", Fact::TurnFinished { turn: TurnId(8), status, spend, said: u64::MAX }),
+        ("TurnFinished", Fact::TurnFinished(TurnFinished { turn: TurnId(8), status, spend, said: u64::MAX })),
     ]
 }
 
@@ -330,11 +344,14 @@ fn limits() -> [(&'static str, Fact); 7] {
     let (code, incident) = (Code::RootAllowance, IncidentId(5));
     [
         ("AgentLimited", Fact::AgentLimited { agent, limits: Box::new(own) }),
-        ("AgentGranted", Fact::AgentGranted { agent, by: AgentId(1), day: 19_675, spend }),
+        ("AgentGranted", Fact::AgentGranted(AgentGranted { agent, by: AgentId(1), day: 19_675, spend })),
         ("AgentRested", Fact::AgentRested { agent, until: Some(Time(86_400_000)) }),
-        ("WriteRefused", Fact::WriteRefused { agent, turn: Some(TurnId(5)), write: WriteKind::Claim, refusal }),
+        (
+            "WriteRefused",
+            Fact::WriteRefused(WriteRefused { agent, turn: Some(TurnId(5)), write: WriteKind::Claim, refusal }),
+        ),
         ("RefusalsSummed", Fact::RefusalsSummed { agent, code: Code::ApproverNotAllowed, count: 900 }),
-        ("IncidentNoted", Fact::IncidentNoted { incident, agent, code, limit: 200, current: 202 }),
+        ("IncidentNoted", Fact::IncidentNoted(IncidentNoted { incident, agent, code, limit: 200, current: 202 })),
         ("GrantAged", Fact::GrantAged { grant: GrantId(9), percent: 80 }),
     ]
 }
@@ -355,7 +372,7 @@ fn lifts() -> [(&'static str, Fact); 5] {
         Lift::Rearm,
     ];
     [
-        ("RoundsGranted", Fact::RoundsGranted { grant, task: Some(task), conv, by, rounds: 2 }),
+        ("RoundsGranted", Fact::RoundsGranted(RoundsGranted { grant, task: Some(task), conv, by, rounds: 2 })),
         ("RequestsGranted", Fact::RequestsGranted { task, by, requests: 4 }),
         ("EscalationLifts", Fact::EscalationLifts { escalation, met, lifts }),
         ("LiftChosen", Fact::LiftChosen { escalation, lift: 1, by }),
@@ -402,8 +419,9 @@ fn schedules() -> Vec<(&'static str, Fact)> {
 
 fn tokens() -> Vec<(&'static str, Fact)> {
     let (agent, at) = (AgentId(7), Some(Time(1_790_000_000_000)));
-    let rotated =
-        |expires_at, former_until| Fact::TokenRotated { agent, credential: [1; 32], expires_at, former_until };
+    let rotated = |expires_at, former_until| {
+        Fact::TokenRotated(TokenRotated { agent, credential: [1; 32], expires_at, former_until })
+    };
     vec![("TokenRotated/expires", rotated(at, None)), ("TokenRotated/overlaps", rotated(at, at))]
 }
 
