@@ -403,6 +403,19 @@ fn wrong_imports(folder: &str, layers: Layers) -> (BTreeSet<String>, usize) {
     (wrong, imports)
 }
 
+/// The most lines of a source file (`STYLE.md`).
+const FILE_LINES_MAX: usize = 600;
+
+#[test]
+fn no_source_file_is_longer_than_the_style_allows() {
+    let folders = members().into_iter().chain(["fuzz".to_owned()]);
+    let all: Vec<(PathBuf, String)> = folders.flat_map(|folder| files(&folder)).collect();
+    assert!(all.len() > 900, "the sources are found");
+    let long: Vec<(&PathBuf, usize)> =
+        all.iter().map(|(path, source)| (path, source.lines().count())).filter(|(_, n)| *n > FILE_LINES_MAX).collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
 #[test]
 fn modules_import_from_lower_layers_only() {
     let ((of_broker, in_broker), (of_server, in_server)) =
