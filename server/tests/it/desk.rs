@@ -156,10 +156,8 @@ async fn a_claim_can_wait_for_a_release_but_two_never_for_each_other() {
     assert_eq!(whole["resource"], "repo:src");
     let all = world.get("kilo", "/v1/claims").await.is(200);
     assert_eq!(all["items"].as_array().unwrap().len(), 1, "the whole takes the place of its part: {all}");
-    world
-        .post("kilo", "/v1/claims", json!({ "resource": "repo:src/b", "wait_ms": 1 }))
-        .await
-        .refused(409, "claim_held");
+    let part = json!({ "resource": "repo:src/b", "wait_ms": 1 });
+    world.post(by, "/v1/claims", part).await.refused(409, "claim_held");
     // A human may end it, which the log says.
     let path = format!("/v1/claims/{}", id(&whole, "id"));
     world.request(by, Method::DELETE, &path).send().await.unwrap();
