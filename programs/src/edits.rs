@@ -4,6 +4,7 @@
 //! change is claimed for the task at hand, so that no two tasks change one file without knowing of each other. A conflict is an
 //! answer for the model: who holds the file, and how to go on.
 
+mod collision;
 mod shell;
 mod tree;
 
@@ -19,6 +20,7 @@ use lastword_facts::resource::Resource;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+pub use self::collision::collision;
 use self::shell::Writes;
 pub use self::tree::WorkTree;
 

@@ -162,6 +162,10 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         let said = worked(client, &mut session, occasion).await?;
         // On a full disk the model still hears that it has to stop.
         let written = kept.write(&session);
+        let said = match said {
+            None => edit::made(client, occasion).await,
+            Some(_) => said,
+        };
         return if said.is_some() { Ok(said) } else { written.map(|()| None) };
     }
     session.transcript.clone_from(&occasion.transcript_path);

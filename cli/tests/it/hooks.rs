@@ -448,6 +448,46 @@ fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
 }
 
 #[test]
+fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    let work = server.path().join("work");
+    fs::create_dir_all(&work).unwrap();
+    git(&work, &["init", "-q", "--initial-branch=main"]);
+    let file = work.join("a.rs");
+    fs::write(&file, "one\n").unwrap();
+    git(&work, &["add", "."]);
+    git(&work, &["-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-q", "-m", "x"]);
+    let kilo = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let hive = Session { server: &server, id: "s-2", token: "hive.token" };
+    let edit =
+        json!({ "tool_name": "Edit", "tool_input": { "file_path": file, "old_string": "one", "new_string": "two" } });
+
+    server.operator(&["send", "kilo", "Mend a.rs", "--ref", "P-1"]).ok();
+    assert!(reason(&kilo.stop("nothing asked")).contains("Mend a.rs"));
+    server.operator(&["send", "hive", "Mend a.rs, too", "--ref", "P-2"]).ok();
+    assert!(reason(&hive.stop("nothing asked")).contains("Mend a.rs, too"));
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null);
+    assert_eq!(kilo.hook("PostToolUse", &edit), Value::Null, "the claim is its own");
+    // Kilo's tool takes its time; a human ends the claim, and hive gets the file.
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null);
+    server.operator(&["release", "clm-1"]).ok();
+    assert_eq!(hive.hook("PreToolUse", &edit), Value::Null);
+    fs::write(&file, "two\n").unwrap();
+    let told = kilo.hook("PostToolUse", &edit);
+    let told = told["hookSpecificOutput"]["additionalContext"].as_str().unwrap();
+    assert!(told.starts_with("a.rs is held by hive, for P-2 (req-") && told.contains("It was told"), "{told}");
+    assert_eq!(hive.hook("PostToolUse", &edit), Value::Null, "the holder's own edit");
+    kilo.hook("PostToolUse", &edit);
+    let messages = server.operator(&["audit", "was changed by me", "--json"]).json();
+    let alerts = messages["items"].as_array().unwrap();
+    assert_eq!((alerts.len(), &alerts[0]["type"]), (1, &json!("alert")), "it is told once: {messages}");
+    assert_eq!((&alerts[0]["from"], &alerts[0]["to"]), (&json!("kilo"), &json!("hive")));
+    assert!(alerts[0]["body"].as_str().unwrap().contains("-one\n+two"), "{messages}");
+}
+
+#[test]
 fn git_refuses_a_commit_of_what_another_task_holds_and_keeps_the_hooks_that_are_there() {
     let server = Server::start();
     server.agent("kilo");

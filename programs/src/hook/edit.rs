@@ -7,7 +7,7 @@ use lastword_client::Client;
 use serde_json::{Value, json};
 
 use super::session_file::SessionFile;
-use super::{HookError, HookSession, Occasion};
+use super::{HookError, HookSession, Occasion, context};
 use crate::edits::{self, Claimed, ToolCall, Verdict};
 
 /// Tools that read the file which they name.
@@ -18,8 +18,7 @@ const REFUSED_MAX: usize = 256;
 
 /// Claims what a call would change, and returns what stops it; `None` if nothing does.
 pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
-    let cwd = occasion.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-    let arguments = serde_json::to_value(&occasion.tool_input).unwrap_or_default();
+    let (cwd, arguments) = called(occasion);
     let call = ToolCall { tool: &occasion.tool_name, arguments: Some(&arguments) };
     let verdict = match edits::claim(client, &cwd, call).await {
         Ok(verdict) => verdict,
@@ -51,6 +50,21 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
             Ok(Some(denied(&held.told)))
         }
     }
+}
+
+/// Returns where a call is made, and its arguments.
+fn called(occasion: &Occasion) -> (PathBuf, Value) {
+    let cwd = occasion.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+    (cwd, serde_json::to_value(&occasion.tool_input).unwrap_or_default())
+}
+
+/// Returns what the model is told of an edit that it has made to a file that another task holds by now.
+pub(super) async fn made(client: &Client, occasion: &Occasion) -> Option<Value> {
+    let (cwd, arguments) = called(occasion);
+    let call = ToolCall { tool: &occasion.tool_name, arguments: Some(&arguments) };
+    // The edit is made: a broker that is away is asked no longer.
+    let told = edits::collision(client, &cwd, call).await.ok().flatten();
+    told.map(|told| context("PostToolUse", &told))
 }
 
 fn denied(reason: &str) -> Value {
