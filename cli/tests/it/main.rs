@@ -87,6 +87,8 @@ mod session_clients;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]
+mod shared_tree;
+#[cfg(test)]
 mod sign_in;
 #[cfg(test)]
 mod taken_away;
