@@ -40,6 +40,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         }
         Input::Finish(..)
         | Input::Cancel(..)
+        | Input::Dismiss(..)
         | Input::Release(..)
         | Input::Decide(..)
         | Input::Remove(..)

@@ -146,6 +146,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    #[expect(clippy::too_many_lines, reason = "one match over all inputs, with an arm for each")]
     fn input(&mut self, input: Input) -> Option<Reply> {
         let before = self.out.entries.len();
         if let Err(refusal) = self.check_epoch(&input) {
@@ -184,6 +185,7 @@ impl Step<'_> {
             }
             Input::Progress(by, turn, progress) => self.progress(by, turn, progress),
             Input::Cancel(by, request) => self.cancel(by, &request),
+            Input::Dismiss(by, request) => self.dismiss(by, &request),
             Input::Control(by, scope, control) => self.control(by, scope, control),
             Input::Extend(by, conv, only, extension) => self.extend(by, conv, only, extension),
             Input::ExtendRounds(by, conv, rounds) => self.extend_rounds(by, conv, rounds),

@@ -56,6 +56,8 @@ pub enum Input {
     Progress(Principal, Option<TurnId>, Progress),
     /// Cancels a request.
     Cancel(Principal, RequestId),
+    /// Dismisses a request that ended without its result.
+    Dismiss(Principal, RequestId),
     /// Pauses, resumes or stops the workspace, an agent or a conversation.
     Control(Principal, Scope, Control),
     /// Extends the open grants of a conversation, or one of them, and lifts the latches of their limits.

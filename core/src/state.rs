@@ -127,6 +127,8 @@ pub struct State {
     pub grants: Table<GrantId, Grant>,
     /// The open tasks and the remembered closed ones, by number.
     pub tasks: Table<TaskId, Task>,
+    /// The tasks of humans' requests that ended without their result, until a human dismisses them.
+    pub failed: BTreeSet<TaskId>,
     /// The turns of those tasks, by number.
     pub turns: Table<TurnId, Turn>,
     /// The idempotency keys and request ids in use.
@@ -226,6 +228,7 @@ impl Default for State {
             agents_by_name: Index::default(),
             grants: Table::new(),
             tasks: Table::new(),
+            failed: BTreeSet::new(),
             turns: Table::new(),
             keys: Keys::default(),
             escalations: BTreeMap::new(),

@@ -572,4 +572,11 @@ pub enum Fact {
         /// The human.
         by: AgentId,
     },
+    /// A human dismissed a request of a human that ended without its result.
+    Dismissed {
+        /// The task of the request.
+        task: TaskId,
+        /// The human who dismissed it.
+        by: AgentId,
+    },
 }

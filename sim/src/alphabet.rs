@@ -373,6 +373,7 @@ impl Random {
             35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
             36 => Input::Take(by, None),
             37 => Input::Receive(by, Consumer::InTurns),
+            _ if self.chance(50) => Input::Dismiss(by, self.request_id(world)),
             _ => Input::Cancel(by, self.request_id(world)),
         };
         world.give(input)

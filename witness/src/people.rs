@@ -186,6 +186,7 @@ impl Witness {
             | Fact::RoundsGranted(RoundsGranted { by, .. })
             | Fact::RequestsGranted { by, .. }
             | Fact::ClaimBroken { by, .. }
+            | Fact::Dismissed { by, .. }
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }

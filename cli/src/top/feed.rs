@@ -152,6 +152,7 @@ fn changed_by(kind: EventKind) -> &'static [List] {
         | K::Claimed
         | K::Released
         | K::ClaimBroken
+        | K::Dismissed
         | K::RoomOpened
         | K::Posted
         | K::PostKeyed

@@ -49,7 +49,7 @@ impl Step<'_> {
             Input::Finish(by, id, finish) => {
                 (by, id.as_ref().and_then(turn).or_else(|| finish.request.as_ref().and_then(request)))
             }
-            Input::Collect(by, id) | Input::Cancel(by, id) => (by, request(id)),
+            Input::Collect(by, id) | Input::Cancel(by, id) | Input::Dismiss(by, id) => (by, request(id)),
             Input::Answer(by, id, ..) | Input::ChooseLift(by, id, ..) => (by, over(Numbered::Escalation, id.0, id)),
             Input::Decide(by, id, _) | Input::Use(by, id, _) => (by, over(Numbered::Approval, id.0, id)),
             Input::Release(by, id) => (by, over(Numbered::Claim, id.0, id)),

@@ -150,6 +150,17 @@ impl Step<'_> {
         Ok(Reply::Finished { answer, open: false })
     }
 
+    /// Dismisses a request that ended without its result, which a human then need not look at any more.
+    pub(super) fn dismiss(&mut self, by: Principal, request: &RequestId) -> Outcome {
+        self.human(by, Role::Approver)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(request);
+        let (task, _) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
+        if self.state().failed.contains(&task) {
+            self.record(Fact::Dismissed { task, by: by.agent() });
+        }
+        Ok(Reply::Done)
+    }
+
     /// Ends a root task that waits for nothing any more.
     pub(super) fn end_idle_root(&mut self, id: TaskId) {
         let idle = self.state().tasks.get(&id).is_some_and(|t| t.asker == Asker::Nobody && t.is_idle());

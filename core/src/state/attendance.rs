@@ -113,6 +113,7 @@ impl State {
             | Fact::PolicyChanged { by, .. }
             | Fact::PromptTyped { by, .. }
             | Fact::ClaimBroken { by, .. }
+            | Fact::Dismissed { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

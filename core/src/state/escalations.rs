@@ -166,6 +166,10 @@ impl State {
             self.timers.remove(expires_at, Timer::Escalation(id));
         }
         let (agent, task, cause) = (escalation.agent, escalation.task, escalation.cause);
+        // What a human settled didn't only time out.
+        if let Some(task) = task.filter(|_| cause == EscalationCause::TimedOut) {
+            self.failed.remove(&task);
+        }
         if cause == EscalationCause::Asked {
             let open = &mut self.agents[agent.0 as usize].escalations_open;
             *open = open.saturating_sub(1);

@@ -186,6 +186,7 @@ impl State {
             Fact::StepKept(StepKept { task, key, result, .. }) => self.step_kept(*task, key, result),
             Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),
             Fact::PromptEnded { agent } => self.prompt_ended(*agent),
+            Fact::Dismissed { task, .. } => _ = self.failed.remove(task),
         }
     }
 

@@ -51,6 +51,7 @@ impl State {
                 for turn in &task.turns {
                     self.turns.remove(turn);
                 }
+                self.failed.remove(id);
                 if let Some(request) = self.tasks.remove(id).and_then(|task| task.request) {
                     self.keys.remove_minted(request.id.as_str(), *id);
                 }

@@ -164,6 +164,15 @@ pub(crate) fn step_bytes(key: &RequestId, result: &str) -> u64 {
     STEP_BYTES + (key.as_str().len() + result.len()) as u64
 }
 
+/// Whether a request ended without its result, and not because a human ended it.
+const fn is_failure(status: AnswerStatus, cause: EndReason) -> bool {
+    let by_human = matches!(cause, EndReason::Stopped | EndReason::Cancelled);
+    match status {
+        AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => !by_human,
+        AnswerStatus::Completed | AnswerStatus::Partial | AnswerStatus::Cancelled => false,
+    }
+}
+
 /// An agent that a task asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegate {
@@ -409,7 +418,12 @@ impl State {
         }
         match asker {
             Asker::Nobody => {}
-            Asker::Human(human) => self.notice(at, human),
+            Asker::Human(human) => {
+                if is_failure(answer.status, answer.cause) {
+                    self.failed.insert(answer.task);
+                }
+                self.notice(at, human);
+            }
             Asker::Task { task: parent, .. } => {
                 if let Some(parent) = self.tasks.get_mut(&parent) {
                     parent.children.retain(|c| *c != answer.task);

@@ -258,6 +258,7 @@ impl World {
                     },
                 )
             }
+            ("dismiss", [id]) => Input::Dismiss(by, RequestId::new(id).unwrap()),
             ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
             ("escalate", _) => {
                 let reference = option(rest, "ref=").map(|r| Ref::new(r).unwrap());
@@ -461,6 +462,7 @@ impl World {
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
             Fact::Released { claim } => format!("{claim} released"),
+            Fact::Dismissed { task, by } => format!("{task} dismissed by {}", self.name(*by)),
             Fact::ClaimBroken { claim, by } => format!("{claim} ended by {}", self.name(*by)),
             Fact::PostKeyed(PostKeyed { agent, key, admitted: false, .. }) => {
                 format!("post {} of {} is remembered", key.id, self.name(*agent))

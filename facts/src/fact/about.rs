@@ -96,6 +96,7 @@ kinds! {
     Claimed = "claimed",
     Released = "released",
     ClaimBroken = "claim_broken",
+    Dismissed = "dismissed",
     RoomOpened = "room_opened",
     Posted = "posted",
     PostKeyed = "post_keyed",
@@ -346,6 +347,8 @@ impl Fact {
                 About::history(K::EscalationExpired, Desk).escalation(*escalation)
             }
             Self::LiftChosen { escalation, .. } => About::history(K::LiftChosen, Desk).escalation(*escalation),
+            // No step of the task: its agent is not concerned.
+            Self::Dismissed { by, .. } => About::new(K::Dismissed, Desk).agent(*by),
             Self::ApprovalAsked(ApprovalAsked { approval, task, agent, .. }) => {
                 About { task: *task, ..About::history(K::ApprovalAsked, Desk).approval(*approval).agent(*agent) }
             }

@@ -41,3 +41,10 @@ pub async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestVi
     admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
     show(ctx, caller, id).await
 }
+
+/// Dismisses a request that ended without its result.
+pub async fn dismiss(ctx: &Context, caller: Caller, id: &str) -> Result<(), ApiError> {
+    let request_id = RequestId::new(id).map_err(|_| ApiError::unknown(id))?;
+    admitted(ctx.handle.submit(Input::Dismiss(caller.principal, request_id)).await)?;
+    Ok(())
+}

@@ -281,7 +281,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 8] {
+fn prompts() -> [(&'static str, Fact); 9] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -314,6 +314,7 @@ fn prompts() -> [(&'static str, Fact); 8] {
             },
         ),
         ("ClaimBroken", Fact::ClaimBroken { claim: ClaimId(11), by: AgentId(1) }),
+        ("Dismissed", Fact::Dismissed { task: TaskId(6), by: AgentId(1) }),
     ]
 }
 
