@@ -112,10 +112,14 @@ pub fn json(value: &Arguments) -> String {
 }
 
 /// The names of what a query in an address keeps to itself, in whole or as the end of a name such as `access_token`.
-const SECRETS: [&str; 9] = ["token", "secret", "password", "passwd", "key", "signature", "sig", "code", "auth"];
+const SECRETS: [&str; 8] = ["token", "secret", "password", "passwd", "key", "signature", "credential", "session"];
+/// Those that many other words end with as well.
+const SHORT_SECRETS: [&str; 4] = ["sig", "code", "auth", "pwd"];
+/// The least length of a part of an address that is a secret by its looks.
+const SECRET_CHARS_MIN: usize = 20;
 
-/// Returns a text without what its addresses keep to themselves: a password before the host, and the values of secrets in
-/// the query. For lists; a decision is made on the whole.
+/// Returns a text without what its addresses keep to themselves: a password or token before the host, the values of secrets
+/// in the query, and parts of the path that look like one. For lists; a decision is made on the whole.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -123,19 +127,22 @@ pub fn without_secrets(text: &str) -> String {
         let (head, rest) = if out.ends_with("://") { part.split_at(address_end(part)) } else { ("", part) };
         let authority = head.find(['/', '?', '#']).unwrap_or(head.len());
         let (authority, path) = head.split_at(authority);
-        match authority.rfind('@').and_then(|at| Some((authority[..at].split_once(':')?.0, &authority[at..]))) {
-            Some((user, host)) => out.extend([user, ":•••", host]),
+        match authority.rfind('@').map(|at| authority.split_at(at)) {
+            Some((user, host)) => match user.split_once(':') {
+                Some((user, _)) => out.extend([user, ":•••", host]),
+                None => out.extend([masked(user), host]),
+            },
             None => out.push_str(authority),
         }
-        for pair in path.split_inclusive(['?', '&', '#']) {
-            let (value_end, sign) = match pair.strip_suffix(['?', '&', '#']) {
-                Some(value) => (value, &pair[value.len()..]),
-                None => (pair, ""),
-            };
-            let kept = value_end.split_once('=').filter(|(name, _)| is_secret(name));
-            match kept {
-                Some((name, _)) => out.extend([name, "=•••", sign]),
-                None => out.push_str(pair),
+        for (index, part) in path.split_inclusive(['?', '#']).enumerate() {
+            let signs = if index == 0 { ['/', '?', '#'] } else { ['&', '?', '#'] };
+            for pair in part.split_inclusive(signs) {
+                let (value, sign) = pair.split_at(pair.trim_end_matches(signs).len());
+                match value.split_once('=').filter(|_| index > 0) {
+                    Some((name, _)) if is_secret(name) => out.extend([name, "=•••", sign]),
+                    Some((name, value)) => out.extend([name, "=", masked(value), sign]),
+                    None => out.extend([masked(value), sign]),
+                }
             }
         }
         out.push_str(rest);
@@ -149,10 +156,22 @@ fn address_end(text: &str) -> usize {
 }
 
 fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('-', "_");
-    SECRETS.iter().any(|secret| {
-        name.strip_suffix(secret).is_some_and(|before| before.is_empty() || before.ends_with('_') || *secret == "key")
-    })
+    let name = name.to_ascii_lowercase();
+    let is_word = |before: &str| before.is_empty() || before.ends_with(['_', '-']);
+    SECRETS.iter().any(|secret| name.ends_with(secret))
+        || SHORT_SECRETS.iter().any(|secret| name.strip_suffix(secret).is_some_and(is_word))
+}
+
+/// Returns a part of an address, masked if it looks like a secret: long, of letters of both cases and digits.
+fn masked(part: &str) -> &str {
+    let has = |wanted: fn(&u8) -> bool| part.as_bytes().iter().any(wanted);
+    let is_one_word = part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b':'));
+    let looks = is_one_word
+        && part.len() >= SECRET_CHARS_MIN
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_uppercase);
+    if looks { "•••" } else { part }
 }
 
 fn subjects(members: &mut Members, within: &str) -> Vec<Argument> {
@@ -317,6 +336,23 @@ mod tests {
             ("ftp://h/?sig=a b://c?token=d", "ftp://h/?sig=••• b://c?token=•••"),
             ("https://ann@a.example/?monkeys=1&encode=2", "https://ann@a.example/?monkeys=1&encode=2"),
             ("token=abc", "token=abc"),
+            (
+                "https://a.example/x?accessToken=1&X-Amz-Credential=2&sig=a/b==",
+                "https://a.example/x?accessToken=•••&X-Amz-Credential=•••&sig=•••",
+            ),
+            (
+                "git clone https://ghp_16C7e42F292c6912E7710c838347Ae178B4a@a.example/o/r",
+                "git clone https://•••@a.example/o/r",
+            ),
+            (
+                "https://hooks.example/services/T00000000/B0/xXyYzZ0123456789xXyYzZ01?wait=1",
+                "https://hooks.example/services/T00000000/B0/•••?wait=1",
+            ),
+            ("https://a.example/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/send", "https://a.example/•••/send"),
+            (
+                "https://a.example/commit/5fcec8fb0f1b4d2c9b1a7e6d5c4b3a2f1e0d9c8b/a-long-name-of-2026.html",
+                "https://a.example/commit/5fcec8fb0f1b4d2c9b1a7e6d5c4b3a2f1e0d9c8b/a-long-name-of-2026.html",
+            ),
             ("", ""),
         ] {
             assert_eq!(without_secrets(text), shown);
