@@ -26,6 +26,9 @@ const EDITED_BYTES_MAX: usize = 4_000;
 /// The characters that are shown of what differs.
 const DIFFERS_CHARS: usize = 300;
 
+/// The most agents that are named above the calls of a group.
+const NAMES_MAX: usize = 5;
+
 /// How much of a call is shown at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
@@ -118,10 +121,11 @@ fn alike(decision: &Decision, held: &ApprovalView) -> Markup {
     }
     let names: BTreeSet<&str> =
         decision.alike.iter().map(|one| one.agent.as_str()).chain([held.agent.as_str()]).collect();
-    let names: Vec<&str> = names.into_iter().collect();
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let names: Vec<&str> = names.into_iter().take(NAMES_MAX).collect();
     html! {
         details.alike id={ (decision.asked.id()) "-alike" } {
-            summary { (plural(decision.alike.len() as u64 + 1, "call", "calls")) " of this tool with these very arguments, by " (foreign_line(&names.join(", "))) }
+            summary { (plural(decision.alike.len() as u64 + 1, "call", "calls")) " of this tool with these very arguments, by " (foreign_line(&names.join(", "))) @if more > 0 { " and " (more) " others" } }
             ul.lines { @for Alike { id, agent, .. } in &decision.alike {
                 @let id = id.to_string();
                 li { a.id href={ (url("/approvals/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }
