@@ -188,3 +188,81 @@ test('nothing is cut at 768 and 375, whatever the names', async () => {
   await page.setViewportSize({ width: 1200, height: 900 });
   await ignore(id);
 });
+
+test('an agent whose program is gone is down while requests wait for it, in the list, on its page and in the graph', async () => {
+  await broker.agent('ghost');
+  await broker.ask('ghost', 'GHOST-1', 'Anybody there?');
+  await go('/agents');
+  assert.equal(await page.locator('#a-ghost .badge').innerText(), 'down');
+  assert.equal(await page.locator('#a-ghost .badge.bad').count(), 1);
+  // What a human should see stands above what is as it should be.
+  const names = await page.locator('.row.agent b').allInnerTexts();
+  assert.ok(names.indexOf('ghost') < names.indexOf('reviewer'), `${names}`);
+  await go('/agents/ghost');
+  assert.equal(await page.locator('.heading .badge').innerText(), 'down');
+  await go('/graph');
+  assert.equal(await page.locator('circle.peer.down').count(), 1);
+});
+
+test('the graph comes before what its signs mean, and what it says stands above its lines', async () => {
+  await go('/graph');
+  const order = await page.locator('.graph, #legend').evaluateAll((all) => all.map((one) => one.id || one.className));
+  assert.deepEqual(order, ['graph', 'legend']);
+  assert.ok(!(await page.locator('#legend .legend').isVisible()));
+  await page.locator('#legend summary').click();
+  await page.getByText('larger: more tokens').waitFor();
+  const halo = await page.locator('.graph text').first().evaluate((text) => getComputedStyle(text).paintOrder);
+  assert.match(halo, /^stroke/);
+});
+
+test('a command that destroys stands out of a script, and numbers are shown to the digit', async () => {
+  const steps = Array.from({ length: 43 }, (_, n) => `echo ${n} && true`);
+  const id = await hold('Bash', { command: [...steps, 'rm -rf "${X:-/}"/*'].join('\n') });
+  await go('/inbox');
+  assert.deepEqual(await page.locator(`#${id} .call .t-danger`).allTextContents(), ['rm -rf "${X:-/}"/*']);
+  const response = await fetch(`${broker.url}/v1/approvals`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${broker.tokens.coder}`, 'content-type': 'application/json' },
+    body: '{"tool": "pay", "arguments": {"amount": 12345678901234567890123, "rate": 0.10}}',
+  });
+  const { id: exact } = await response.json();
+  await go('/inbox');
+  assert.match(await page.locator(`#${exact} .call`).innerText(), /"amount": 12345678901234567890123,\s+"rate": 0\.10/);
+  for (const one of [id, exact]) await ignore(one);
+});
+
+test('what failed is dismissed with one click, and all in the list with two', async () => {
+  for (const n of [1, 2, 3]) {
+    await broker.ask('reviewer', `FAIL-${n}`, `Try ${n}`);
+    const { turn } = await broker.take('reviewer');
+    await broker.call('reviewer', 'POST', `/turns/${turn.id}/finish`, { status: 'failed', answer: 'no' });
+  }
+  await go('/');
+  const line = (n) => page.locator('#wrong li', { hasText: `Try ${n}` });
+  await line(3).getByRole('button', { name: /^Dismiss/ }).click();
+  await page.locator('#flash').getByText('1 request is dismissed.').waitFor();
+  await line(3).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: /^Dismiss these/ }).click();
+  await line(1).waitFor({ state: 'detached' });
+  await line(2).waitFor({ state: 'detached' });
+});
+
+test('a workspace that is resumed is nowhere said to be stopped', async () => {
+  await broker.call('operator', 'POST', '/workspace/stop');
+  await go('/agents');
+  await page.locator('#standing').getByText('The workspace is stopped').waitFor();
+  await page.evaluate(() => {
+    window.both = 0;
+    const look = () => {
+      const [said, stands] = ['#flash', '#standing'].map((part) => document.querySelector(part)?.textContent ?? '');
+      if (/is resumed/.test(said) && /is stopped/.test(stands)) window.both += 1;
+      requestAnimationFrame(look);
+    };
+    look();
+  });
+  await page.getByRole('link', { name: 'Resume…' }).click();
+  await page.locator('#resume-resume button').click();
+  await page.locator('#flash').getByText('The workspace is resumed.').waitFor();
+  await page.locator('#standing p').waitFor({ state: 'detached' });
+  assert.equal(await page.evaluate(() => window.both), 0);
+});

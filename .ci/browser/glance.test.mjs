@@ -62,7 +62,7 @@ test('the front page says what a lift gives, and its card what a stop takes', as
     assert.equal(await page.locator(`#${entry}`).count(), 0, path);
     assert.equal(await page.locator('#waiting').getAttribute('data-waiting'), '0', path);
   }
-  await page.goto(`${broker.url}/incidents`);
+  await page.goto(`${broker.url}/conversations`);
   await page.locator('#lifted summary').click();
   await page.locator('#lifted li', { hasText: id }).getByText('ended with its grant').waitFor();
 });

@@ -13,7 +13,7 @@ const { default: lighthouse, desktopConfig } = await import(join(resolve(install
 const paths = only.length ? only : [
   '/', '/inbox', '/conversations', '/conversations/I08-1', '/conversations/I08-1?view=waterfall',
   '/conversations/I08-1?graph=true', '/conversations/I08-1?view=log', '/agents', '/agents/coder', '/graph', '/spend',
-  '/approvals/apr-2', '/approvals/apr-2/always', '/questions/esc-1', '/incidents/inc-1', '/schedules', '/incidents', '/limits',
+  '/approvals/apr-2', '/approvals/apr-2/always', '/questions/esc-1', '/incidents/inc-1', '/schedules', '/limits',
   '/team', '/compose', '/workspace', '/rooms',
 ];
 const { url, operator, end } = await demo();

@@ -91,8 +91,9 @@ test('a message is written by keyboard from anywhere, and an agent gets it', asy
   assert.equal(await page.getByLabel('Request', { exact: true }).inputValue(), 'Anybody?');
 });
 
-test('a limit that tripped stands among the incidents, and goes on with what is granted', async () => {
+test('a limit that tripped stands in the inbox, goes on with what is granted, and is then in the history', async () => {
   await page.goto(`${broker.url}/incidents`);
+  await page.waitForURL(/\/inbox$/);
   await connected(page);
   const { id, turn } = await latch('HOLD-1');
   const card = page.locator(`#${id}`);
@@ -104,6 +105,7 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   await card.getByRole('button', { name: 'Lift with this amount' }).click();
   await flash().getByText('Extended the grant of HOLD-1').waitFor();
   await card.waitFor({ state: 'detached' });
+  await page.goto(`${broker.url}/conversations`);
   await page.locator('#lifted summary').click();
   await page.locator('#lifted').getByText('lifted by operator').waitFor();
   const limits = (await broker.call('operator', 'GET', '/conversations/HOLD-1')).grants[0].limits;
@@ -115,7 +117,7 @@ test('a limit that tripped is lifted by resuming', async () => {
   await broker.call('operator', 'POST', '/workspace/stop');
   await broker.call('operator', 'POST', '/workspace/resume');
   const { id, turn } = await latch('HOLD-2');
-  await page.goto(`${broker.url}/incidents`);
+  await page.goto(`${broker.url}/inbox`);
   await connected(page);
   // What it gives, and what that can cost, is said before.
   await page.locator(`#${id}-effect`).getByText(/gets 6 more messages\. .*Its budget \(.* tokens, unless extended\) stays\./).waitFor();
@@ -213,7 +215,7 @@ test('limits say where they were set and how near things came, and what a rule s
 test('the menu tells who is signed in and where, has the other pages, and closes by itself', async () => {
   for (const [width, height] of [[375, 760], [1200, 900]]) {
     await page.setViewportSize({ width, height });
-    await page.goto(`${broker.url}/incidents`);
+    await page.goto(`${broker.url}/schedules`);
     const rooms = page.getByRole('navigation', { name: 'Rooms' });
     for (const link of await rooms.getByRole('link').all()) {
       const box = await link.boundingBox();
@@ -225,7 +227,7 @@ test('the menu tells who is signed in and where, has the other pages, and closes
     await open.getByText('operator').first().waitFor();
     await open.getByText('owner').waitFor();
     await open.getByText(`in the workspace at ${new URL(broker.url).host}`).waitFor();
-    assert.equal(await open.getByRole('link', { name: 'Incidents' }).getAttribute('aria-current'), 'page');
+    assert.equal(await open.getByRole('link', { name: 'Schedules' }).getAttribute('aria-current'), 'page');
     await fits(page, `the menu at ${width}`);
     await accessible(page, `the menu at ${width}`);
     await page.keyboard.press('Escape');
@@ -269,7 +271,7 @@ test('a page that is not here says where to go on', async () => {
 test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   await latch('HOLD-3');
   await broker.call('operator', 'POST', '/workspace/pause');
-  const paths = ['/agents', '/agents/coder', '/agents/operator', '/schedules', '/incidents', '/limits', '/team', '/spend', '/compose', '/workspace', '/nothing'];
+  const paths = ['/agents', '/agents/coder', '/agents/operator', '/schedules', '/limits', '/team', '/spend', '/compose', '/workspace', '/nothing'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

@@ -38,7 +38,7 @@ const pages = {
   rooms: '/rooms',
   room: '/rooms/I03-room',
   schedules: '/schedules',
-  incidents: '/incidents',
+  incidents: '/incidents/inc-1',
   limits: '/limits',
   compose: '/compose',
   workspace: '/workspace',

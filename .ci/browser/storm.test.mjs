@@ -1,4 +1,4 @@
-// Eight tabs of one browser while the broker records a storm of events: no key that is pressed is lost, no tab reloads more
+// Seven tabs of one browser while the broker records a storm of events: no key that is pressed is lost, no tab reloads more
 // than twice in any second, and once it is over each tab shows what a fresh page does. CI has a short form;
 // LASTWORD_STORM_SECONDS=30 LASTWORD_STORM_RATE=500 .ci/browser/run storm.test.mjs is the long one, which also holds the rate.
 import assert from 'node:assert/strict';
@@ -8,7 +8,7 @@ import { Broker, connected, launch, signedIn, until, watch } from './world.mjs';
 const LONG = Boolean(process.env.LASTWORD_STORM_SECONDS);
 const SECONDS = Number(process.env.LASTWORD_STORM_SECONDS ?? 4);
 const RATE = Number(process.env.LASTWORD_STORM_RATE ?? 150);
-const TABS = ['/', '/inbox', '/conversations', '/conversations/HOLD-1', '/agents', '/graph', '/incidents', '/spend'];
+const TABS = ['/', '/inbox', '/conversations', '/conversations/HOLD-1', '/agents', '/graph', '/spend'];
 const AGENTS = 8;
 /** What one exchange records: a conversation, a grant, a request, a turn, what it spent, an answer, and two ends. */
 const FACTS = 8;

@@ -5,7 +5,7 @@ const hints = (() => {
   // Topics that are remembered for a page that joins. One that knows of less looks at everything.
   const TOPICS_MAX = 1_000;
   const DELAY_MIN_MS = 400;
-  const DELAY_MAX_MS = 4_000;
+  const DELAY_MAX_MS = 2_000;
 
   // The pages, by the port to each.
   const pages = new Set();

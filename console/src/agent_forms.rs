@@ -60,7 +60,7 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
                         // What the agent was registered with comes before the workspace's limit.
                         @let instead = if name == "agent_turns_max" { view.turns_max } else { workspace(name) };
                         label {
-                            span { (label) }
+                            span { (label.replace("a window", &quantity("window_ms", workspace("window_ms")))) }
                             input type="text" name=(name) inputmode="decimal" autocomplete="off" value=[own]
                                 placeholder=(if instead == 0 { "none".to_owned() } else { amount(instead, unit) });
                         }

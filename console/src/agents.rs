@@ -22,7 +22,10 @@ use super::{agent_forms, compose, parts};
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let members = agents::members(&ctx, viewer.caller).await?;
-    let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
+    let (humans, mut agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
+    // What a human should see is first; the others stand where they stood.
+    let calm = [Activity::Working, Activity::Queued, Activity::Idle];
+    agents.sort_by_key(|member| Some(member.activity()).filter(|does| !calm.contains(does)).unwrap_or(Activity::Away));
     let main = html! {
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
         (views(View::List))
@@ -147,17 +150,17 @@ fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
 /// Shows whether it is connected, where its activity doesn't say so.
 fn connected(member: &Member) -> Markup {
     match (member.view.connected, member.view.kind) {
-        (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => html! {
-            span.badge.bad { "can't work" } " " (foreign_line(reason))
-        },
+        (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => {
+            html! { "can't work: " (foreign_line(reason)) }
+        }
         (_, Kind::Agent) if member.view.waits_for_user => html! { span.badge.warn { "waits for its user" } },
         (true, Kind::Human) => badge("connected"),
         (_, Kind::Agent) if member.view.clients > 1 => html! {
             span.badge.plain { (plural(member.view.clients, "client", "clients")) }
         },
-        (true, Kind::Agent) => html! {},
-        (false, Kind::Agent) if member.activity() == Activity::Away => html! {},
-        (false, _) => html! { span.badge.plain { "not connected" } },
+        // A poll that hands over a request ends, so an agent that works may have no connection.
+        (_, Kind::Agent) => html! {},
+        (false, Kind::Human) => html! { span.badge.plain { "not connected" } },
     }
 }
 

@@ -115,8 +115,8 @@ fn essentials(history: &History) -> Markup {
         names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let lines = [
-        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
         (doing(&[Doing::Held]), "", [" is held", " are held"]),
+        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
         (doing(&[Doing::Working]), "", [" is working", " are working"]),
         (doing(&[Doing::Queued]), "queued for ", ["", ""]),
         (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
@@ -283,7 +283,7 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                     span { "can still cause up to " (number(grant.can_still_cause)) " messages" }
                 }
                 @if let Some(incident) = &grant.latched {
-                    span { "held by " a href={ (url("/incidents#")) (incident) } { code { (incident) } } }
+                    span { "held by " a href={ (url("/incidents/")) (incident) } { code { (incident) } } }
                 }
                 @if let Some(trace) = &grant.trace {
                     span {

@@ -5,10 +5,9 @@ use axum::response::Response;
 use lastword_facts::MessageType;
 use lastword_server::Context;
 use lastword_server::views::fullest;
-use lastword_wire::{ConversationStatus, ConversationView, Outcome};
+use lastword_wire::{ConversationStatus, ConversationView, Distance, Outcome};
 use maud::{Markup, html};
 
-use super::conversation;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
@@ -16,6 +15,7 @@ use super::pages::ViewParams;
 use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time, url};
 use super::session::Viewer;
 use super::terms::term;
+use super::{conversation, incidents};
 use crate::reads::conversation_list::{self, ListParams, ListedConversation};
 
 /// `GET /conversations`: the list of conversations.
@@ -34,6 +34,8 @@ pub(super) async fn page(
         let (history, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
         (Some(history.conv), Some(detail))
     };
+    // What tripped before is no part of what a filter finds.
+    let tripped = if filtered.is_empty() { Some(incidents::history(&ctx, &viewer, &moment).await?) } else { None };
     let list = html! {
         (heading("Conversations", &html! {}))
         (filters(&params, !filtered.is_empty()))
@@ -50,6 +52,7 @@ pub(super) async fn page(
                 a.button href={ (url("/conversations?")) (query(&ListParams { cursor: next.clone(), open: String::new(), ..params.clone() })) } { "Older" }
             }
         }
+        @if let Some(tripped) = &tripped { (tripped) }
     };
     let main = html! {
         div.beside[detail.is_some()] {
@@ -163,7 +166,8 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
 fn nearest(listed: &ListedConversation) -> Markup {
     // Its own comes last, because the last of equal shares is shown.
     let all = || listed.below.iter().chain(std::iter::once(listed)).map(|one| &one.view.summary);
-    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()));
+    let used = |nearest: &&Distance| nearest.current > 0;
+    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()).filter(used));
     let of = |nearest| all().find(|summary| summary.nearest.as_ref().is_some_and(|own| std::ptr::eq(own, nearest)));
     html! {
         @if let Some(nearest) = nearest {

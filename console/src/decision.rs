@@ -181,19 +181,35 @@ fn timed_out(
                         li { a.id href={ (url("/questions/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }
                     } }
                 }
-                (viewer.allowed(Role::Approver, "Dismissing them", || viewer.form(&format!("{id}-all"), "/inbox/dismiss", &html! {
-                    input type="hidden" name=(id) value="";
-                    @for Alike { id, .. } in &decision.alike { input type="hidden" name=(id) value=""; }
-                    button type="submit" { "Dismiss all " (decision.alike.len() + 1) }
-                })))
             }
-            (viewer.allowed(Role::Approver, "Dismissing it", || {
-                viewer.form(&format!("{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &html! {
-                    button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }
-                })
+            (viewer.allowed(Role::Approver, "Dismissing", || {
+                html! {
+                    @if !decision.alike.is_empty() {
+                        (dismissal(viewer, &format!("{id}-all"), id, &decision.alike, &html! {
+                            button type="submit" { "Dismiss all " (decision.alike.len() + 1) }
+                        }))
+                    }
+                    (dismissal(viewer, &format!("{id}-dismiss"), id, &[], &html! {
+                        button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }
+                    }))
+                }
             }))
         }
     }
+}
+
+/// Shows the form that dismisses a request which timed out, and those alike.
+fn dismissal(viewer: &Viewer, form: &str, id: &str, alike: &[Alike], button: &Markup) -> Markup {
+    viewer.form(
+        form,
+        "/dismiss",
+        &html! {
+            input type="hidden" name="inbox" value="";
+            input type="hidden" name=(id) value="question";
+            @for Alike { id, .. } in alike { input type="hidden" name=(id) value="question"; }
+            (button)
+        },
+    )
 }
 
 fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {

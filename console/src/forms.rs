@@ -155,22 +155,27 @@ impl Viewer {
     /// Reports the result in words, and makes open pages reload the parts for `topics`. Without scripts, the browser is
     /// redirected to `next`.
     pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
-        self.reported(Tone::Good, words, next, topics)
+        self.reported(Tone::Good, words, next, topics, &html! {})
+    }
+
+    /// Reports it as [`Self::done`] does, with a part of the open page that the response replaces as well.
+    pub(super) fn done_with(&self, words: &Markup, next: &str, topics: &[Topic], part: &Markup) -> Response {
+        self.reported(Tone::Good, words, next, topics, part)
     }
 
     /// Reports in red what was done but didn't have its effect, as [`Self::done`] does otherwise.
     pub(super) fn failed(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
-        self.reported(Tone::Bad, words, next, topics)
+        self.reported(Tone::Bad, words, next, topics, &html! {})
     }
 
-    fn reported(&self, tone: Tone, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+    fn reported(&self, tone: Tone, words: &Markup, next: &str, topics: &[Topic], part: &Markup) -> Response {
         if !self.partial {
             // The page that it leads to says it.
             return (StatusCode::SEE_OTHER, [(LOCATION, next)], [(SET_COOKIE, self.says(tone, words))]).into_response();
         }
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
-        (trigger, INTO_FLASH, Html(flash(tone, words).into_string())).into_response()
+        (trigger, INTO_FLASH, Html(html! { (flash(tone, words)) (part) }.into_string())).into_response()
     }
 
     /// Redirects the browser to the page that shows the result.

@@ -49,16 +49,19 @@ pub(super) fn view(graph: &Graph) -> Markup {
         return empty("No requests here.", &html! { "Agents appear here with the requests between them." });
     }
     html! {
-        div.legend {
-            // What needs no human comes first.
-            @for activity in Activity::ALL.into_iter().rev() {
-                span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
-            }
-            span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
-            span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
-            @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
-        }
         (drawing(graph))
+        details #legend.fold {
+            summary { "What the signs mean" }
+            div.legend {
+                // What needs no human comes first.
+                @for activity in Activity::ALL.into_iter().rev() {
+                    span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
+                }
+                span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
+                span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
+                @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
+            }
+        }
         @if graph.unplaced > 0 {
             p.faint { (plural(graph.unplaced, "refusal has", "refusals have")) " no one recipient, such as of posts in rooms; " a href=(url("/limits#refused")) { "all refusals" } }
         }
@@ -88,6 +91,7 @@ const fn tone(activity: Option<Activity>) -> &'static str {
         Some(Activity::Held) => "held",
         Some(Activity::WaitsForHuman) => "asks",
         Some(Activity::Working) => "working",
+        Some(Activity::Down) => "down",
         Some(Activity::Queued) => "queued",
         Some(Activity::Idle) => "idle",
         Some(Activity::Away) => "away",
@@ -132,9 +136,12 @@ fn drawing(graph: &Graph) -> Markup {
         // The table below says the same to screen readers.
         div.graph aria-hidden="true" {
             svg width=(side) height=(side) viewBox={ "0 0 " (side) " " (side) } {
-                @for ((from, to), edge) in &graph.edges {
-                    @if let (Some(a), Some(b)) = (places.get(from.as_str()), places.get(to.as_str())) {
-                        (link(*a, *b, edge, size / 2.0, &format!("{from} → {to}")))
+                // What is written stands above all lines.
+                @for part in [line, cross] {
+                    @for ((from, to), edge) in &graph.edges {
+                        @if let (Some(a), Some(b)) = (places.get(from.as_str()), places.get(to.as_str())) {
+                            (part(*a, *b, edge, size / 2.0, &format!("{from} → {to}")))
+                        }
                     }
                 }
                 @for (node, spot) in nodes.iter().zip(&spots) { (circle(node, *spot, size / 2.0)) }
@@ -165,12 +172,17 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     }
 }
 
-/// Shows an edge: moving while a request is open, with a red cross where a rule refused.
-fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
-    // A third of the way to the middle, to the right of the direction, so that the way back is another line.
+/// Returns what an edge bends to: a third of the way to the middle, to the right of the direction, so that the way back is
+/// another line.
+fn bend(a: Spot, b: Spot, middle: f64) -> (f64, f64) {
     let (mx, my) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
     let (side_x, side_y) = ((b.y - a.y) * 0.12, (a.x - b.x) * 0.12);
-    let (cx, cy) = (mx + (middle - mx) * 0.35 + side_x, my + (middle - my) * 0.35 + side_y);
+    (mx + (middle - mx) * 0.35 + side_x, my + (middle - my) * 0.35 + side_y)
+}
+
+/// Shows an edge, moving while a request is open.
+fn line(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
+    let (cx, cy) = bend(a, b, middle);
     let end = towards(cx, cy, b, b.r + 4.0);
     let (tip, left, right) = arrow(cx, cy, end.0, end.1);
     let state = match (edge.open, edge.answered) {
@@ -178,12 +190,19 @@ fn link(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
         (0, _) => "answered",
         (_, _) => "open",
     };
-    let (kx, ky) = (0.25 * a.x + 0.5 * cx + 0.25 * b.x, 0.25 * a.y + 0.5 * cy + 0.25 * b.y);
     html! {
         path class={ "edge " (state) } d=(format!("M {:.0} {:.0} Q {cx:.0} {cy:.0} {:.0} {:.0}", a.x, a.y, end.0, end.1)) {
             title { (escape(words)) ": " (edge.open) " open, " (edge.answered) " answered, " (refused(edge)) " refused" }
         }
         path class={ "head " (state) } d=(format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1)) {}
+    }
+}
+
+/// Shows a red cross on an edge where a rule refused.
+fn cross(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
+    let (cx, cy) = bend(a, b, middle);
+    let (kx, ky) = (0.25 * a.x + 0.5 * cx + 0.25 * b.x, 0.25 * a.y + 0.5 * cy + 0.25 * b.y);
+    html! {
         @if let Some((code, _)) = edge.cut {
             circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (told(code)) } }
             text.cross x=(format!("{kx:.0}")) y=(format!("{:.0}", ky + 4.0)) text-anchor="middle" { "✕" }

@@ -1,6 +1,7 @@
 //! Colours for the arguments of a held call: each as the shell, SQL, JSON, path or diff that it is. Nothing of a text is
 //! left out or changed, and what was escaped stands out.
 
+use lastword_server::calls::risk::is_destructive;
 use lastword_wire::call::{Argument, ArgumentKind};
 use maud::{Markup, html};
 
@@ -29,6 +30,8 @@ pub(super) enum Tone {
     Name,
     /// A character that was written as an escape, and a step to the folder above.
     Odd,
+    /// A command that destroys or publishes something.
+    Danger,
     /// A line that a diff adds.
     Added,
     /// A line that a diff removes.
@@ -47,6 +50,7 @@ impl Tone {
             Self::Note => "t-note",
             Self::Name => "t-name",
             Self::Odd => "t-odd",
+            Self::Danger => "t-danger",
             Self::Added => "t-added",
             Self::Removed => "t-removed",
         }
@@ -156,16 +160,24 @@ impl<'a> Paint<'a> {
     }
 
     fn shell(&mut self) {
-        // Whether the next word is a command's name.
-        let mut begins = true;
+        // Whether the next word is a command's name, and where the command began.
+        let (mut begins, mut command) = (true, 0);
         while let Some(c) = self.peek() {
+            if matches!(c, '\n' | ';' | '&' | '|') {
+                self.warn(command);
+                command = self.at + 1;
+            }
             match c {
                 '\n' => {
                     self.pass(1, Tone::Plain);
                     begins = true;
                 }
                 _ if c.is_whitespace() => self.pass(c.len_utf8(), Tone::Plain),
-                '#' => self.pass_line(Tone::Note),
+                '#' => {
+                    self.warn(command);
+                    self.pass_line(Tone::Note);
+                    command = self.at;
+                }
                 '\'' | '"' => {
                     self.pass_quoted(c, Tone::Text);
                     begins = false;
@@ -193,6 +205,16 @@ impl<'a> Paint<'a> {
                     self.pass(word.len().max(c.len_utf8()), tone);
                 }
             }
+        }
+        self.warn(command);
+    }
+
+    /// Marks the command between `from` and here, if it destroys or publishes something.
+    fn warn(&mut self, from: usize) {
+        let text = self.text.get(from..self.at).unwrap_or_default();
+        if is_destructive(text) {
+            let begin = from + text.len() - text.trim_start().len();
+            self.tones[begin..from + text.trim_end().len()].fill(Tone::Danger);
         }
     }
 
@@ -325,20 +347,33 @@ mod tests {
 
     #[test]
     fn each_argument_has_the_colours_of_its_language() {
-        use Tone::{Added, Flag, Name, Note, Number, Odd, Plain, Removed, Sign, Text, Word};
+        use Tone::{Added, Danger, Flag, Name, Note, Number, Odd, Plain, Removed, Sign, Text, Word};
         check(
             ArgumentKind::Command,
-            "A=1 git push -f 'x y' && rm $HOME # so",
+            "A=1 git log -f 'x y' && ls $HOME # so",
             &[
                 (Plain, "A=1 "),
                 (Word, "git"),
-                (Plain, " push "),
+                (Plain, " log "),
                 (Flag, "-f"),
                 (Text, "'x y'"),
                 (Sign, "&&"),
-                (Word, "rm"),
+                (Word, "ls"),
                 (Name, "$HOME"),
                 (Note, "# so"),
+            ],
+        );
+        check(
+            ArgumentKind::Command,
+            "cd x &&  rm -rf \"${X:-/}\"/* > log; ls # rm y",
+            &[
+                (Word, "cd"),
+                (Plain, " x "),
+                (Sign, "&&"),
+                (Danger, "rm -rf \"${X:-/}\"/* > log"),
+                (Sign, ";"),
+                (Word, "ls"),
+                (Note, "# rm y"),
             ],
         );
         check(

@@ -10,7 +10,7 @@ use lastword_facts::Code;
 use lastword_facts::fact::{Decision as Verdict, Role};
 use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_facts::status::EscalationState;
-use lastword_server::calls::{agents, approvals, escalations, inbox, limits};
+use lastword_server::calls::{agents, approvals, escalations, inbox, limits, requests};
 use lastword_server::{ApiError, Context};
 use lastword_wire::call::without_secrets;
 use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
@@ -77,6 +77,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 ul.lines { @for decision in &lists.settled { (decision::settled(&moment, decision)) } }
             }
         }
+        p { a href=(url("/conversations#lifted")) { "Limits that were lifted" } }
     };
     let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
@@ -167,23 +168,32 @@ fn decided(viewer: &Viewer, word: &str, done: u64, others: u64) -> Response {
     viewer.done(&words, "/inbox", &[Topic::Inbox])
 }
 
-/// `POST /inbox/dismiss`: settles the questions about requests that timed out; the fields name them.
-pub(super) async fn dismiss_many(
+/// `POST /dismiss`: dismisses requests that ended without their result. The names of the fields are their ids, or those of
+/// the questions about them, the values what they name.
+pub(super) async fn dismiss(
     State(ctx): State<Context>,
     form: Form<BTreeMap<String, String>>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let mut dismissed = 0;
-    for id in fields.keys().filter_map(|name| EscalationId::parse(name)) {
-        let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
-        match escalations::answer(&ctx, viewer.caller, id, &chosen).await {
-            Ok(_) => dismissed += 1,
+    for (id, what) in &fields {
+        let done = match (what.as_str(), EscalationId::parse(id)) {
+            ("question", Some(question)) => {
+                let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
+                escalations::answer(&ctx, viewer.caller, question, &chosen).await.map(|_| ())
+            }
+            ("request", _) => requests::dismiss(&ctx, viewer.caller, id).await,
+            _ => continue,
+        };
+        match done {
+            Ok(()) => dismissed += 1,
             Err(fault) if fault.0.code == Code::AlreadySettled => {}
             Err(fault) => return Err(fault.into()),
         }
     }
-    let words = html! { (plural(dismissed, "request", "requests")) " that timed out dismissed." };
-    Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
+    let next = if fields.contains_key("inbox") { "/inbox" } else { "/" };
+    let words = html! { (plural(dismissed, "request is", "requests are")) " dismissed." };
+    Ok(viewer.done(&words, next, &[Topic::Inbox]))
 }
 
 /// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
@@ -264,19 +274,6 @@ pub(super) async fn again(
     let sent = escalations::ask_again(&ctx, viewer.caller, wanted, to).await?;
     let words = html! { "Asked " (foreign_line(&sent.to)) " again in " (conversation(&sent.reference)) "." };
     Ok(viewer.done(&words, "/inbox", &[Topic::Inbox, Topic::Conversations]))
-}
-
-/// `POST /escalations/{id}/dismiss`: settles the question about a request that timed out, and asks nobody.
-pub(super) async fn dismiss(
-    State(ctx): State<Context>,
-    Path(id): Path<String>,
-    form: Form<Nothing>,
-) -> Result<Response, ErrorPage> {
-    let Form { viewer, fields: Nothing {} } = form;
-    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
-    let chosen = EscalationAnswer { answer: "dismissed".to_owned(), lift: None };
-    escalations::answer(&ctx, viewer.caller, wanted, &chosen).await?;
-    Ok(viewer.done(&html! { "Dismissed " code { (id) } "." }, "/inbox", &[Topic::Inbox]))
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,30 +1,26 @@
 //! Incidents: tripped limits that hold work until a human lifts them.
 
-use axum::extract::State;
-use axum::response::Response;
 use lastword_facts::Code;
 use lastword_facts::fact::Role;
 use lastword_facts::ids::HOUR_MS;
-use lastword_server::Context;
-use lastword_server::calls::{incidents, limits};
+use lastword_server::calls::incidents;
+use lastword_server::{ApiError, Context};
 use lastword_wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::conversation::amounts;
 use super::decision::{chain, ends};
-use super::frame::ErrorPage;
-use super::layout::{Moment, Page, Place, empty, heading};
-use super::live::Topic;
+use super::layout::Moment;
 use super::parts::{
     badge, conversation, encoded, excerpt, foreign_line, money, number, or_you, plural, room, time, url,
 };
 use super::session::Viewer;
 use super::terms::{rule, term, told};
 use super::work::duration;
-use crate::reads::decisions::{self, Decision, RequestLink};
+use crate::reads::decisions::{Decision, RequestLink};
 
-/// The most lifted incidents in the list.
-const LIFTED_MAX: usize = 50;
+/// The most incidents in a list.
+const LISTED_MAX: usize = 50;
 /// What lifting a hold does, where no incident says it in numbers.
 pub(super) const EFFECT: &str =
     "Its held requests continue. A grant that used up a total or its budget gets the same amount once more.";
@@ -35,44 +31,26 @@ pub(super) const STOPPED: &str = "Its open requests are cancelled for good, and 
 /// The characters that are shown of a held request.
 const TEXT_CHARS: usize = 120;
 
-/// `GET /incidents`: the list of incidents.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
-    let moment = Moment::of(&ctx);
-    let incidents = incidents::list(&ctx, viewer.caller).await?.items;
-    let limits = limits::in_force(&ctx).await?;
-    let pending = decisions::latches(&ctx, viewer.caller).await?;
-    let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
-    let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
-    let main = html! {
-        (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "open incident", "open incidents")) } }))
-        @if open.is_empty() {
-            (empty("No open incidents.", &html! {
-                "A limit that trips holds a conversation or " (term("grant")) ", and stays listed here until a human lifts the hold."
-            }))
-        }
-        div.cards { @for incident in &open {
-            @let decision = pending.iter().find(|decision| decision.asked.id() == incident.id);
-            (card(&viewer, &moment, &limits, incident, decision))
-        } }
-        @if !noted.is_empty() {
-            details #noted.fold open {
-                summary { "For information; nothing is held " span.count { (noted.len()) } }
-                ul.lines { @for incident in noted.iter().take(LIFTED_MAX) { li { (note(&moment, incident)) } } }
-                @if noted.len() > LIFTED_MAX { p.faint { "and " (noted.len() - LIFTED_MAX) " earlier ones" } }
-            }
-        }
-        @if !lifted.is_empty() {
-            details #lifted.fold {
-                summary { "Lifted or ended " span.count { (lifted.len()) } }
-                ul.lines {
-                    @for incident in lifted.iter().take(LIFTED_MAX) { li { (line(&moment, incident)) } }
+/// Shows the limits that tripped and hold nothing, folded: those for information, and those that were lifted.
+pub(super) async fn history(ctx: &Context, viewer: &Viewer, moment: &Moment) -> Result<Markup, ApiError> {
+    let incidents = incidents::list(ctx, viewer.caller).await?.items;
+    let (noted, others): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
+    let lifted: Vec<_> = others.into_iter().filter(|incident| incident.lifted_at.is_some()).collect();
+    let fold = |id: &str, title: &str, all: &[&IncidentView], shown: fn(&Moment, &IncidentView) -> Markup| {
+        html! {
+            @if !all.is_empty() {
+                details.fold id=(id) {
+                    summary { (title) " " span.count { (all.len()) } }
+                    ul.lines { @for incident in all.iter().take(LISTED_MAX) { li { (shown(moment, incident)) } } }
+                    @if all.len() > LISTED_MAX { p.faint { "and " (all.len() - LISTED_MAX) " earlier ones" } }
                 }
-                @if lifted.len() > LIFTED_MAX { p.faint { "and " (lifted.len() - LIFTED_MAX) " earlier ones" } }
             }
         }
     };
-    let page = Page { title: "Incidents", place: Place::Incidents, topics: &[Topic::Incidents, Topic::Limits], main };
-    viewer.page(&ctx, &moment, page).await
+    Ok(html! {
+        (fold("noted", "Limits that agents met often; nothing is held", &noted, note))
+        (fold("lifted", "Limits that held work, lifted or ended", &lifted, line))
+    })
 }
 
 /// Shows an open incident with the forms that lift it.

@@ -32,8 +32,6 @@ pub(super) enum Place {
     Spend,
     /// The recurring requests.
     Schedules,
-    /// The limits that tripped.
-    Incidents,
     /// The files that tasks hold.
     Claims,
     /// The limits in force and their peaks.
@@ -55,10 +53,9 @@ const ROOMS: [Entry; 5] = [
 ];
 
 /// The pages of the menu.
-const MENU: [Entry; 5] = [
+const MENU: [Entry; 4] = [
     (Place::Team, "/team", "Team", 't'),
     (Place::Schedules, "/schedules", "Schedules", 's'),
-    (Place::Incidents, "/incidents", "Incidents", 'n'),
     (Place::Claims, "/claims", "Claims", 'f'),
     (Place::Limits, "/limits", "Limits", 'l'),
 ];
@@ -172,7 +169,7 @@ impl Viewer {
             }
             // Stacked, so that none of them covers another.
             div #notices {
-                (workspace::banner(running))
+                (workspace::banner(running, false))
                 (clock::banner(self, moment.clock))
                 div #banner.banner role="status" hidden {}
                 div #flash aria-live="polite" { @if let Some((tone, words)) = &self.said { (flash(*tone, &foreign_line(words))) } }

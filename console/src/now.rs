@@ -83,7 +83,7 @@ fn tiles(moment: &Moment, now: &Now) -> Markup {
                 span.faint { (open_work(&now.tally)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
-                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "held, timed out, or failed in 24 h" }
+                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "held, or ended without a result" }
             }
             a.tile href="#cost" {
                 (cost(&now.today))
@@ -243,8 +243,15 @@ fn who(work: &RunningWork) -> Markup {
     let names = |names: &[String]| {
         html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
     };
+    // What is held or paused lets an open turn end, and nothing follows it.
+    let (one, many) = match work.standing {
+        Standing::Held | Standing::Controlled(_) => (" has an open turn · ", " have open turns · "),
+        Standing::Working | Standing::WaitsForHuman | Standing::Queued | Standing::WaitsForAnswers => {
+            (" is working · ", " are working · ")
+        }
+    };
     html! {
-        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { " is working · " } @else { " are working · " } }
+        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { (one) } @else { (many) } }
         @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge("waiting for you")) " · " }
         @else if work.standing == Standing::WaitsForHuman { (badge("waiting for you")) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
@@ -258,9 +265,10 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
-            @if now.wrong.is_empty() { p.faint { "Nothing is held, nothing failed in the last 24 hours, and nothing that timed out waits to be dismissed." } }
+            @if now.wrong.is_empty() { p.faint { "Nothing is held, and nothing that ended without a result waits to be dismissed." } }
             ul.lines { @for one in &now.wrong { li data-row tabindex="-1" { (happened(viewer, moment, one)) } } }
             @if more > 0 { p { a href=(url("/?wrong=all#wrong")) { "and " (number(more as u64)) " more" } } }
+            @if viewer.role <= Role::Approver { (dismissals(viewer, &now.wrong)) }
             @if now.refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(now.refused, "message", "messages")) } "; the agents were told why." } }
         }
     }
@@ -269,7 +277,7 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
 /// Shows what happened in one sentence, and one step that mends it.
 fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
-        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, question } => html! {
+        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, id, question } => html! {
             p {
                 (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
                 @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
@@ -277,7 +285,12 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             }
             div.steps {
                 a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
-                @if let Some(id) = question.filter(|_| viewer.role <= Role::Approver) { (dismissal(viewer, id)) }
+                @if viewer.role <= Role::Approver {
+                    (viewer.form(&format!("dismiss-{request}"), "/dismiss", &html! {
+                        (dismissed(id, *question))
+                        button.quiet type="submit" aria-label={ "Dismiss " (request) } { "Dismiss" }
+                    }))
+                }
             }
         },
         Wrong::Away { agent, unavailable, queued } => html! {
@@ -302,10 +315,32 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     }
 }
 
-/// Shows the button that dismisses a request which timed out, without asking again.
-fn dismissal(viewer: &Viewer, id: EscalationId) -> Markup {
-    let button = html! { button.quiet type="submit" aria-label={ "Dismiss " (id) } { "Dismiss" } };
-    viewer.form(&format!("now-{id}-dismiss"), &format!("/escalations/{id}/dismiss"), &button)
+/// Shows the button that dismisses all requests in the list.
+fn dismissals(viewer: &Viewer, wrong: &[Wrong]) -> Markup {
+    let ended = wrong.iter().filter_map(|one| match one {
+        Wrong::Ended { id, question, .. } => Some(dismissed(id, *question)),
+        Wrong::Away { .. } | Wrong::Held { .. } | Wrong::Rests { .. } => None,
+    });
+    let ended: Vec<Markup> = ended.collect();
+    let asked = format!("Dismiss the {} requests in this list? No agent is told.", ended.len());
+    html! {
+        @if ended.len() > 1 {
+            (viewer.confirmed("dismiss-all", "/dismiss", &asked, &html! {
+                @for one in &ended { (one) }
+                button.quiet type="submit" { "Dismiss these " (ended.len()) }
+            }))
+        }
+    }
+}
+
+/// Names what a form dismisses: the question about a request, or the request.
+fn dismissed(id: &str, question: Option<EscalationId>) -> Markup {
+    html! {
+        @match question {
+            Some(question) => input type="hidden" name=(question) value="question";,
+            None => input type="hidden" name=(id) value="request";,
+        }
+    }
 }
 
 const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {

@@ -60,7 +60,7 @@ pub(super) async fn list(
                 li { a href={ (url("/rooms/")) (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
             }
             @for (reference, subject) in &found.conversations {
-                li { a href={ (url("/conversations/")) (encoded(reference)) } { (foreign_line(reference)) " " span.faint { (foreign_line(subject)) } } }
+                li { a href={ (url("/conversations/")) (encoded(reference)) } { span.ref { (foreign_line(reference)) } " " span.faint { (foreign_line(subject)) } } }
             }
             @for limit in &limits {
                 li { a href={ (url("/limits#")) (limit.name) } { @if limit_words(&limit.name) != limit.name { (capital(limit_words(&limit.name))) " " } (quantity(&limit.name, limit.value)) span.faint { " limit " (limit.name) } } }

@@ -272,9 +272,8 @@ pub(super) fn badge(word: &str) -> Markup {
         | "used" | "settled" => "good",
         "pending" | "paused" | "budget used up" | "waiting for you" | "call" | "question" | "timed out" | "queued"
         | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
-        "stopped" | "held" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
-            "bad"
-        }
+        "stopped" | "held" | "down" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted"
+        | "alert" => "bad",
         _ => "plain",
     };
     html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }

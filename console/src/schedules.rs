@@ -18,6 +18,14 @@ use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, 
 use super::session::Viewer;
 use super::terms::told;
 
+/// Expressions to choose from.
+const CRONS: [(&str, &str); 4] = [
+    ("0 9 * * MON-FRI", "weekdays at 9:00"),
+    ("0 2 * * *", "each night at 2:00"),
+    ("0 * * * *", "each hour"),
+    ("0 8 1 * *", "on the first of each month at 8:00"),
+];
+
 /// `GET /schedules`: the list of schedules.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
@@ -36,6 +44,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         h2 { "Set a schedule" }
         (viewer.allowed(Role::Operator, "Setting a schedule", || form(&viewer)))
         datalist #agents { @for name in agents { option value=(name) {} } }
+        datalist #crons { @for (cron, words) in CRONS { option value=(cron) { (words) } } }
     };
     let topics = [Topic::Limits, Topic::Conversations];
     viewer.page(&ctx, &moment, Page { title: "Schedules", place: Place::Schedules, topics: &topics, main }).await
@@ -131,7 +140,7 @@ fn form(viewer: &Viewer) -> Markup {
     viewer.fill_in("schedule-form", "/schedules", &html! {
         div.fields.wide {
             (text("name", "Name", "nightly", None))
-            (text("cron", "When: minute, hour, day, month, day of the week", "0 2 * * *", None))
+            (text("cron", "When: minute, hour, day, month, day of the week", "0 2 * * *", Some("crons")))
             (text("time_zone", "Time zone", "UTC", None))
             (text("to", "To an agent or #action", "tester", Some("agents")))
             (text("reference", "REF of each tick; {date} and {n} are filled in", "NAME-{n}", None))

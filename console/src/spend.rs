@@ -149,7 +149,7 @@ fn used_up(grants: &[Spender]) -> Markup {
                             @if budget.tokens > 0 { (tokens(budget.tokens)) " tokens" }
                             @if budget.tokens > 0 && budget.cost_microusd > 0 { " and " }
                             @if budget.cost_microusd > 0 { (money(budget.cost_microusd)) }
-                            ". " a.step href=(url("/incidents")) { "Lift or stop it" }
+                            ". " a.step href=(url("/inbox")) { "Lift or stop it" }
                         }
                     }
                 }

@@ -97,17 +97,20 @@ pub(super) async fn control(
     let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
     calls::control(&ctx, viewer.caller, Scope::Workspace, control).await?;
     let words = html! { "The workspace is " (done_word(control)) "." };
-    Ok(viewer.done(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents]))
+    // The banner says it with these words, not a moment later.
+    let banner = banner(calls::running(&ctx).await?, true);
+    Ok(viewer.done_with(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents], &banner))
 }
 
 /// `GET /standing`: the banner, which every open page reloads.
 pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
     let running = calls::running(&ctx).await?;
-    Ok(Html(banner(running).into_string()).into_response())
+    Ok(Html(banner(running, false).into_string()).into_response())
 }
 
-/// Shows on every page that the workspace is paused or stopped. It reloads on its own.
-pub(super) fn banner(running: Running) -> Markup {
+/// Shows on every page that the workspace is paused or stopped. It reloads on its own; in another reply to an open page it
+/// replaces the old one.
+pub(super) fn banner(running: Running, beside: bool) -> Markup {
     let (class, words) = match running {
         Running::Active => ("", None),
         Running::Paused => ("warn", Some("The workspace is paused: nothing is delivered or sent.")),
@@ -117,7 +120,7 @@ pub(super) fn banner(running: Running) -> Markup {
     };
     html! {
         div #standing class={ "standing " (class) } role="status" hx-get=(url("/standing"))
-            hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" {
+            hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" hx-swap-oob=[beside.then_some("outerMorph")] {
             @if let Some(words) = words {
                 p { (words) " " a href=(url("/workspace?resume=true")) data-open="resume" { "Resume…" } }
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
 use lastword_core::State;
-use lastword_core::state::{Asker, Escalation, Grant, Phase, Task};
+use lastword_core::state::{Escalation, Grant, Phase, Task};
 use lastword_facts::fact::{EndReason, EscalationCause, Spend};
 use lastword_facts::ids::{AgentId, DAY_MS, EscalationId, GrantId, TaskId};
 use lastword_facts::status::ApprovalState;
@@ -43,7 +43,7 @@ pub(crate) struct Now {
     pub(crate) running_more: usize,
     /// What all open grants do.
     pub(crate) tally: Tally,
-    /// What is held now or failed in the last 24 hours, and what timed out until a human dismisses it or asks again.
+    /// What is held now, and what ended without its result until a human dismisses it or asks again.
     pub(crate) wrong: Vec<Wrong>,
     /// The number of all that went wrong.
     pub(crate) wrong_all: usize,
@@ -135,7 +135,9 @@ pub(crate) enum Wrong {
         at: Time,
         /// The position of the request.
         request: Seq,
-        /// The open question about it, which a human can dismiss.
+        /// The id of the request.
+        id: String,
+        /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
     },
     /// An agent that isn't connected and has no open turn, while requests are queued for it.
@@ -199,6 +201,7 @@ struct EndedRequest {
     status: AnswerStatus,
     cause: EndReason,
     at: Time,
+    id: String,
     request: Seq,
     answer: Option<Seq>,
     question: Option<EscalationId>,
@@ -252,6 +255,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
         cause: ended.cause,
         at: ended.at,
         request: ended.request,
+        id: ended.id,
         question: ended.question,
     }));
     // The agents heard of these and went on. What came of it is above.
@@ -301,7 +305,7 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
         more,
         tally: tally(state, &asking),
         held: state.incidents.iter().filter(|(_, incident)| decisions::holds(incident)).count(),
-        ended: ended(state, live.now()),
+        ended: ended(state),
         people: people(live),
         today: today(live),
     }
@@ -388,48 +392,28 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
     (root.map(|request| request.message), work)
 }
 
-/// Returns the requests of humans that ended without their result, newest first: those of the last 24 hours, and those that
-/// timed out as long as the question about them is open. Once a human settled that question, the request is left out.
-fn ended(state: &State, now: Time) -> Vec<EndedRequest> {
-    let about = |(id, asked): (&EscalationId, &Escalation)| Some((asked.task?, (*id, asked.state)));
-    let questions = state.escalations.iter().filter(|(_, asked)| asked.cause == EscalationCause::TimedOut);
-    let questions: BTreeMap<TaskId, (EscalationId, EscalationState)> = questions.filter_map(about).collect();
-    let is_recent = |task: &Task| now.since(task.created_at) < DAY_MS;
-    let recent = state.tasks.iter().rev().take_while(|(_, task)| is_recent(task));
-    let older = questions.keys().rev().filter_map(|id| Some((*id, state.tasks.get(id)?)));
-    let older = older.filter(|(_, task)| !is_recent(task));
-    let bad = recent.chain(older).filter_map(|(id, task)| {
-        let (Asker::Human(_), Phase::Closed(status, cause)) = (task.asker, task.phase) else { return None };
-        let request = task.request.as_ref().filter(|_| is_bad(status, cause))?;
-        let question = match questions.get(&id) {
-            Some((id, EscalationState::Open)) => Some(*id),
-            Some((_, EscalationState::Answered | EscalationState::Withdrawn | EscalationState::Expired)) => {
-                return None;
-            }
-            None if !is_recent(task) => return None,
-            None => None,
-        };
+/// Returns the requests of humans that ended without their result and that no human has dismissed, newest first.
+fn ended(state: &State) -> Vec<EndedRequest> {
+    let open = |asked: &Escalation| asked.cause == EscalationCause::TimedOut && asked.state == EscalationState::Open;
+    let questions = state.escalations.iter().filter(|(_, asked)| open(asked));
+    let questions: BTreeMap<TaskId, EscalationId> =
+        questions.filter_map(|(id, asked)| Some((asked.task?, *id))).collect();
+    let bad = state.failed.iter().rev().filter_map(|id| {
+        let task = state.tasks.get(id)?;
+        let (request, Phase::Closed(status, cause)) = (task.request.as_ref()?, task.phase) else { return None };
         Some(EndedRequest {
             agent: state.name_of(task.agent).to_owned(),
             reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
             status,
             cause,
             at: task.created_at,
+            id: request.id.to_string(),
             request: request.message,
             answer: request.answer.get(),
-            question,
+            question: questions.get(id).copied(),
         })
     });
     bad.collect()
-}
-
-/// Returns whether a request ended without its result, and not because a human ended it.
-const fn is_bad(status: AnswerStatus, cause: EndReason) -> bool {
-    let by_human = matches!(cause, EndReason::Stopped | EndReason::Cancelled);
-    match status {
-        AnswerStatus::Rejected | AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => !by_human,
-        AnswerStatus::Completed | AnswerStatus::Partial | AnswerStatus::Cancelled => false,
-    }
 }
 
 /// Returns the agents that rest, and those that are away while requests wait for them.

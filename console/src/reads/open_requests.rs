@@ -23,10 +23,10 @@ const NOTES_MAX: usize = 50;
 /// What an open request does, in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doing {
-    /// Its agent waits for a human.
-    WaitsForHuman,
     /// A limit or a human holds it.
     Held,
+    /// Its agent waits for a human.
+    WaitsForHuman,
     /// Its agent has an open turn.
     Working,
     /// It is queued.
@@ -102,15 +102,16 @@ fn open(state: &State, convs: &[ConvId]) -> Vec<OpenRequest> {
         })
     };
     let mut open: Vec<OpenRequest> = tasks.filter_map(one).collect();
-    open.sort_by_key(|one| (one.doing != Doing::WaitsForHuman, one.since, one.task));
+    open.sort_by_key(|one| (!matches!(one.doing, Doing::WaitsForHuman | Doing::Held), one.since, one.task));
     open.truncate(REQUESTS_MAX);
     open
 }
 
 fn doing(state: &State, task: &Task, asks: bool) -> Doing {
     match task.phase {
-        _ if asks => Doing::WaitsForHuman,
+        // In the order in which an agent's own state is told.
         _ if state.is_parked(task) => Doing::Held,
+        _ if asks => Doing::WaitsForHuman,
         Phase::Open(_) => Doing::Working,
         Phase::Queued => Doing::Queued,
         Phase::Waiting | Phase::Closed(..) => Doing::WaitsForAnswers,

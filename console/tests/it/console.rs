@@ -139,7 +139,6 @@ async fn every_page_has_the_headers_that_keep_it_whole() {
         "/agents",
         "/agents/kilo",
         "/compose",
-        "/incidents",
         "/limits",
         "/team",
         "/workspace",

@@ -45,7 +45,7 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
     world.take("coder").await;
     let browser = Browser::signed_in(&world).await;
     let (now, stop) = (browser.get("/").await.is(200), browser.get("/workspace").await.is(200));
-    let (spend, incidents) = (browser.get("/spend").await.is(200), browser.get("/incidents").await.is(200));
+    let spend = browser.get("/spend").await.is(200);
     let inbox = browser.get("/inbox").await.is(200);
     let grants = [number(&now, "grants , in"), number(&stop, "grants in")];
     assert_eq!(grants, [2, 2]);
@@ -56,8 +56,6 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
     ];
     assert_eq!(convs, [4, 4, 4]);
     assert_eq!(number(&stop, "open turns."), 2);
-    // The other is about the agent, and holds nothing.
-    assert_eq!(number(&incidents, "open incident"), 1);
     let waiting =
         [number(&now, "decision, the next to expire"), number(&now, "waiting"), number(&inbox, "pending decision")];
     assert_eq!(waiting, [1, 1, 1]);

@@ -26,7 +26,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has(">queued<");
+    browser.get("/agents").await.is(200).has("1 request queued").has(">down<");
     let turn = world.take("kilo").await;
     let seen = browser.get("/agents/kilo").await.is(200);
     seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("tokens today");
@@ -66,7 +66,7 @@ async fn what_a_human_composes_is_a_request_and_leads_to_its_conversation() {
 async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/incidents").await.is(200);
+    let seen = browser.get("/inbox").await.is(200);
     let seen = seen.has("/conversations/BIG-1").has("The grant has used up its messages").has("grant_messages");
     let seen = seen.has("<dt>Limit</dt><dd>6 messages</dd>").has("<dt>Needed</dt><dd>8 messages</dd>");
     let seen =
@@ -84,7 +84,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
         all.iter().find(|limit| limit["name"] == name).map(|limit| limit["limit"].clone())
     };
     assert_eq!((limit("grant_messages_max"), limit("grant_agents_max")), (Some(json!(8)), Some(json!(19))));
-    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
+    browser.get("/conversations").await.is(200).has("lifted by operator");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_conversation_shows_each_grant_that_is_open_in_it_and_the_older_one_ca
     let browser = Browser::signed_in(&world).await;
     browser.get("/conversations?state=latched").await.is(200).has("/conversations/BIG-1");
     let page = browser.get("/conversations/BIG-1").await.is(200);
-    let page = page.has("<span class=\"badge bad\">held</span>").has("Lift").has("/incidents#inc-1");
+    let page = page.has("<span class=\"badge bad\">held</span>").has("Lift").has("/incidents/inc-1");
     page.has("every open grant").has(&format!("<option value=\"{}\" selected>", ids[1]));
     let more = |to: &str| json!({"messages": 2, "grant": to});
     world.post("operator", "/v1/conversations/BIG-1/grant", more("3")).await.refused(400, "malformed");
@@ -154,7 +154,7 @@ async fn the_activity_is_the_sum_of_the_log() {
     let browser = Browser::signed_in(&world).await;
     let all = world.get("operator", "/v1/messages?limit=200").await.is(200);
     let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
-    for (old, new) in [("/overview", "/spend#activity"), ("/settings", "/team")] {
+    for (old, new) in [("/overview", "/spend#activity"), ("/settings", "/team"), ("/incidents", "/inbox")] {
         assert_eq!(browser.get(old).await.is(308).location(), new);
     }
     let seen = browser.get("/spend").await.is(200).has(&format!("{messages} messages, {messages} in the last 24 h"));
@@ -250,7 +250,7 @@ async fn a_held_child_conversation_says_when_its_grant_closes_although_the_grant
     world.post("coder", "/v1/messages", note).await.refused(422, "turns_hard");
     // The clock ends within a day and latches the grant, which closes a week after that.
     let browser = Browser::signed_in(&world).await;
-    browser.get("/incidents").await.is(200).has("T-1/1").has("7 d 23 h left");
+    browser.get("/inbox").await.is(200).has("T-1/1").has("7 d 23 h left");
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_hold_whose_work_was_stopped_waits_for_nobody() {
     browser.get("/inbox").await.is(200).has("1 pending decision");
     world.post("operator", "/v1/conversations/BIG-1/stop", json!({})).await.is(204);
     browser.get("/inbox").await.is(200).has("0 pending decisions");
-    browser.get("/incidents").await.is(200).has("No open incidents.").has("ended with its grant");
+    browser.get("/conversations").await.is(200).has("ended with its grant");
     browser.get("/incidents/inc-1").await.is(200).has("ended");
     let incident = &world.get("operator", "/v1/incidents").await.is(200)["items"][0];
     assert!(incident["lifted_at"].is_string() && incident.get("lifted_by").is_none(), "{incident}");
@@ -319,7 +319,7 @@ async fn a_held_conversation_that_was_stopped_waits_for_nobody() {
     browser.get("/inbox").await.is(200).has("1 pending decision");
     world.post("operator", "/v1/conversations/LOUD-1/stop", json!({})).await.is(204);
     browser.get("/inbox").await.is(200).has("0 pending decisions");
-    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
+    browser.get("/conversations").await.is(200).has("lifted by operator");
     // The stop holds it as the latch did.
     world
         .post("coder", "/v1/messages", json!({"type": "info", "to": "idler", "ref": "LOUD-1", "body": "note"}))

@@ -85,7 +85,7 @@ async fn every_page_says_who_is_signed_in_with_which_role_and_where() {
     let browser = Browser::as_human(&world, "vera").await;
     let at = world.url("").replace("http://", "");
     let title = format!("Signed in as vera, with the role viewer, in the workspace at {at}");
-    for path in ["/", "/inbox", "/conversations", "/agents", "/spend", "/schedules", "/incidents", "/limits", "/team"] {
+    for path in ["/", "/inbox", "/conversations", "/agents", "/spend", "/schedules", "/limits", "/team"] {
         let page = browser.get(path).await.is(200);
         let (header, _) = page.text.split_once("</header>").unwrap();
         assert!(header.contains(&title) && header.contains(">viewer</span>"), "{path}: {header}");
@@ -152,12 +152,11 @@ fn forms(page: &str) -> Vec<String> {
     actions
 }
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 8] = [
     "/inbox",
     "/conversations/T-1",
     "/agents/kilo",
     "/agents/vera",
-    "/incidents",
     "/schedules",
     "/compose",
     "/workspace",

@@ -1,7 +1,7 @@
 //! What went wrong: all of it is counted, and what timed out stays until a human dismisses it.
 
 use lastword_facts::Limits;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::world::{World, id};
@@ -20,21 +20,72 @@ fn counted(page: &str) -> usize {
     number.split_once("</b>").unwrap().0.parse().unwrap()
 }
 
+/// Returns what the form of a sentence dismisses.
+fn dismissed(line: &str, what: &str) -> String {
+    let (_, form) = line.split_once("action=\"/dismiss\"").unwrap();
+    let (before, _) = form.split_once(&format!("\" value=\"{what}\"")).unwrap();
+    before.rsplit('"').next().unwrap().to_owned()
+}
+
+/// Has an agent fail at a request.
+async fn fails(world: &World, agent: &str, reference: &str) {
+    world.send("operator", agent, reference, &format!("job of {reference}")).await.is(201);
+    let turn = world.take(agent).await;
+    let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
+    world.post(agent, &path, json!({"status": "failed", "answer": "no"})).await.is(200);
+}
+
+#[tokio::test]
+async fn what_failed_stays_until_a_human_dismisses_it_which_is_recorded_and_no_agent_sees() {
+    let mut world = World::with(&["kilo"]).await;
+    world.register_human("anna", "approver").await;
+    world.register_human("vera", "viewer").await;
+    for n in 0..3 {
+        fails(&world, "kilo", &format!("F-{n}")).await;
+    }
+    let vera = Browser::as_human(&world, "vera").await;
+    let seen = vera.get("/").await.is(200).lacks("/dismiss");
+    assert_eq!(lines(&seen.text).len(), 3);
+    let anna = Browser::as_human(&world, "anna").await;
+    let page = anna.get("/").await.is(200).has("Dismiss these 3");
+    let request = dismissed(&lines(&page.text)[0], "request");
+    vera.post("/dismiss", &[(&request, "request")]).await.is(403);
+    for _ in 0..2 {
+        anna.post("/dismiss", &[(&request, "request")]).await.is(200).has("1 request is dismissed.");
+    }
+    let rest = lines(&anna.get("/").await.is(200).text);
+    assert!(rest.len() == 2 && !rest.iter().any(|line| line.contains("F-2")), "{rest:?}");
+    let told = async |who: &str| {
+        let stream = world.get(who, "/v1/events?until=1000&after=0").await.is(200);
+        let events = stream.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("data: "));
+        let events = events.map(|event| serde_json::from_str::<Value>(event).unwrap());
+        events.filter(|event| event["type"] == "dismissed").collect::<Vec<_>>()
+    };
+    let [event] = told("operator").await.try_into().unwrap();
+    assert_eq!((&event["data"]["by"], &event["data"]["request"]), (&json!("anna"), &json!(request)), "{event}");
+    assert!(told("kilo").await.is_empty());
+    drop((vera, anna));
+    let world = world.restart().await;
+    let anna = Browser::as_human(&world, "anna").await;
+    let rest = lines(&anna.get("/").await.is(200).text);
+    let both: Vec<String> = rest.iter().map(|line| dismissed(line, "request")).collect();
+    let both: Vec<(&str, &str)> = both.iter().map(|id| (id.as_str(), "request")).collect();
+    anna.post("/dismiss", &both).await.is(200).has("2 requests are dismissed.");
+    assert!(lines(&anna.get("/").await.is(200).text).is_empty());
+}
+
 #[tokio::test]
 async fn all_that_went_wrong_is_counted_and_the_rest_of_the_list_is_one_link_away() {
     let world = World::with(&["kilo"]).await;
     for n in 0..11 {
-        world.send("operator", "kilo", &format!("T-{n}"), &format!("job {n}")).await.is(201);
-        let turn = world.take("kilo").await;
-        let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
-        world.post("kilo", &path, json!({"status": "failed", "answer": "no"})).await.is(200);
+        fails(&world, "kilo", &format!("T-{n}")).await;
     }
     let browser = Browser::signed_in(&world).await;
     let short = browser.get("/").await.is(200).has("href=\"/?wrong=all#wrong\">and 3 more</a>");
     assert_eq!((counted(&short.text), lines(&short.text).len()), (11, 8));
     let all = browser.get("/?wrong=all").await.is(200).lacks(" more</a>");
     assert_eq!((counted(&all.text), lines(&all.text).len()), (11, 11));
-    assert!(lines(&all.text)[10].contains("job 0"), "the oldest comes last");
+    assert!(lines(&all.text)[10].contains("job of T-0"), "the oldest comes last");
     browser.get("/?wrong=none").await.is(400);
 }
 
@@ -51,10 +102,9 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
     while !is_late(&browser.get("/").await.is(200).text) {}
     let both = browser.get("/").await.is(200);
     let one = lines(&both.text).into_iter().find(|line| line.contains("job 1")).unwrap();
-    let (_, path) = one.split_once("action=\"").unwrap();
-    let path = path.split('"').next().unwrap().to_owned();
-    assert!(path.starts_with("/escalations/esc-") && path.ends_with("/dismiss"), "{path}");
-    browser.post(&path, &[]).await.is(200);
+    let id = dismissed(&one, "question");
+    assert!(id.starts_with("esc-"), "{id}");
+    browser.post("/dismiss", &[(&id, "question")]).await.is(200);
     let rest = lines(&browser.get("/").await.is(200).text);
     assert!(rest.len() == 1 && rest[0].contains("job 0"), "{rest:?}");
     drop(browser);

@@ -7,6 +7,7 @@ use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_wire::Arguments;
 use lastword_wire::call::{ArgumentKind, arguments};
 use reqwest::Url;
+use serde_json::json;
 
 use super::canonical::subjects;
 
@@ -74,6 +75,17 @@ pub fn effects(tool: &str, all: &Arguments) -> Effects {
     let words = texts.flat_map(|text| text.split([' ', '\n', '\t', '"', '\'', '=', '(', ')', ';', '|', '<', '>']));
     let host = |word: &str| Url::parse(word).ok().filter(|_| word.contains("://"))?.host_str().map(str::to_owned);
     Effects { destroys, hosts: words.filter_map(host).collect() }
+}
+
+/// Returns whether one command of a script destroys or publishes something.
+#[must_use]
+pub fn is_destructive(command: &str) -> bool {
+    let name = |(command, _): &(&'static str, &str)| command.split([' ', '*']).next();
+    let mut words = command.split_whitespace();
+    words.any(|word| {
+        let program = word.trim_matches(['\'', '"']).rsplit('/').next().and_then(|file| file.split('.').next());
+        COMMANDS.iter().any(|command| name(command) == program)
+    }) && effects("Bash", &Arguments::from(&json!({ "command": command }))).destroys.is_some()
 }
 
 /// Returns what a statement of SQL destroys.

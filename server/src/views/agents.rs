@@ -104,6 +104,8 @@ pub enum Activity {
     WaitsForHuman,
     /// It has an open turn.
     Working,
+    /// Its program can't work, or isn't connected while requests are queued for it.
+    Down,
     /// Requests are queued for it.
     Queued,
     /// It is connected and has nothing to do.
@@ -114,13 +116,14 @@ pub enum Activity {
 
 impl Activity {
     /// All of them, in their order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Stopped,
         Self::Paused,
         Self::Rests,
         Self::Held,
         Self::WaitsForHuman,
         Self::Working,
+        Self::Down,
         Self::Queued,
         Self::Idle,
         Self::Away,
@@ -135,6 +138,7 @@ impl Activity {
             Self::Held => "held",
             Self::WaitsForHuman => "waiting for you",
             Self::Working => "working",
+            Self::Down => "down",
             Self::Queued => "queued",
             Self::Idle => "idle",
             Self::Away => "away",
@@ -153,6 +157,8 @@ impl Member {
             Running::Active if !self.held.is_empty() && !elsewhere() => Activity::Held,
             Running::Active if !self.asks.is_empty() => Activity::WaitsForHuman,
             Running::Active if !self.turns.is_empty() => Activity::Working,
+            Running::Active if self.view.unavailable.is_some() => Activity::Down,
+            Running::Active if self.view.queued > 0 && !self.view.connected => Activity::Down,
             Running::Active if self.view.queued > 0 => Activity::Queued,
             Running::Active if self.view.connected => Activity::Idle,
             Running::Active => Activity::Away,
