@@ -14,6 +14,8 @@
 
   // --- The rows in the window with their places, if the history's begin is above it.
   let seen = [];
+  // By how much the last restoration missed: places are rounded to pixels, and many small misses would add up.
+  let missed = 0;
   const look = () => {
     seen = [];
     const history = $('#history');
@@ -24,7 +26,7 @@
     for (const row of rows()) {
       const place = row.getBoundingClientRect();
       if (place.top >= innerHeight) return;
-      if (place.bottom > top) seen.push({ id: row.id, top: place.top });
+      if (place.bottom > top) seen.push({ id: row.id, top: place.top - missed });
     }
   };
   const restore = () => {
@@ -32,6 +34,9 @@
       const row = document.getElementById(id);
       if (!row) continue;
       box(row).scrollTop += row.getBoundingClientRect().top - top;
+      missed = row.getBoundingClientRect().top - top;
+      // It is no rounding where the page can't scroll as far.
+      if (Math.abs(missed) > 1) missed = 0;
       return;
     }
   };
