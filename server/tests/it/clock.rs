@@ -169,7 +169,7 @@ async fn three_days_off_or_asleep_leave_leases_and_windows_as_they_were() {
         machine.sleep(DAY);
         let incidents = world.get("operator", "/v1/incidents").await.is(200);
         assert_eq!(incidents["items"][0]["code"], "grant_expired", "the grant is four days old: {incidents}");
-        let page = Browser::signed_in(&world).await.get("/incidents").await.is(200);
+        let page = Browser::signed_in(&world).await.get("/inbox").await.is(200);
         page.has("gets 96 more hours. The held request continues.").has("name=\"hours\" min=\"0\"");
         world.finish("kilo", &second, "done").await.is(200);
         let request = format!("/v1/requests/{}", second["message"]["request_id"].as_str().unwrap());

@@ -217,7 +217,7 @@ async fn a_hold_by_money_is_told_in_dollars_and_an_extension_by_tokens_says_that
     let incident = world.get("operator", "/v1/incidents").await.is(200)["items"][0].clone();
     assert_eq!(incident["is_cost"], true, "{incident}");
     let browser = Browser::signed_in(&world).await;
-    browser.get("/incidents").await.is(200).has("$6.00").has("$7.50").has("name=\"dollars\"");
+    browser.get("/inbox").await.is(200).has("$6.00").has("$7.50").has("name=\"dollars\"");
     let more = browser.post("/conversations/T-1/grant", &[("tokens", "50000")]).await.is(200);
     more.has("flash bad").has("Not lifted").has("(limit $6.00)").has("more US dollars");
     browser.post("/conversations/T-1/grant", &[("dollars", "-1")]).await.is(400);

@@ -115,7 +115,7 @@ async fn the_spending_of_a_forgotten_grant_keeps_its_ref_and_its_agent_and_a_use
     let seen = seen
         .has("<code>GONE-1</code> <code class=\"faint\">grant-1</code>")
         .has("has used up the budget of <code>grant-2</code>");
-    seen.has("1\u{202f}000 tokens. <a class=\"step\" href=\"/incidents\">Lift or stop it</a>");
+    seen.has("1\u{202f}000 tokens. <a class=\"step\" href=\"/inbox\">Lift or stop it</a>");
     // A removed agent has a name, and no page any more.
     world.request("operator", Method::DELETE, "/v1/agents/kilo").send().await.unwrap().error_for_status().unwrap();
     browser.get("/spend").await.is(200).has("<span title=\"This agent was removed.\">kilo</span>");
@@ -150,7 +150,6 @@ async fn the_largest_reports_leave_the_pages_readable() {
         "/agents",
         "/agents/kilo",
         "/graph",
-        "/incidents",
         "/limits",
     ];
     for path in pages {
