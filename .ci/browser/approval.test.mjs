@@ -54,8 +54,8 @@ test('an argument has the colours of what it is, and what was escaped stands out
   const call = page.locator(`#${id} .call`);
   await call.waitFor();
   const of = (tone) => call.locator(`.t-${tone}`).allTextContents();
-  assert.deepEqual(await of('word'), ['cd', 'rm', 'DELETE', 'FROM', 'WHERE']);
-  assert.deepEqual([await of('sign'), await of('flag'), await of('odd')], [['&&'], ['-rf'], ['\\u{430}']]);
+  assert.deepEqual(await of('word'), ['cd', 'DELETE', 'FROM', 'WHERE']);
+  assert.deepEqual([await of('sign'), await of('danger'), await of('odd')], [['&&'], ['rm -rf "a b" p', 'y'], ['\\u{430}']]);
   assert.deepEqual([await of('added'), await of('removed')], [['+b'], ['-a']]);
   assert.deepEqual(await call.locator('pre').first().textContent(), 'cd x && rm -rf "a b" p\\u{430}y');
   // Both decisions stand together, and the digest is out of the way.

@@ -214,7 +214,9 @@ impl<'a> Paint<'a> {
         let text = self.text.get(from..self.at).unwrap_or_default();
         if is_destructive(text) {
             let begin = from + text.len() - text.trim_start().len();
-            self.tones[begin..from + text.trim_end().len()].fill(Tone::Danger);
+            let tones = self.tones[begin..from + text.trim_end().len()].iter_mut();
+            // What was escaped still stands out.
+            tones.filter(|tone| **tone != Tone::Odd).for_each(|tone| *tone = Tone::Danger);
         }
     }
 
@@ -376,6 +378,7 @@ mod tests {
                 (Note, "# rm y"),
             ],
         );
+        check(ArgumentKind::Command, "rm p\\u{430}y", &[(Danger, "rm p"), (Odd, "\\u{430}"), (Danger, "y")]);
         check(
             ArgumentKind::Path,
             "/etc/../p\\u{430}",
