@@ -52,7 +52,7 @@ pub struct ApprovalAsked {
 pub struct ApprovalDecided {
     /// The approval that was decided.
     pub approval: ApprovalId,
-    /// The human or agent who decided, or [`SYSTEM`] for a rule of the policy; `None` when it expired.
+    /// The human or agent who decided, or [`SYSTEM`](super::SYSTEM) for a rule of the policy; `None` when it expired.
     pub by: Option<AgentId>,
     /// The decision on the call.
     pub decision: Decision,

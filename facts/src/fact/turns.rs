@@ -161,7 +161,7 @@ pub struct TurnCharged {
     pub turn: TurnId,
     /// The status of the finish as the broker resolved it.
     pub status: FinishStatus,
-    /// The tokens and the cost of the whole turn, including those that [`Fact::Spent`] charged before.
+    /// The tokens and the cost of the whole turn, including those that [`Fact::Spent`](super::Fact::Spent) charged before.
     pub spend: Spend,
     /// Whether the tokens are estimated from the length of the text.
     pub estimated: bool,
