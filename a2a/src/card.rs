@@ -184,6 +184,7 @@ mod tests {
             Time(5_000),
             "the extended one is another"
         );
+        assert_eq!(changes.seen.lock().unwrap().len(), 2, "a flood of addresses fills nothing");
         assert_eq!(http_date(Time(784_111_777_999)), "Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
