@@ -144,7 +144,8 @@ impl Changes {
         if known.tag != tag {
             *known = CardContent { tag, since: now };
         }
-        known.since
+        // A clock that was set back is no reason to name a time to come.
+        known.since.min(now)
     }
 }
 
@@ -183,6 +184,11 @@ mod tests {
             changes.last(&card("write", "http://a/"), true, Time(9_900)),
             Time(5_000),
             "the extended one is another"
+        );
+        assert_eq!(
+            changes.last(&card("write", "http://a/"), false, Time(8_500)),
+            Time(8_500),
+            "the clock was set back"
         );
         assert_eq!(changes.seen.lock().unwrap().len(), 2, "a flood of addresses fills nothing");
         assert_eq!(http_date(Time(784_111_777_999)), "Sun, 06 Nov 1994 08:49:37 GMT");

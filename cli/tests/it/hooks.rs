@@ -453,9 +453,9 @@ fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
     server.agent("kilo");
     server.agent("hive");
     let work = server.path().join("work");
-    fs::create_dir_all(&work).unwrap();
+    fs::create_dir_all(work.join("src")).unwrap();
     git(&work, &["init", "-q", "--initial-branch=main"]);
-    let file = work.join("a.rs");
+    let file = work.join("src/ä [b].rs");
     fs::write(&file, "one\n").unwrap();
     git(&work, &["add", "."]);
     git(&work, &["-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-q", "-m", "x"]);
@@ -477,7 +477,7 @@ fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
     fs::write(&file, "two\n").unwrap();
     let told = kilo.hook("PostToolUse", &edit);
     let told = told["hookSpecificOutput"]["additionalContext"].as_str().unwrap();
-    assert!(told.starts_with("a.rs is held by hive, for P-2 (req-") && told.contains("It was told"), "{told}");
+    assert!(told.starts_with("src/ä [b].rs is held by hive, for P-2 (req-") && told.contains("It was told"), "{told}");
     assert_eq!(hive.hook("PostToolUse", &edit), Value::Null, "the holder's own edit");
     kilo.hook("PostToolUse", &edit);
     let messages = server.operator(&["audit", "was changed by me", "--json"]).json();
@@ -485,6 +485,18 @@ fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
     assert_eq!((alerts.len(), &alerts[0]["type"]), (1, &json!("alert")), "it is told once: {messages}");
     assert_eq!((&alerts[0]["from"], &alerts[0]["to"]), (&json!("kilo"), &json!("hive")));
     assert!(alerts[0]["body"].as_str().unwrap().contains("-one\n+two"), "{messages}");
+
+    // Outside of turns, two pairs of agents have reports of their own.
+    server.agent("lima");
+    server.agent("mike");
+    for (n, late, holder) in [(1, "kilo", "lima"), (2, "mike", "hive")] {
+        let file = work.join(format!("{n}.rs"));
+        server.as_agent(holder, &["claim", file.to_str().unwrap()]).ok();
+        let session = Session { server: &server, id: late, token: &format!("{late}.token") };
+        let told = session.hook("PostToolUse", &json!({ "tool_name": "Write", "tool_input": { "file_path": file } }));
+        let told = told["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned();
+        assert!(told.starts_with(&format!("{n}.rs is held by {holder}")) && told.contains("It was told"), "{told}");
+    }
 }
 
 #[test]

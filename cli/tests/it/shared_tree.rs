@@ -169,7 +169,10 @@ fn six_agents_in_one_repository_lose_no_change() {
                         running.as_ref().unwrap().operator(&["send", name, "Edit", "--ref", &reference]).ok();
                     }
                     // The broker may be killed from here on, at any moment.
+                    let mut looks = 0;
                     while !session.takes() {
+                        looks += 1;
+                        assert!(looks < LOOKS_MAX, "{name} gets no task");
                         thread::sleep(Duration::from_millis(5));
                     }
                     let done = session.acts(&format!("{name}-{task}"), &mut rng, expected);
