@@ -163,7 +163,7 @@ test('one page adds to the team: what it shows once stays while the list behind 
   await made.getByText(/^lw_/).waitFor();
   await page.locator('#add-agent').getByLabel('Name', { exact: true }).fill('writer');
   await page.getByRole('button', { name: 'Add the agent' }).click();
-  await made.getByText(/writer/).waitFor();
+  await made.getByText(/A live agent has that name/).waitFor();
   assert.equal(await made.getByText(/^lw_/).count(), 0);
   await page.getByRole('button', { name: 'Send a test through desk' }).click();
   await flash().getByText('Sent a test through desk').waitFor();
