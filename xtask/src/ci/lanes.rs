@@ -15,29 +15,33 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Lanes {
     waiting: Vec<&'static CiStep>,
     running: Vec<RunningStep>,
+    /// Those that failed, and run once more when no other step runs.
+    again: Vec<&'static CiStep>,
     ended: Vec<EndedStep>,
 }
 
 impl Lanes {
     /// Lanes for these steps, in the order in which they are preferred.
     pub(super) fn new(steps: Vec<&'static CiStep>) -> Self {
-        Self { waiting: steps, running: Vec::new(), ended: Vec::new() }
+        Self { waiting: steps, running: Vec::new(), again: Vec::new(), ended: Vec::new() }
     }
 
-    /// Runs all steps, and reports each when it ends. Skips those that need one that failed.
+    /// Runs all steps, and reports each when it ends. A step that waits for moments and failed runs once more, alone: a busy
+    /// machine misses a moment once, a fault fails twice. Skips the steps that need one that failed.
     pub(super) fn run(mut self, report: impl Fn(&EndedStep)) -> Result<Vec<EndedStep>, Failed> {
-        while !self.waiting.is_empty() || !self.running.is_empty() {
+        loop {
             self.start()?;
             if self.running.is_empty() {
-                break;
+                let Some(step) = self.again.pop() else { break };
+                self.running.push(RunningStep::start(step)?);
             }
             std::thread::sleep(PAUSE);
             let mut still = Vec::new();
-            for mut process in self.running {
+            for mut process in std::mem::take(&mut self.running) {
                 match process.ended()? {
                     Some(ended) => {
                         report(&ended);
-                        self.ended.push(ended);
+                        self.end(ended);
                     }
                     None => still.push(process),
                 }
@@ -45,6 +49,14 @@ impl Lanes {
             self.running = still;
         }
         Ok(self.ended)
+    }
+
+    fn end(&mut self, ended: EndedStep) {
+        let first = self.ended.iter().all(|before| before.step.name != ended.step.name);
+        if !ended.passed && ended.step.again && first {
+            self.again.push(ended.step);
+        }
+        self.ended.push(ended);
     }
 
     /// Starts each step that may start.
@@ -64,7 +76,8 @@ impl Lanes {
     /// Whether what the step follows has passed. A step that was not asked for is taken as passed.
     fn is_due(&self, step: &CiStep, passed_over: &[&CiStep]) -> bool {
         let is_open = |name: &str| {
-            let failed = self.ended.iter().any(|ended| ended.step.name == name && !ended.passed);
+            let mut tries = self.ended.iter().filter(|ended| ended.step.name == name);
+            let failed = tries.next_back().is_some_and(|last| !last.passed);
             let running = self.running.iter().any(|process| process.step.name == name);
             failed || running || passed_over.iter().any(|step| step.name == name)
         };
@@ -83,22 +96,35 @@ mod tests {
     use super::super::steps::STEP;
     use super::*;
 
+    fn ended(step: &'static CiStep, passed: bool) -> EndedStep {
+        EndedStep { step, passed, wall: Duration::ZERO, processor: Duration::ZERO, output: String::new() }
+    }
+
     #[test]
     fn a_step_waits_for_those_that_it_follows_and_is_skipped_when_one_fails() {
         const FIRST: &CiStep = &CiStep { name: "first", ..STEP };
         const SECOND: &CiStep = &CiStep { name: "second", after: &["first"], ..STEP };
         let mut lanes = Lanes::new(vec![FIRST, SECOND]);
         assert!(lanes.is_due(FIRST, &[]) && !lanes.is_due(SECOND, &[FIRST]));
-        let first = EndedStep {
-            step: FIRST,
-            passed: true,
-            wall: Duration::ZERO,
-            processor: Duration::ZERO,
-            output: String::new(),
-        };
-        lanes.ended.push(first);
+        lanes.end(ended(FIRST, true));
         assert!(lanes.is_due(SECOND, &[]));
         lanes.ended[0].passed = false;
         assert!(!lanes.is_due(SECOND, &[]));
+        assert!(lanes.again.is_empty(), "what waits for no moment fails at once");
+    }
+
+    #[test]
+    fn a_step_that_waits_for_moments_fails_twice_before_it_has_failed() {
+        const FIRST: &CiStep = &CiStep { name: "first", again: true, ..STEP };
+        const SECOND: &CiStep = &CiStep { name: "second", after: &["first"], ..STEP };
+        for passes in [true, false] {
+            let mut lanes = Lanes::new(vec![SECOND]);
+            lanes.end(ended(FIRST, false));
+            assert_eq!(lanes.again.pop().map(|step| step.name), Some("first"));
+            assert!(!lanes.is_due(SECOND, &[]));
+            lanes.end(ended(FIRST, passes));
+            assert_eq!(lanes.is_due(SECOND, &[]), passes);
+            assert!(lanes.again.is_empty());
+        }
     }
 }

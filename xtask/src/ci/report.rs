@@ -39,6 +39,13 @@ pub(super) fn table(ended: &[EndedStep], wall: Duration) {
     println!("{:24} {:>8.1} {:>12.1}", "all", wall.as_secs_f64(), processor.as_secs_f64());
 }
 
+/// Names the steps that passed only when they ran alone: each is a condition that a busy machine misses, to be mended.
+pub(super) fn late(ended: &[EndedStep]) {
+    for failed in ended.iter().filter(|ended| !ended.passed) {
+        println!("{} failed beside others and passed alone", failed.step.name);
+    }
+}
+
 fn times(ended: &EndedStep) -> String {
     format!("{:.1} s, {:.1} processor s", ended.wall.as_secs_f64(), ended.processor.as_secs_f64())
 }

@@ -16,6 +16,8 @@ pub(super) struct CiStep {
     pub(super) idle: bool,
     /// Whether `LASTWORD` names the program with all features to it.
     pub(super) program: bool,
+    /// Whether it waits for moments that a busy machine misses, so that it runs once more, alone, if it fails.
+    pub(super) again: bool,
     /// The part of its output that is shown when it passes.
     pub(super) show: Show,
 }
@@ -38,6 +40,7 @@ pub(super) const STEP: CiStep = CiStep {
     compiler: false,
     idle: false,
     program: false,
+    again: false,
     show: Show::Nothing,
 };
 /// Downloads what another step needs, beside the build.
@@ -47,7 +50,7 @@ const BUILD: CiStep = CiStep { load: 200, compiler: true, ..STEP };
 /// Checks the code, in the time that all others leave.
 const CHECK: CiStep = CiStep { load: 0, compiler: true, idle: true, after: &["build"], ..STEP };
 /// Runs the program with all features, which the last build kept.
-const WHOLE: CiStep = CiStep { program: true, after: &["build with features"], ..STEP };
+const WHOLE: CiStep = CiStep { program: true, again: true, after: &["build with features"], ..STEP };
 
 /// Mutates the corpora of the fuzz targets.
 const FUZZ: CiStep = CiStep { load: 100, idle: true, after: &["build"], show: Show::Lines(" executions in "), ..STEP };
@@ -94,29 +97,23 @@ pub(super) const STEPS: &[CiStep] = &[
         run: "cargo test --workspace --locked",
         after: &["build with features"],
         load: 180,
+        again: true,
         show: Show::Tests,
         ..STEP
     },
-    // Nor is an election among three servers of NATS.
+    // Three servers of NATS elect in time beside what waits itself, but not beside a compiler.
     CiStep {
         name: "cluster",
         run: "env --chdir=cli ../target/ci/cluster",
-        load: 150,
+        load: 100,
         compiler: true,
         show: Show::Tests,
         ..WHOLE
     },
-    CiStep {
-        name: "agents",
-        run: ".ci/agents/run",
-        load: 100,
-        after: &["build with features", "install agents"],
-        ..WHOLE
-    },
+    CiStep { name: "agents", run: ".ci/agents/run", after: &["build with features", "install agents"], ..WHOLE },
     CiStep {
         name: "browser",
         run: "env LASTWORD_CLICKS=120 .ci/browser/run",
-        load: 75,
         after: &["build with features", "install browser"],
         show: Show::Lines("# pass"),
         ..WHOLE
@@ -146,7 +143,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "discord",
         run: "env --chdir=cli LASTWORD_BRIDGE_KILLS=15 RUST_TEST_THREADS=4 ../target/ci/discord",
-        load: 180,
+        load: 150,
         show: Show::Tests,
         ..WHOLE
     },
@@ -165,11 +162,11 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Lines(" passed"),
         ..WHOLE
     },
-    // These check types on all processors: tests that wait for moments run beside neither.
+    // These check types, which takes a processor each.
     CiStep {
         name: "frameworks",
         run: ".ci/sdk/frameworks",
-        load: 200,
+        load: 100,
         after: &["build with features", "install frameworks"],
         show: Show::Lines(" passed"),
         ..WHOLE
@@ -177,7 +174,7 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep {
         name: "typescript",
         run: ".ci/sdk/typescript",
-        load: 200,
+        load: 100,
         after: &["build with features", "install typescript"],
         show: Show::Lines("pass "),
         ..WHOLE
