@@ -51,7 +51,9 @@ pub use self::copies::{add_files, fetch_files};
 pub use self::durability::{Monitored, Unmonitored, default_monitors, monitored};
 pub use self::members::{LeaseRecord, NodeInfo};
 pub use self::status::{NodeStatus, Status, WorkspaceStatus, status};
-pub use self::workspaces::{ConfigReader, configure_workspace, create_workspace, remove_workspace, set_aside};
+pub use self::workspaces::{
+    ConfigReader, all_set_aside, configure_workspace, create_workspace, remove_workspace, set_aside,
+};
 
 use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lastword_server::{Config, Mount, Pages, WorkspaceSettings};
-use lastword_store::{Nats, Registry, RegistryError, SetAside};
+use lastword_store::{Nats, Record, Registry, RegistryError, SetAside};
 
 use crate::members::{WorkspaceConfig, WorkspaceRecord, archive_key, aside_key, config_key, lease_key, workspace_key};
 use crate::{NodeError, copies};
@@ -80,7 +80,7 @@ pub async fn set_aside(registry: &Registry, workspace: &str, message: SetAside) 
     }
     let key = aside_key(workspace);
     let found = registry.get(&key).await?;
-    let mut all = found.as_ref().and_then(crate::parse::<Vec<SetAside>>).unwrap_or_default();
+    let mut all = read_aside(found.as_ref());
     if !all.contains(&message) {
         all.push(message);
     }
@@ -90,6 +90,18 @@ pub async fn set_aside(registry: &Registry, workspace: &str, message: SetAside) 
         None => registry.create(&key, &value).await.map(|_| ())?,
     }
     Ok(())
+}
+
+/// Returns what humans set aside of a workspace's stream.
+///
+/// # Errors
+/// NATS refuses.
+pub async fn all_set_aside(registry: &Registry, workspace: &str) -> Result<Vec<SetAside>, NodeError> {
+    Ok(read_aside(registry.get(&aside_key(workspace)).await?.as_ref()))
+}
+
+fn read_aside(record: Option<&Record>) -> Vec<SetAside> {
+    record.and_then(crate::parse).unwrap_or_default()
 }
 
 /// Removes a workspace: the nodes serve it no longer. Its log stays in NATS with its keys and tokens, and

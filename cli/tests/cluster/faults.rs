@@ -9,7 +9,7 @@ use lastword_wire::session::SessionCall;
 use crate::mounted::Mounted;
 use crate::nats_server::{runtime, spoil_consumers, until};
 use crate::proxy::{Passing, Proxy};
-use crate::traffic::{Traffic, check, now};
+use crate::traffic::{Traffic, check, now, unheard};
 use crate::world::{World, measures, times};
 
 /// Prints the median and the 99th percentile of these outages.
@@ -123,6 +123,8 @@ fn a_rolling_restart_fails_no_call() {
     // On a busy machine an idle connection may be closed just when its client uses it again.
     let unlucky = if measures() { 0 } else { 3 };
     assert!(others.len() <= unlucky, "{others:#?}");
+    let unheard = unheard(&world, &known);
+    assert!(unheard.len() <= unlucky, "deliveries that reached nobody: {unheard:#?}");
 }
 
 #[test]

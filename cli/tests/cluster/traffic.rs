@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, ClientError, SendTerms, Sent};
+use lastword_facts::Seq;
+use lastword_facts::fact::Fact;
 use lastword_store::DataDir;
 use lastword_wire::{Finish, Problem};
 use rand::RngExt as _;
@@ -160,6 +162,7 @@ impl Worker {
                 continue;
             };
             let Some((turn, body)) = delivery.and_then(|d| Some((d.turn?.id, d.message.body))) else { continue };
+            self.known.lock().unwrap().turns.insert(turn.clone());
             let finish = Finish { answer: answer(&body), ..Finish::default() };
             loop {
                 let finished = tokio::time::timeout(CALL_MAX, self.any().finish(&turn, &finish)).await;
@@ -195,5 +198,24 @@ pub(crate) fn check(world: &mut World, known: &Known) {
         assert_eq!(whole.open_chain().unwrap().at(end.at).unwrap(), Some(end), "the same log on {}", node.name);
         let verified = crate::program::run(&node.data("main"), &["--data", ".", "verify"]);
         assert_eq!(verified.code, 0, "{verified:?}");
+    }
+}
+
+/// Returns the turns that were opened for a delivery that reached no client: it comes again once their lease is over.
+pub(crate) fn unheard(world: &World, known: &Known) -> Vec<String> {
+    let stores = world.nodes.iter().map(|node| DataDir::at(&node.data("main")).open_reader().unwrap());
+    let reader = stores.max_by_key(|reader| reader.last().unwrap()).unwrap();
+    let (mut unheard, mut from) = (Vec::new(), Seq(1));
+    loop {
+        let entries = reader.read(from, 1_000).unwrap();
+        let Some((last, _)) = entries.last() else { return unheard };
+        from = Seq(last.0 + 1);
+        let opened = entries.iter().filter_map(|(_, entry)| match &entry.fact {
+            Fact::TurnOpened(opened) => Some((opened.turn.to_string(), entry.at)),
+            _ => None,
+        });
+        unheard.extend(
+            opened.filter(|(turn, _)| !known.turns.contains(turn)).map(|(turn, at)| format!("{turn} at {at:?}")),
+        );
     }
 }

@@ -349,15 +349,21 @@ fn a_log_moves_into_a_stream_and_out_again_with_its_chain() {
     let (mut log, _) = lead(mirror, epoch);
     log.append(epoch, Seq(103), &notes(104..=104)).unwrap();
     drop(log);
+    // What no node wrote stops it, until a human sets it aside.
+    let published = async { nats.jetstream().publish("lastword.ws.log", "nobody's".into()).await.unwrap().await };
+    let at = runtime().block_on(published).unwrap().sequence;
     let out = tempfile::tempdir().unwrap();
-    let moved = runtime().block_on(move_out(&nats, "ws", out.path(), &mut |_| {})).unwrap();
+    let stopped = runtime().block_on(move_out(&nats, "ws", &[], out.path(), &mut |_| {}));
+    assert!(matches!(&stopped, Err(MoveError::Damaged { at: found, .. }) if *found == at), "{stopped:?}");
+    let (aside, _) = runtime().block_on(nats.set_aside("ws", at)).unwrap().unwrap();
+    let moved = runtime().block_on(move_out(&nats, "ws", &[aside], out.path(), &mut |_| {})).unwrap();
     assert_eq!(moved.end, end(node.path()));
     let walked = DataDir::at(out.path()).verify(Some(end(dir.path())), &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
     assert_eq!((walked.entries, walked.end), (104, moved.end));
     let mut log = DataDir::at(out.path()).open().unwrap();
     assert!(log.begin_epoch().unwrap() > epoch);
     drop(log);
-    let again = runtime().block_on(move_out(&nats, "ws", out.path(), &mut |_| {}));
+    let again = runtime().block_on(move_out(&nats, "ws", &[], out.path(), &mut |_| {}));
     assert!(matches!(again, Err(MoveError::Taken { .. })), "{again:?}");
 }
 
@@ -390,7 +396,7 @@ fn nobody_leads_a_log_that_was_half_moved_and_the_move_goes_on() {
     let (mirror, error) = runtime().block_on(mirror.lead(99, "early", held())).map(|_| ()).unwrap_err();
     assert!(matches!(&error, AppendError::Fatal { reason } if reason.contains("being copied")), "{error}");
     let out = tempfile::tempdir().unwrap();
-    let refused = runtime().block_on(move_out(&nats, "ws", out.path(), &mut |_| {}));
+    let refused = runtime().block_on(move_out(&nats, "ws", &[], out.path(), &mut |_| {}));
     assert!(matches!(refused, Err(MoveError::Unfinished { .. })), "{refused:?}");
     let mut begins = None;
     let moved = runtime().block_on(move_in(&nats, "ws", dir.path(), &mut |at, _| {

@@ -271,7 +271,7 @@ fn publishing_is_repeated_after_a_failure_and_changes_nothing_when_nothing_is_ne
 fn a_log_with_an_archive_moves_out_whole() {
     let Some(team) = Team::archived("moving out with an archive") else { return };
     let dir = tempfile::tempdir().unwrap();
-    let moved = runtime().block_on(move_out(&team.nats, "ws", dir.path(), &mut |_| {})).unwrap();
+    let moved = runtime().block_on(move_out(&team.nats, "ws", &[], dir.path(), &mut |_| {})).unwrap();
     assert_eq!((moved.end.at, moved.rows), (Seq(500), 100));
     assert_eq!(verified(dir.path()), (500, 500));
     let log = DataDir::at(dir.path()).open().unwrap();

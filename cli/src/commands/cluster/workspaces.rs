@@ -1,8 +1,8 @@
 //! The verbs of `lastword cluster`: what is there, and the workspaces that it serves.
 
 use lastword_cluster::{
-    NodeError, Status, add_files, configure_workspace, create_workspace, fetch_files, remove_workspace, set_aside,
-    status,
+    NodeError, Status, add_files, all_set_aside, configure_workspace, create_workspace, fetch_files, remove_workspace,
+    set_aside, status,
 };
 use lastword_facts::Seq;
 use lastword_store::{move_in, move_out};
@@ -62,7 +62,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         ClusterCommand::MoveIn { workspace } => move_log_in(&connection, &workspace, replicas, cx).await,
         ClusterCommand::MoveOut { workspace, to } => {
             let bar = verify::bar(&cx.out);
-            let moved = move_out(nats, &workspace, &to, &mut |at| bar.set_position(at.0)).await;
+            let aside = all_set_aside(registry, &workspace).await?;
+            let moved = move_out(nats, &workspace, &aside, &to, &mut |at| bar.set_position(at.0)).await;
             bar.finish_and_clear();
             let moved = moved.map_err(Failure::unavailable)?;
             fetch_files(registry, &workspace, &to).await?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_facts::{Entry, Seq};
-use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::archive::{Bucket, SharedArchive};
@@ -447,18 +446,9 @@ impl Inner {
         let Some(subject) = self.names.subject(&message.subject) else {
             return Err(Damaged { at: message.at, problem: format!("its subject is {}", message.subject) });
         };
-        let is_aside = |aside: &SetAside| {
-            (aside.at, aside.stream_id.as_str()) == (message.at, self.stream_id.as_str())
-                && aside.sha256 == *Sha256::digest(&message.payload)
-        };
-        let before = self.aside.iter().any(is_aside).then(|| self.tail.clone());
-        match (self.tail.feed(message.at, subject, &message.payload), before) {
-            (Err(_), Some(before)) => {
-                self.tail = before;
-                Ok(self.tail.skip(message.at))
-            }
-            (fed, _) => fed,
-        }
+        let is_aside = |aside: &SetAside| aside.names(&self.stream_id, message.at, &message.payload);
+        let is_aside = self.aside.iter().any(is_aside);
+        self.tail.feed_or_skip(message.at, subject, &message.payload, is_aside)
     }
 
     /// Writes rows and how far of the stream was read.

@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use super::archive::{Bucket, FetchError, Start};
 use super::claim::{claim, retry};
 use super::leader::{Lease, Publisher};
-use super::nats::{Nats, NatsError, StreamNames};
-use super::record::{EpochStart, PART_BYTES_MAX, StoredRow};
+use super::nats::{Extent, Nats, NatsError, StreamNames};
+use super::record::{EpochStart, PART_BYTES_MAX, SetAside, StoredRow};
 use super::tail::{Commit, Step, Tail};
 use crate::data_dir::{self, FILE_BASE, FILE_DATABASE};
 use crate::log::sqlite::{self, SqliteLog};
@@ -145,14 +145,14 @@ pub async fn move_in(
     let patience = Patience::default();
     let mut tail = Tail::default();
     let there = unfinished(nats, &names).await?;
-    read(nats, &names, &mut tail, there, &patience, &mut |_| Ok(())).await?;
+    read(whole(nats, &names, there), &mut tail, &patience, &mut |_| Ok(())).await?;
     if tail.last > Seq(0) && hash_at(&db, tail.last)? != Some(tail.hash) {
         return Err(MoveError::Other { stream: names.stream });
     }
     let epoch = sqlite::epoch_of(&db)?.max(tail.epoch) + 1;
     let mut start = EpochStart { epoch, node: NODE.to_owned(), attempt: nats.client().new_inbox(), importing: true };
     let at = claim(nats, &names, &start, 0, &patience.lease()).await?;
-    read(nats, &names, &mut tail, at, &patience, &mut |_| Ok(())).await?;
+    read(whole(nats, &names, at), &mut tail, &patience, &mut |_| Ok(())).await?;
     let (nats, lease) = (nats.clone(), patience.lease());
     let mut publisher = Publisher { nats, names, lease, epoch, epoch_at: at, at, batch: 0, dropped: 0 };
     let mut reached = tail.last;
@@ -166,13 +166,13 @@ pub async fn move_in(
     }
     // What was acknowledged is read back before anybody may lead.
     let Publisher { nats, names, at, .. } = publisher;
-    let (mut rows, mut whole) = (0, Tail::default());
-    read(&nats, &names, &mut whole, at, &patience, &mut |commit| {
+    let (mut rows, mut copied) = (0, Tail::default());
+    read(whole(&nats, &names, at), &mut copied, &patience, &mut |commit| {
         rows += commit.rows.len() as u64;
         Ok(())
     })
     .await?;
-    if (whole.last, whole.hash) != (end, hash) {
+    if (copied.last, copied.hash) != (end, hash) {
         return Err(MoveError::Other { stream: names.stream });
     }
     (start.epoch, start.importing, start.attempt) = (epoch + 1, false, nats.client().new_inbox());
@@ -181,18 +181,20 @@ pub async fn move_in(
 }
 
 /// Copies the stream of a workspace into a new data directory, as the ordinary log that it is. The stream stays; stop the
-/// nodes first, or what they append meanwhile is missing. `progress` receives the position reached.
+/// nodes first, or what they append meanwhile is missing. What is set `aside` of the stream doesn't count. `progress` receives
+/// the position reached.
 ///
 /// # Errors
 /// See [`MoveError`].
 pub async fn move_out(
     nats: &Nats,
     workspace: &str,
+    aside: &[SetAside],
     dir: &Path,
     progress: &mut dyn FnMut(Seq),
 ) -> Result<Moved, MoveError> {
     let names = StreamNames::of(workspace)?;
-    let last = nats.extent(&names).await?.last;
+    let Extent { last, created, .. } = nats.extent(&names).await?;
     if newest(nats, &names).await?.is_some_and(|start| start.importing) {
         return Err(MoveError::Unfinished { stream: names.stream });
     }
@@ -210,7 +212,8 @@ pub async fn move_out(
         start.segments.iter().try_for_each(|sealed| sealed.insert(&writing))?;
         (tail, behind) = (Tail::from_mark(&start.mark), start.end());
     }
-    read(nats, &names, &mut tail, last, &Patience::default(), &mut |commit| {
+    let aside = Aside { stream_id: &created, all: aside };
+    read(Reading { nats, names: &names, last, aside }, &mut tail, &Patience::default(), &mut |commit| {
         // A start's mark may be a little before the end of its segments.
         for row in commit.rows.iter().filter(|row| row.first > behind) {
             sqlite::insert(&writing, row.row(), &row.hash)?;
@@ -261,15 +264,35 @@ async fn unfinished(nats: &Nats, names: &StreamNames) -> Result<u64, MoveError> 
     Ok(extent.last)
 }
 
-/// Reads the stream from behind `tail` up to `last`, and passes each commit that counts on.
-async fn read(
-    nats: &Nats,
-    names: &StreamNames,
-    tail: &mut Tail,
+/// What is set aside of a stream.
+#[derive(Default)]
+struct Aside<'a> {
+    stream_id: &'a str,
+    all: &'a [SetAside],
+}
+
+/// A part of a stream that is read.
+struct Reading<'a> {
+    nats: &'a Nats,
+    names: &'a StreamNames,
+    /// The last message of it.
     last: u64,
+    aside: Aside<'a>,
+}
+
+/// A stream up to a message, of which nothing is set aside.
+fn whole<'a>(nats: &'a Nats, names: &'a StreamNames, last: u64) -> Reading<'a> {
+    Reading { nats, names, last, aside: Aside::default() }
+}
+
+/// Reads the stream from behind `tail` on, and passes each commit that counts on.
+async fn read(
+    reading: Reading<'_>,
+    tail: &mut Tail,
     patience: &Patience,
     each: &mut dyn FnMut(Commit) -> Result<(), MoveError>,
 ) -> Result<(), MoveError> {
+    let Reading { nats, names, last, aside } = reading;
     let lease = patience.lease();
     while tail.at < last {
         let mut messages = match nats.messages(names, tail.at).await {
@@ -288,7 +311,9 @@ async fn read(
             let damaged = |at, problem| MoveError::Damaged { stream: names.stream.clone(), at, problem };
             let subject = names.subject(&message.subject);
             let subject = subject.ok_or_else(|| damaged(at, format!("its subject is {}", message.subject)))?;
-            let step = tail.feed(at, subject, &message.payload).map_err(|found| damaged(found.at, found.problem))?;
+            let is_aside = aside.all.iter().any(|it| it.names(aside.stream_id, at, &message.payload));
+            let step = tail.feed_or_skip(at, subject, &message.payload, is_aside);
+            let step = step.map_err(|found| damaged(found.at, found.problem))?;
             if let Step::Commit(commit) = step {
                 each(commit)?;
             }

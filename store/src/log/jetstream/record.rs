@@ -10,6 +10,7 @@
 
 use lastword_facts::Seq;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::log::chain::{Hash, Row};
 
@@ -128,6 +129,13 @@ pub struct SetAside {
     pub at: u64,
     /// The SHA-256 of its bytes.
     pub sha256: [u8; 32],
+}
+
+impl SetAside {
+    /// Whether it names this message of a stream.
+    pub(crate) fn names(&self, stream_id: &str, at: u64, message: &[u8]) -> bool {
+        (self.at, self.stream_id.as_str()) == (at, stream_id) && self.sha256 == *Sha256::digest(message)
+    }
 }
 
 /// A row of the log with its hash.

@@ -120,11 +120,24 @@ impl Tail {
         self.advance(rows);
     }
 
-    /// Reads past the next message, which a human set aside.
-    pub(crate) fn skip(&mut self, at: u64) -> Step {
+    /// Reads the next message. One that a human set aside doesn't count where it can't be read.
+    ///
+    /// # Errors
+    /// See [`Tail::feed`].
+    pub(crate) fn feed_or_skip(
+        &mut self,
+        at: u64,
+        subject: Subject,
+        message: &[u8],
+        is_aside: bool,
+    ) -> Result<Step, Damaged> {
+        let before = is_aside.then(|| self.clone());
+        let fed = self.feed(at, subject, message);
+        let (Err(_), Some(before)) = (&fed, before) else { return fed };
+        *self = before;
         self.at = at;
         self.dropped += 1;
-        Step::Dropped
+        Ok(Step::Dropped)
     }
 
     fn advance(&mut self, rows: &[StoredRow]) {
