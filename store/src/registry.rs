@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use async_nats::Client;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::push::OrderedConfig;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Entry, Operation, UpdateErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use futures_util::StreamExt as _;
@@ -15,6 +18,8 @@ mod sealing;
 
 /// The bucket's name.
 const BUCKET: &str = "LASTWORD";
+/// The header of a record that was deleted.
+const OPERATION: &str = "KV-Operation";
 /// The servers on which what nobody chose otherwise is stored.
 const REPLICAS: usize = 3;
 /// The wait for an answer of NATS.
@@ -59,6 +64,7 @@ pub struct Record {
 /// The registry of a cluster. Clones share the connection.
 #[derive(Clone)]
 pub struct Registry {
+    client: Client,
     bucket: kv::Store,
     sealing: Option<Sealing>,
 }
@@ -87,7 +93,8 @@ impl Registry {
             ..Config::default()
         };
         within(context.get_or_create_stream(config)).await?;
-        Ok(Self { bucket: within(context.get_key_value(BUCKET)).await?, sealing: nats.sealing.clone() })
+        let bucket = within(context.get_key_value(BUCKET)).await?;
+        Ok(Self { client: nats.client().clone(), bucket, sealing: nats.sealing.clone() })
     }
 
     /// Returns a record; `None` if it is missing or was deleted. A secret that was written before there was a key is sealed.
@@ -99,23 +106,29 @@ impl Registry {
             let found = within(self.bucket.entry(key)).await?.map(record);
             let Some(Record { value: Some(value), revision, .. }) = found else { return Ok(None) };
             let own = |value, revision| Ok(Some(Record { key: key.to_owned(), value: Some(value), revision }));
-            let sealed = |reason| Err(RegistryError::Sealed { key: key.to_owned(), reason });
-            match &self.sealing {
-                _ if !is_secret(key) => return own(value, revision),
-                None if is_sealed(&value) => {
-                    return sealed("is sealed: name the file with the cluster's key by --cluster-key");
-                }
-                None => return own(value, revision),
-                Some(with) if is_sealed(&value) => match with.open(key, &value) {
-                    Some(value) => return own(value, revision),
-                    None => return sealed("is sealed with another key than that of --cluster-key"),
-                },
-                Some(_) => match self.replace(key, &value, revision).await {
-                    Ok(revision) => return own(value, revision),
-                    Err(RegistryError::Conflict { .. }) => {}
-                    Err(error) => return Err(error),
-                },
+            if let Some(opened) = self.opened(key, &value)? {
+                return own(opened, revision);
             }
+            match self.replace(key, &value, revision).await {
+                Ok(revision) => return own(value, revision),
+                Err(RegistryError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns what a record says; `None` for a secret that has to be sealed first.
+    fn opened(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RegistryError> {
+        let sealed = |reason| Err(RegistryError::Sealed { key: key.to_owned(), reason });
+        match &self.sealing {
+            _ if !is_secret(key) => Ok(Some(value.to_vec())),
+            None if is_sealed(value) => sealed("is sealed: name the file with the cluster's key by --cluster-key"),
+            None => Ok(Some(value.to_vec())),
+            Some(with) if is_sealed(value) => match with.open(key, value) {
+                Some(value) => Ok(Some(value)),
+                None => sealed("is sealed with another key than that of --cluster-key"),
+            },
+            Some(_) => Ok(None),
         }
     }
 
@@ -133,6 +146,15 @@ impl Registry {
     /// [`RegistryError::Unavailable`].
     pub async fn has_known(&self, key: &str) -> Result<bool, RegistryError> {
         within(self.bucket.entry(key)).await.map(|found| found.is_some())
+    }
+
+    /// Returns whether the nodes' secret is sealed; `None` before there is one.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn is_sealed(&self) -> Result<Option<bool>, RegistryError> {
+        let found = within(self.bucket.entry(KEY_NODES_SECRET)).await?.map(record);
+        Ok(found.and_then(|record| record.value).map(|value| is_sealed(&value)))
     }
 
     /// Returns the number of servers on which the registry is stored.
@@ -177,17 +199,36 @@ impl Registry {
         within(self.bucket.delete_expect_revision(key, Some(revision))).await
     }
 
-    /// Returns the records whose keys begin with `prefix`.
+    /// Returns the records whose keys begin with `prefix`, which is empty or ends with a dot: all in one answer, so that
+    /// ten thousand take about as long as ten.
     ///
     /// # Errors
-    /// [`RegistryError::Unavailable`].
+    /// See [`RegistryError`].
     pub async fn list(&self, prefix: &str) -> Result<Vec<Record>, RegistryError> {
-        let mut keys = within(self.bucket.keys()).await?;
+        let stream = &self.bucket.stream;
+        let config = OrderedConfig {
+            deliver_subject: self.client.new_inbox(),
+            filter_subject: format!("{}{prefix}>", self.bucket.prefix),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            ..OrderedConfig::default()
+        };
+        let consumer = within(stream.create_consumer(config)).await?;
+        let mut left = consumer.cached_info().num_pending;
+        let mut messages = within(consumer.messages()).await?;
         let mut found = Vec::new();
-        while let Some(key) = timed(keys.next()).await? {
-            let key = key.map_err(|error| unavailable(&error))?;
-            if key.starts_with(prefix) {
-                found.extend(self.get(&key).await?);
+        while left > 0 {
+            let message = timed(messages.next()).await?.transpose().map_err(|error| unavailable(&error))?;
+            let ended = || RegistryError::Unavailable { reason: "the records ended early".to_owned() };
+            let message = message.ok_or_else(ended)?;
+            let info = message.info().map_err(|error| RegistryError::Unavailable { reason: error.to_string() })?;
+            left = info.pending;
+            let deleted = message.headers.as_ref().and_then(|headers| headers.get(OPERATION)).is_some();
+            let Some(key) = message.subject.strip_prefix(&self.bucket.prefix).filter(|_| !deleted) else { continue };
+            match self.opened(key, &message.payload)? {
+                Some(value) => {
+                    found.push(Record { key: key.to_owned(), value: Some(value), revision: info.stream_sequence })
+                }
+                None => found.extend(self.get(key).await?),
             }
         }
         Ok(found)
