@@ -353,6 +353,7 @@ impl Pushes {
         headers: &HeaderMap,
         event: &StreamResponse,
     ) -> bool {
+        let _errand = self.ctx.errands.begin();
         let body = serde_json::to_vec(event).unwrap_or_default();
         let mut pause = PAUSE_MIN;
         for _ in 0..TRIES_MAX {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lastword_core::{Core, Input, Out, Principal, State};
 use lastword_facts::fact::EDITION;
@@ -10,7 +9,7 @@ use lastword_facts::{Entry, Fact, Limits, Seq, Time};
 use lastword_store::{AppendError, Archive, Log, LogReader, ReadError};
 use tokio::sync::watch;
 
-use crate::clock::{Clock, Source, Stopwatch};
+use crate::clock::{Clock, Gap, Source, Stopwatch};
 use crate::disk::Disk;
 use crate::handle::{BrokerShared, Handle};
 use crate::holders::Holders;
@@ -46,7 +45,12 @@ pub enum BootError {
 /// # Errors
 /// The log can't be read or written, or the system can't start a thread.
 pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
-    boot_by(Boot { clocks: Source::machine(), disk: Arc::default(), core: None, quiet: None }, log, signer, limits)
+    boot_by(
+        Boot { clocks: Source::machine(), disk: Arc::default(), core: None, gap: Gap::Unknown },
+        log,
+        signer,
+        limits,
+    )
 }
 
 /// What a broker starts with besides its log.
@@ -57,8 +61,8 @@ pub struct Boot {
     pub disk: Arc<Disk>,
     /// The fold of a part of the log, instead of the snapshot's.
     pub core: Option<Core>,
-    /// How long ago the last entry was written, by a clock of this process; otherwise the wall clock tells.
-    pub quiet: Option<Duration>,
+    /// What is known of the time since the last entry.
+    pub gap: Gap,
 }
 
 /// Does the same as [`boot`], with the given clocks, disk and core.
@@ -66,7 +70,7 @@ pub struct Boot {
 /// # Errors
 /// See [`boot`].
 pub fn boot_by(
-    Boot { clocks, disk, core, quiet }: Boot,
+    Boot { clocks, disk, core, gap }: Boot,
     mut log: Box<dyn Log>,
     signer: TurnSigner,
     limits: Limits,
@@ -79,7 +83,7 @@ pub fn boot_by(
     let epoch = disk.with_reserve(|| log.begin_epoch(), AppendError::is_full)?;
     // An empty log has no last fact; its clock starts at the wall clock's time.
     let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
-    let clock = Clock::starting_after(clocks, last_fact, quiet);
+    let clock = Clock::starting_after(clocks, last_fact, gap);
     begin(&mut core, log.as_mut(), &disk, epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);

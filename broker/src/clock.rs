@@ -35,6 +35,18 @@ pub struct Clock {
     unrecorded_ms: AtomicU64,
 }
 
+/// What is known of the time since a log's last fact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gap {
+    /// The wall clock tells for how long no broker ran.
+    #[default]
+    Unknown,
+    /// No broker ran for this long: leases and windows don't count it (L6).
+    Idle(Duration),
+    /// The log was at rest, in which time passes. It is this time now.
+    Rested(Time),
+}
+
 /// The broker's time and its relation to the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockStatus {
@@ -51,14 +63,19 @@ impl Clock {
     /// clock's time.
     #[must_use]
     pub fn starting(source: Source, last_fact: Option<Time>) -> Self {
-        Self::starting_after(source, last_fact, None)
+        Self::starting_after(source, last_fact, Gap::Unknown)
     }
 
-    /// Does the same for a log whose last fact was `quiet` ago. Without that, the wall clock tells: in a cluster it may
-    /// differ from that of the node which wrote the fact.
-    pub(crate) fn starting_after(source: Source, last_fact: Option<Time>, quiet: Option<Duration>) -> Self {
+    /// Does the same for a log of which more is known than the wall clock tells: in a cluster it may differ from that of the
+    /// node which wrote the fact.
+    pub(crate) fn starting_after(source: Source, last_fact: Option<Time>, gap: Gap) -> Self {
         let reading = source.read();
-        let pace = Pace::starting(last_fact.map(|at| at.0.saturating_mul(1_000)), quiet.map(micros), reading);
+        let us = |at: Time| at.0.saturating_mul(1_000);
+        let pace = match (last_fact, gap) {
+            (Some(fact), Gap::Rested(now)) => Pace::at(us(now.max(fact)), reading),
+            (fact, Gap::Idle(quiet)) => Pace::starting(fact.map(us), Some(micros(quiet)), reading),
+            (fact, Gap::Unknown | Gap::Rested(_)) => Pace::starting(fact.map(us), None, reading),
+        };
         let clock = Self {
             source,
             read_at: AtomicU64::new(reading.monotonic_us),
@@ -253,6 +270,20 @@ mod tests {
             last = now;
         }
         assert_eq!((clock.standing().state, clock.downtime()), (ClockState::InStep, None));
+    }
+
+    #[test]
+    fn at_rest_time_passes_and_is_no_gap() {
+        const DAY_MS: u64 = 86_400_000;
+        let source = Source::Set(Arc::new(Mutex::new(set(0, 99 * DAY_MS * 1_000))));
+        let of = |gap| {
+            let clock = Clock::starting_after(source.clone(), Some(Time(DAY_MS)), gap);
+            (clock.now(), clock.downtime())
+        };
+        assert_eq!(of(Gap::Rested(Time(60 * DAY_MS))), (Time(60 * DAY_MS), None));
+        assert_eq!(of(Gap::Rested(Time(0))), (Time(DAY_MS), None), "it never goes back");
+        assert_eq!(of(Gap::Idle(Duration::from_hours(24))), (Time(DAY_MS), Some(DAY_MS)));
+        assert_eq!(of(Gap::Unknown), (Time(DAY_MS), None), "so long an absence is more likely a wrong clock");
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
 #[derive(Debug, Default)]
 pub struct Disk {
     dir: Option<PathBuf>,
+    /// The file that keeps room for controls.
+    reserve: Option<PathBuf>,
     space: AtomicU8,
     /// Whether a warning came that it gets scarce.
     warned: AtomicBool,
@@ -140,10 +142,18 @@ pub fn space_of(dir: &Path, before: DiskSpace) -> DiskSpace {
 }
 
 impl Disk {
-    /// Checks the disk of this directory for the first time.
+    /// Checks the disk of this directory for the first time. Several logs on one disk may share the file of its reserve.
     #[must_use]
-    pub fn of(dir: &Path) -> Self {
-        let disk = Self { dir: Some(dir.to_owned()), ..Self::default() };
+    pub fn of(dir: &Path, shared: Option<PathBuf>) -> Self {
+        let own = dir.join(FILE_RESERVE);
+        // An earlier version kept one for each log.
+        if shared.is_some()
+            && let Err(error) = std::fs::remove_file(&own)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, "a reserve stays that is of no more use");
+        }
+        let disk = Self { dir: Some(dir.to_owned()), reserve: Some(shared.unwrap_or(own)), ..Self::default() };
         // Creates the reserve before anything else can use the room.
         disk.refresh();
         disk
@@ -231,7 +241,7 @@ impl Disk {
                 self.warn(dir, bytes);
                 self.set(now);
                 if now != DiskSpace::Full {
-                    self.reserve(dir, bytes);
+                    self.reserve(bytes);
                 }
             }
             Err(error) => tracing::debug!(%error, "the room on the disk is not known"),
@@ -265,8 +275,8 @@ impl Disk {
     }
 
     /// Reserves room for controls: a share of the watermark, or what of it still fits.
-    fn reserve(&self, dir: &Path, bytes: Bytes) {
-        let path = dir.join(FILE_RESERVE);
+    fn reserve(&self, bytes: Bytes) {
+        let Some(path) = &self.reserve else { return };
         let kept = path.metadata().map_or(0, |file| file.len());
         let most = (bytes.low() / RESERVE_SHARE).min(kept + bytes.free / 2);
         if most <= kept || most < RESERVE_MIN {
@@ -274,7 +284,7 @@ impl Disk {
         }
         // Allocated, not only sized: a sparse file would reserve nothing.
         let keep = |file: File| Ok(fallocate(&file, FallocateFlags::empty(), 0, most)?);
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         if let Err(error) = open.and_then(keep) {
             tracing::warn!(path = %path.display(), %error, "no room is kept for a human's stop on a full disk");
         }
@@ -282,10 +292,10 @@ impl Disk {
 
     /// Releases a part of the reserve; `false` if there is none.
     fn release(&self) -> bool {
-        let Some(path) = self.dir.as_ref().map(|dir| dir.join(FILE_RESERVE)) else { return false };
+        let Some(path) = &self.reserve else { return false };
         let kept = path.metadata().map_or(0, |file| file.len());
         let left = kept.saturating_sub((kept / RELEASE_SHARE).max(RELEASE_MIN));
-        let shrunk = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(left));
+        let shrunk = OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(left));
         kept > 0 && shrunk.is_ok()
     }
 }
@@ -317,13 +327,29 @@ mod tests {
             disk.warn(dir.path(), of(free));
             assert_eq!(disk.warned.load(Ordering::Relaxed), warned, "{free}");
         }
-        assert!(Disk::of(dir.path()).free() > Some(0) && disk.free().is_none());
+        assert!(Disk::of(dir.path(), None).free() > Some(0) && disk.free().is_none());
+    }
+
+    #[test]
+    fn logs_that_share_a_disk_keep_one_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = ["a", "b"].map(|name| dir.path().join(name));
+        own.iter().for_each(|own| std::fs::create_dir(own).unwrap());
+        std::fs::write(own[0].join(FILE_RESERVE), [0; 100]).unwrap();
+        let common = dir.path().join("node.reserve");
+        let disks = own.each_ref().map(|own| Disk::of(own, Some(common.clone())));
+        let kept = || common.metadata().unwrap().len();
+        assert!(kept() >= RESERVE_MIN && own.iter().all(|own| !own.join(FILE_RESERVE).exists()));
+        let whole = kept();
+        assert!(disks[1].release() && kept() < whole, "either gives it up");
+        disks[0].refresh();
+        assert_eq!(kept(), whole);
     }
 
     #[test]
     fn the_reserve_is_given_up_bit_by_bit_for_what_must_be_written() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = Disk::of(dir.path());
+        let disk = Disk::of(dir.path(), None);
         let path = dir.path().join(FILE_RESERVE);
         let kept = || path.metadata().unwrap().len();
         let whole = kept();

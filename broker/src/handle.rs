@@ -273,6 +273,18 @@ impl Handle {
         self.0.directory.prove(credential, || self.now())
     }
 
+    /// Returns the hashes of all valid tokens that are stored, in order.
+    #[must_use]
+    pub fn credentials(&self) -> Vec<Credential> {
+        self.0.directory.credentials()
+    }
+
+    /// Returns whether a delivery is kept in memory whose reader was gone before it had it.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.0.unread().values().any(|kept| !kept.is_empty())
+    }
+
     /// Returns the hash of `agent`'s current token, and the principal that it proves.
     #[must_use]
     pub fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {

@@ -166,6 +166,11 @@ impl Directory {
         found.until.is_none_or(|until| now < until).then_some((*token, found.principal))
     }
 
+    /// Returns the hashes of all tokens, in order.
+    pub(crate) fn credentials(&self) -> Vec<Credential> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
     /// Returns the number of agents and humans with a valid token.
     pub(crate) fn len(&self) -> usize {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().filter(|known| known.current).count()

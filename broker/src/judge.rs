@@ -299,7 +299,7 @@ impl Judge {
     }
 
     fn live(&self) -> Live<'_> {
-        Live::new(self.core.state(), &self.shared, &self.batch)
+        Live::new(&self.core, &self.shared, &self.batch)
     }
 
     /// Appends or releases the batch if the writer is idle; `false` if the broker has failed. Commands that wait in the queue
@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
     use crate::boot::{Boot, boot_by};
-    use crate::clock::{Reading, Source};
+    use crate::clock::{Gap, Reading, Source};
     use crate::identity::{Secret, TurnSigner};
     use crate::unserved::Unserved;
 
@@ -394,7 +394,8 @@ mod tests {
         let log = MemoryLog::new();
         let reading = Reading { monotonic_us: DAY_US, boottime_us: DAY_US, wall_us: DAY_US };
         let machine = Arc::new(Mutex::new(reading));
-        let boot = Boot { clocks: Source::Set(Arc::clone(&machine)), disk: Arc::default(), core: None, quiet: None };
+        let boot =
+            Boot { clocks: Source::Set(Arc::clone(&machine)), disk: Arc::default(), core: None, gap: Gap::Unknown };
         let signer = TurnSigner::ephemeral().unwrap();
         let (handle, _thread) = boot_by(boot, Box::new(log.clone()), signer, Limits::default()).unwrap();
         let (human, agent) = (Secret::token().unwrap(), Secret::token().unwrap());

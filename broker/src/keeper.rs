@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use lastword_core::Core;
 use lastword_store::{Archive, Log, LogReader, Snapshots};
 
 use crate::boot::replay;
@@ -54,8 +55,15 @@ pub fn keep_snapshots(stored: Stored, handle: Handle) -> io::Result<JoinHandle<(
 
 fn snapshot(stored: &Stored, handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
     let core = replay(stored.snapshots.load()?, stored.log.as_ref(), stored.archive.as_ref())?;
-    let bytes = postcard::to_allocvec(core.state())?;
     let _one = handle.saving();
-    stored.snapshots.save(core.state().seq, &bytes)?;
+    save_snapshot(&core, stored.snapshots.as_ref())
+}
+
+/// Saves the state of a core, so that the next start begins there.
+///
+/// # Errors
+/// The snapshot can't be written.
+pub fn save_snapshot(core: &Core, snapshots: &dyn Snapshots) -> Result<(), Box<dyn std::error::Error>> {
+    snapshots.save(core.state().seq, &postcard::to_allocvec(core.state())?)?;
     Ok(())
 }

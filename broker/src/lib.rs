@@ -37,7 +37,7 @@ pub use crate::boot::{Boot, BootError, begin_epoch, boot, boot_by, fold, replay}
 pub use crate::handle::{Handle, Parcel};
 pub use crate::holders::{Claimable, ClientId, Holders};
 pub use crate::judge::QUEUE_MAX;
-pub use crate::keeper::{Stored, keep_snapshots};
+pub use crate::keeper::{Stored, keep_snapshots, save_snapshot};
 pub use crate::live::Live;
 pub use crate::reads::{ReadLane, off_thread};
 pub use crate::receiving::{Receiver, Receiving};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_core::State;
+use lastword_core::{Core, State};
 use lastword_facts::ids::{AgentId, TurnId};
 use lastword_facts::{Entry, Seq, Time};
 
@@ -16,13 +16,20 @@ use crate::writer::Batch;
 pub struct Live<'a> {
     /// The state as the last judged input left it, possibly ahead of the log.
     pub state: &'a State,
+    core: &'a Core,
     shared: &'a BrokerShared,
     batch: &'a Batch,
 }
 
 impl<'a> Live<'a> {
-    pub(crate) const fn new(state: &'a State, shared: &'a BrokerShared, batch: &'a Batch) -> Self {
-        Self { state, shared, batch }
+    pub(crate) const fn new(core: &'a Core, shared: &'a BrokerShared, batch: &'a Batch) -> Self {
+        Self { state: core.state(), core, shared, batch }
+    }
+
+    /// Returns the time at which something happens by itself; `None` if nothing ever does.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.core.next_deadline().map(|(at, _why)| at)
     }
 
     /// Returns a recent entry; `None` if it has to be read from the log.

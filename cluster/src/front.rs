@@ -21,9 +21,10 @@ use lastword_server::edges::http::Peer;
 use lastword_server::{ApiError, set_path};
 
 use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
-use crate::holder::{InProgress, Open};
 use crate::members::Leader;
+use crate::open::{InProgress, Using};
 use crate::reach::PROOF_ROUTE;
+use crate::waking::Admission;
 use crate::{Shared, WORKSPACE_MAIN};
 
 /// How long a call waits for its workspace to have a leader.
@@ -32,6 +33,8 @@ const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 /// When a caller should come back whose workspace has no leader, in ms.
 const RETRY_MS: u64 = 1_000;
+/// Likewise, if too many of its kind came in this minute.
+const UNKNOWN_RETRY_MS: u64 = 10_000;
 /// How long the old leader's sessions may take to end.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// The longest body of which a copy is kept, to send it again.
@@ -60,6 +63,8 @@ struct RoutedCall {
     /// The address that it came from, if another node passed it on.
     from: Option<IpAddr>,
     by_node: bool,
+    /// Whether it may wake its workspace, which was at rest as it came.
+    wakes: bool,
 }
 
 async fn dispatch(State(shared): State<Arc<Shared>>, mut request: Request) -> Response {
@@ -89,6 +94,7 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
             workspace: text(&WORKSPACE).unwrap_or(WORKSPACE_MAIN).to_owned(),
             from: text(&FROM).and_then(|from| from.parse().ok()),
             by_node: true,
+            wakes: false,
         };
         strip(request.headers_mut());
         return Ok(call);
@@ -104,11 +110,26 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
         }
         (by_host, by_path) => by_path.or(by_host).unwrap_or_else(|| WORKSPACE_MAIN.to_owned()),
     };
-    if !shared.view(|view, _| view.has(&workspace)) {
-        become_stranger(request.headers_mut(), named_by_host);
-        return Ok(RoutedCall { workspace: WORKSPACE_MAIN.to_owned(), from: None, by_node: false });
+    let call = |workspace, wakes| Ok(RoutedCall { workspace, from: None, by_node: false, wakes });
+    // In one look: it may wake at any time.
+    let (awake, rest) = shared.view(|view, _| (view.is_awake(&workspace), view.rest(&workspace).cloned()));
+    if awake {
+        return call(workspace, false);
     }
-    Ok(RoutedCall { workspace, from: None, by_node: false })
+    match shared.waking.admits(rest.as_ref(), request.headers(), request.uri()) {
+        Admission::Wakes => call(workspace, true),
+        Admission::Stranger => {
+            become_stranger(request.headers_mut(), named_by_host);
+            call(WORKSPACE_MAIN.to_owned(), false)
+        }
+        Admission::Later => Err(later()),
+    }
+}
+
+fn later() -> ApiError {
+    let mut fault = ApiError::new(Code::Saturated, "Too many calls by callers who aren't known yet: try again");
+    fault.0.retry_after_ms = Some(UNKNOWN_RETRY_MS);
+    fault
 }
 
 /// Makes a call for a workspace that doesn't exist one of somebody whom nobody knows: it is answered as any workspace answers
@@ -150,10 +171,10 @@ fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
     Ok(Some(name))
 }
 
-async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> Response {
+async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request) -> Response {
     let mut changed = shared.changed.subscribe();
     let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
-    let number = shared.number(&call.workspace);
+    let number = shared.view(|view, _| view.number(&call.workspace));
     let peer = request.extensions().get::<Peer>().map(|peer| match call.from {
         Some(from) => peer.on_behalf_of(from, number),
         None if call.by_node => peer.on_behalf_of(peer.address(), number),
@@ -167,8 +188,17 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
         if !shared.heartbeat.is_valid() {
             return no_leader();
         }
-        if let Some(open) = shared.served(&call.workspace).filter(|open| shared.holds(open)) {
-            return here(shared, &open, &call, peer, request).await;
+        if let Some(in_progress) = shared.enter(&call.workspace) {
+            return here(shared, in_progress, &call, peer, request).await;
+        }
+        if let Some(rest) = shared.view(|view, _| view.rest(&call.workspace).cloned()) {
+            // It may have begun to rest since the call came, or since another node passed it on.
+            call.wakes =
+                call.wakes || shared.waking.admits(Some(&rest), request.headers(), request.uri()) == Admission::Wakes;
+            if !call.wakes {
+                return no_leader();
+            }
+            shared.wake(&call.workspace).await;
         }
         // One hop: a node that was taken for the leader waits until it is, or says that it isn't.
         let remote = shared.leader(&call.workspace).filter(|leader| leader.node != shared.name && !call.by_node);
@@ -207,8 +237,14 @@ async fn serve(shared: &Arc<Shared>, call: RoutedCall, mut request: Request) -> 
 }
 
 /// Serves a call by the workspace's own routes.
-async fn here(shared: &Shared, open: &Arc<Open>, call: &RoutedCall, peer: Option<Peer>, request: Request) -> Response {
-    let in_progress = InProgress::enter(open);
+async fn here(
+    shared: &Shared,
+    in_progress: InProgress,
+    call: &RoutedCall,
+    peer: Option<Peer>,
+    request: Request,
+) -> Response {
+    let open = in_progress.open();
     let mut lapses = shared.lapses.subscribe();
     let mut response = tokio::select! {
         Ok(response) = TowerToHyperService::new(open.routes.clone()).call(request) => response,
@@ -217,10 +253,20 @@ async fn here(shared: &Shared, open: &Arc<Open>, call: &RoutedCall, peer: Option
             return unanswered(&cut_off(shared));
         }
     };
+    let using = Using::of(&open, peer.as_ref().is_some_and(Peer::is_proven));
     drop(in_progress);
     // A leader that was cut off meanwhile may have answered from an old state.
-    if !shared.holds(open) {
+    if !shared.holds(&open) {
         return unanswered(&cut_off(shared));
+    }
+    if response.body().size_hint().exact().is_none() {
+        // An event stream is a use of the workspace as long as it is open.
+        response = response.map(|body| {
+            let body = body.into_data_stream();
+            Body::from_stream(stream::unfold((body, using), |(mut body, using)| async move {
+                body.next().await.map(|part| (part, (body, using)))
+            }))
+        });
     }
     let proof = peer.filter(|_| call.by_node).and_then(|peer| HeaderValue::from_str(&peer.proof()?).ok());
     if let Some(proof) = proof {

@@ -5,16 +5,15 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Router;
-use lastword_broker::clock::Stopwatch;
+use lastword_broker::clock::{Gap, Stopwatch, wall};
 use lastword_broker::files::Files;
 use lastword_broker::identity::FILE_OPERATOR_TOKEN;
-use lastword_broker::{BootError, Handle, fold, replay};
+use lastword_broker::{BootError, Unserved, fold, replay, save_snapshot};
 use lastword_core::Core;
-use lastword_facts::{Entry, Seq};
+use lastword_facts::{Entry, Seq, Time};
 use lastword_server::edges::http::app;
 use lastword_server::{
     Context, NodeView, Nodes, NodesView, Opening, StartError, Workspace, WorkspaceSettings, ended, open_index,
@@ -22,10 +21,12 @@ use lastword_server::{
 use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry, SetAside};
 use tokio::sync::watch;
 
-use crate::Shared;
 use crate::copies::{RegistryFiles, has_files};
 use crate::members::{ClusterView, LeaseRecord, NodeInfo, archive_key, aside_key, lease_key};
+use crate::open::Open;
+use crate::rest::{Rest, Rested};
 use crate::workspaces::NodeSettings;
+use crate::{Shared, WORKSPACE_MAIN};
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,34 +34,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const INDEX_EVERY: Duration = Duration::from_millis(500);
 /// How long calls in progress may take when a workspace is handed over.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// A workspace that nobody has used since it woke rests again after this time.
+const UNUSED_MAX: Duration = Duration::from_secs(5);
+/// It doesn't rest for a shorter time than this.
+const REST_MIN: Duration = Duration::from_mins(1);
+/// The facts of this time may still be those of the end before a rest, in ms.
+const CLOSE_MS: u64 = 1_000;
+/// The file in the node's directory that keeps room on the disk; no workspace has such a name.
+const FILE_RESERVE: &str = "node.reserve";
 /// The pause after a failure to follow or to open.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// A workspace that this node serves.
-pub(crate) struct Open {
-    pub(crate) routes: Router,
-    pub(crate) epoch: u64,
-    /// The stretch of renewals in which the lease was won.
-    pub(crate) stretch: u64,
-    /// The calls in progress.
-    pub(crate) calls: AtomicUsize,
-}
-
-/// Counts a call while it is in progress.
-pub(crate) struct InProgress(Arc<Open>);
-
-impl InProgress {
-    pub(crate) fn enter(open: &Arc<Open>) -> Self {
-        open.calls.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Why a node stopped following or leading a workspace for a moment.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +62,25 @@ enum Setback {
     Config(String),
     #[error("its files: {0}")]
     Files(#[from] io::Error),
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+}
+
+/// What comes after a node led a workspace.
+#[derive(Clone, Debug, Default)]
+struct After {
+    /// The node that should go on.
+    next: Option<String>,
+    /// Nobody goes on: it rests.
+    rest: Option<Rest>,
+}
+
+/// Why a node stops leading.
+enum Stop {
+    /// Another one should lead, perhaps this node.
+    Next(Option<String>),
+    /// Nobody uses the workspace.
+    Unused,
 }
 
 /// A workspace that this node follows.
@@ -90,6 +92,19 @@ struct Followed {
     heard: Option<Stopwatch>,
     /// The newest hint that it followed by letting go of what left the stream.
     let_go: u64,
+    /// The position of the snapshot in its directory.
+    saved: Seq,
+}
+
+impl Followed {
+    /// Saves a snapshot, so that it begins there when it is opened again.
+    fn save(&self) {
+        if self.saved < self.core.state().seq
+            && let Err(error) = save_snapshot(&self.core, self.mirror.snapshots().as_ref())
+        {
+            tracing::warn!(%error, "no snapshot was saved");
+        }
+    }
 }
 
 /// How far a follower's read model is.
@@ -119,22 +134,25 @@ pub(crate) struct Holder {
     pub(crate) settings: Arc<NodeSettings>,
     /// The stream of the workspace whose mirror was opened last.
     pub(crate) stream_id: Option<String>,
+    /// When the workspace last rested: its lease keeps that.
+    pub(crate) rested: Option<Rested>,
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl Holder {
-    /// Runs until the node stops or the workspace is removed. A fault of the workspace is logged, and tried again.
+    /// Runs until the node stops, or the workspace rests or is removed. A fault of the workspace is logged, and tried again.
     pub(crate) async fn run(mut self) {
         let mut ending = self.stopping.clone();
         loop {
             match self.once().await {
                 Ok(()) if *ending.borrow() => return,
-                _ if !self.shared.has(&self.workspace) => {
-                    tracing::info!(workspace = self.workspace, "the workspace was removed");
-                    self.shared.forget(&self.workspace);
+                _ if self.shared.leave(&self.workspace) => {
+                    let there = self.shared.has(&self.workspace);
+                    let reason = if there { "it rests" } else { "it was removed" };
+                    tracing::info!(workspace = self.workspace, reason, "this node leaves the workspace");
                     return;
                 }
-                // It was added again meanwhile.
+                // It was added again meanwhile, or woken.
                 Ok(()) => continue,
                 Err(error) => {
                     let workspace = self.workspace.as_str();
@@ -155,14 +173,17 @@ impl Holder {
     async fn once(&mut self) -> Result<(), Setback> {
         loop {
             let mut followed = self.follow_from_here().await?;
-            let Some(revision) = self.follow(&mut followed).await? else { return Ok(()) };
+            let Some(revision) = self.follow(&mut followed).await? else {
+                followed.save();
+                return Ok(());
+            };
             let (settings, config) = self.configured()?;
             let Some(lease) = self.take(revision).await else { continue };
-            let next = self.lead(lease, followed, settings, config).await;
+            let after = self.lead(lease, followed, settings, config).await;
             if self.shared.heartbeat.is_valid() {
-                self.release(lease, next.as_ref().ok().cloned().flatten()).await;
+                self.release(lease, after.as_ref().ok().cloned().unwrap_or_default()).await;
             }
-            next?;
+            after?;
             if *self.stopping.borrow() || !self.is_there() {
                 return Ok(());
             }
@@ -176,9 +197,9 @@ impl Holder {
         Ok((settings, config.revision))
     }
 
-    /// Returns whether the workspace is still the one whose mirror was opened, and wasn't removed since.
+    /// Returns whether the workspace is still the one whose mirror was opened, wasn't removed since and isn't at rest.
     fn is_there(&self) -> bool {
-        let found = |view: &mut ClusterView, _| view.has(&self.workspace).then(|| view.stream_id(&self.workspace));
+        let found = |view: &mut ClusterView, _| view.is_awake(&self.workspace).then(|| view.stream_id(&self.workspace));
         self.shared.view(found) == Some(self.stream_id.clone())
     }
 
@@ -191,18 +212,19 @@ impl Holder {
         let aside = aside.as_ref().and_then(crate::parse::<Vec<SetAside>>).unwrap_or_default();
         let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known, &aside).await?;
         let snapshot = mirror.snapshots().load().unwrap_or_default();
+        let saved = snapshot.as_ref().map_or(Seq(0), |(at, _)| *at);
         let reader = mirror.reader();
         let core = replay(snapshot, reader.as_ref(), mirror.archive().as_ref()).map_err(BootError::from)?;
         let index = open_index(&self.dir, reader.as_ref())?;
-        Ok(Followed { mirror, core, index, heard: None, let_go: 0 })
+        Ok(Followed { mirror, core, index, heard: None, let_go: 0, saved })
     }
 
     /// Follows the log until this node should lead; returns the revision of the lease that it should take then, and `None`
-    /// when the node stops or the workspace is removed.
+    /// when the node stops, or the workspace rests or is removed.
     async fn follow(&mut self, followed: &mut Followed) -> Result<Option<u64>, Setback> {
         let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
         let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
-        let Followed { mirror, core, index, heard, let_go } = followed;
+        let Followed { mirror, core, index, heard, let_go, .. } = followed;
         let (reader, mut fault) = (mirror.reader(), None);
         loop {
             let archived = self.shared.view(|view, _| view.archived(&self.workspace));
@@ -285,14 +307,16 @@ impl Holder {
         }
     }
 
-    fn lease(&self, released: bool, next: Option<String>) -> Vec<u8> {
+    fn lease(&self, released: bool, After { next, rest }: After) -> LeaseRecord {
         let (node, session) = (self.shared.name.clone(), self.shared.session.clone());
-        serde_json::to_vec(&LeaseRecord { node, session, released, next }).unwrap_or_default()
+        LeaseRecord { node, session, released, next, rest, rested: self.rested }
     }
 
     /// Takes the lease of this revision; returns its new revision if this node has it now.
-    async fn take(&self, revision: u64) -> Option<u64> {
-        let (key, lease) = (lease_key(&self.workspace), self.lease(false, None));
+    async fn take(&mut self, revision: u64) -> Option<u64> {
+        self.rested = self.shared.view(|view, now| view.rested(&self.workspace, now)).map(|(rested, _)| rested);
+        let key = lease_key(&self.workspace);
+        let lease = serde_json::to_vec(&self.lease(false, After::default())).unwrap_or_default();
         let taken = match revision {
             0 => self.shared.registry.create(&key, &lease).await,
             revision => self.shared.registry.replace(&key, &lease, revision).await,
@@ -310,27 +334,28 @@ impl Holder {
         }
     }
 
-    async fn release(&self, revision: u64, next: Option<String>) {
-        let (key, lease) = (lease_key(&self.workspace), self.lease(true, next));
-        if let Err(error) = self.shared.registry.replace(&key, &lease, revision).await {
+    async fn release(&self, revision: u64, after: After) {
+        let lease = self.lease(true, after);
+        if let Err(error) = self.shared.replace_lease(&self.workspace, &lease, revision).await {
             tracing::warn!(workspace = self.workspace, %error, "the lease was not released; it expires");
         }
     }
 
-    /// Leads the workspace with the lease of this revision until it should stop; returns the node that should go on.
+    /// Leads the workspace with the lease of this revision until it should stop; returns who should go on.
     async fn lead(
         &mut self,
         revision: u64,
         followed: Followed,
         mut settings: WorkspaceSettings,
         config: u64,
-    ) -> Result<Option<String>, Setback> {
+    ) -> Result<After, Setback> {
         let took = Stopwatch::start();
         let Followed { mirror, mut core, index, heard, .. } = followed;
+        let is_new = mirror.epoch() == 0;
         // A log that moved in brings its epochs along.
         let epoch = revision.max(mirror.epoch() + 1);
         let heartbeat = self.shared.heartbeat.clone();
-        let Some(stretch) = heartbeat.stretch() else { return Ok(None) };
+        let Some(stretch) = heartbeat.stretch() else { return Ok(After::default()) };
         let lease = Arc::new(move || heartbeat.stretch() == Some(stretch));
         let (log, entries) = match mirror.lead(epoch, &self.shared.name, lease).await {
             Ok(leading) => leading,
@@ -341,12 +366,14 @@ impl Holder {
         let copies = Arc::new(RegistryFiles::open(&self.shared.registry, &self.workspace, epoch, &local).await?);
         // Once for a start: the one that is written since then is the new one, whichever node wrote it.
         settings.renew_operator_token &= copies.revision(FILE_OPERATOR_TOKEN) <= self.shared.started_at;
+        let gap = self.gap(core.state().at, heard);
         let opening = Opening {
             log,
             core: Some(core),
-            quiet: heard.map(Stopwatch::elapsed),
+            gap,
             index,
             files: Files::copied(&self.dir, copies),
+            reserve: Some(self.shared.dir.join(FILE_RESERVE)),
             transport: self.shared.transport,
             url: self.shared.url_of(&self.workspace),
             nodes: Some(Arc::new(NodesOf {
@@ -357,8 +384,8 @@ impl Holder {
         };
         let mut workspace = Workspace::open(settings, opening).await?;
         let routes = app(workspace.context().clone(), &self.settings.mounts, self.settings.pages);
-        let handle = workspace.context().handle.clone();
-        let open = Arc::new(Open { routes, epoch, stretch, calls: AtomicUsize::new(0) });
+        let ctx = workspace.context().clone();
+        let open = Arc::new(Open::new(routes, epoch, stretch));
         let (mut stopping, calls) = (workspace.context().stopping.clone(), Arc::clone(&open));
         let sessions = Arc::clone(&workspace.context().sessions);
         workspace.spawn(async move {
@@ -376,19 +403,73 @@ impl Holder {
         self.shared.open(&self.workspace, Some(Arc::clone(&open)));
         let ms = took.elapsed().as_millis();
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
-        let (next, drain) = self.serve(revision, stretch, config, &handle).await;
+        let led = Led { revision, config, open, ctx, woken: is_new || matches!(gap, Gap::Rested(_)) };
+        let (stop, drain) = self.serve(&led).await;
         self.shared.open(&self.workspace, None);
-        let first = workspace.context().archives.first.clone();
-        workspace.close(drain).await;
+        let after = self.close(workspace, &led, stop, drain).await;
+        let (next, rests) = (&after.next, after.rest.is_some());
+        tracing::info!(workspace = self.workspace, epoch, next, rests, "this node leads the workspace no longer");
+        Ok(after)
+    }
+
+    /// Closes a workspace that is served no longer; returns who should go on.
+    async fn close(&mut self, mut workspace: Workspace, led: &Led, why: Stop, drain: Duration) -> After {
+        workspace.drain(drain).await;
+        let after = match why {
+            Stop::Next(next) => After { next, rest: None },
+            // Only now: the last calls may have begun what is due sooner.
+            Stop::Unused => After { next: None, rest: self.rest(led).await },
+        };
+        let first = led.ctx.archives.first.clone();
+        workspace.end().await;
         // A part that left while the last calls ended: the task that tells of it was over by then.
         let first = *first.borrow();
         tell_first(&self.shared.registry, &self.workspace, first).await;
-        tracing::info!(workspace = self.workspace, epoch, next, "this node leads the workspace no longer");
-        Ok(next)
+        after
     }
 
-    /// Waits until the workspace should be closed; returns the node that should go on, and how long calls may take to end.
-    async fn serve(&mut self, revision: u64, stretch: u64, config: u64, handle: &Handle) -> (Option<String>, Duration) {
+    /// Returns what is known of the time since the log's last fact, which is of this time.
+    fn gap(&self, last: Time, heard: Option<Stopwatch>) -> Gap {
+        match self.shared.view(|view, now| view.rested(&self.workspace, now)) {
+            Some((rested, now)) if last <= Time(rested.at).plus(CLOSE_MS) => Gap::Rested(now),
+            Some(_) | None => heard.map_or(Gap::Unknown, |heard| Gap::Idle(heard.elapsed())),
+        }
+    }
+
+    /// Returns whether the workspace may rest: nobody uses it, and nothing is due soon.
+    async fn may_rest(&self, led: &Led) -> bool {
+        // The one of calls that name none answers strangers, too.
+        let Some(after) = self.shared.rest_after.filter(|_| self.workspace != WORKSPACE_MAIN) else { return false };
+        if led.ctx.sessions.load(Ordering::Acquire) > 0 {
+            led.open.touch();
+            return false;
+        }
+        let limit = |unused| if unused && led.woken { after.min(UNUSED_MAX) } else { after };
+        let unused = led.open.unused_for().is_some_and(|(since, unused)| since >= limit(unused));
+        if !unused || !self.shared.view(|view, now| view.may_rest(now)) {
+            return false;
+        }
+        let soon = u64::try_from(after.min(REST_MIN).as_millis()).unwrap_or(u64::MAX);
+        match led.ctx.agenda().await {
+            Ok(agenda) => !agenda.busy && agenda.next.is_none_or(|next| next.since(agenda.now) >= soon),
+            Err(_) => false,
+        }
+    }
+
+    /// Returns the rest that begins, and notes when; `None` if the broker doesn't serve, so that another one should lead.
+    async fn rest(&mut self, led: &Led) -> Option<Rest> {
+        let agenda = led.ctx.agenda().await.ok()?;
+        self.rested = Some(Rested { at: agenda.now.0, since: wall().0 });
+        Some(Rest {
+            lasts_ms: agenda.next.map(|next| next.since(agenda.now)),
+            tokens: Rest::tokens(&led.ctx.handle.credentials()),
+            config: led.config,
+        })
+    }
+
+    /// Waits until the workspace should be closed; returns why, and how long calls may take to end.
+    async fn serve(&self, led: &Led) -> (Stop, Duration) {
+        let handle = &led.ctx.handle;
         let (mut failed, mut ending) = (handle.failed(), self.stopping.clone());
         let mut looks = self.shared.looks.subscribe();
         loop {
@@ -396,9 +477,9 @@ impl Holder {
                 found = failed.wait_for(Option::is_some) => {
                     let reason = found.ok().and_then(|found| found.as_ref().map(|failed| failed.reason.clone()));
                     tracing::error!(workspace = self.workspace, ?reason, "the broker failed");
-                    return (None, Duration::ZERO);
+                    return (Stop::Next(None), Duration::ZERO);
                 }
-                () = ended(&mut ending) => return (self.shared.successor(&self.workspace), DRAIN_MAX),
+                () = ended(&mut ending) => return (Stop::Next(self.shared.successor(&self.workspace)), DRAIN_MAX),
                 _ = looks.changed() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
@@ -406,22 +487,37 @@ impl Holder {
             self.shared.note(&self.workspace, |standing| {
                 (standing.last, standing.lag, standing.follows, standing.fault) = (last, 0, true, None);
             });
-            if self.shared.heartbeat.stretch() != Some(stretch) || self.shared.lost(&self.workspace, revision) {
+            if !self.shared.holds(&led.open) || self.shared.lost(&self.workspace, led.revision) {
                 tracing::warn!(workspace = self.workspace, "the lease is over");
-                return (None, Duration::ZERO);
+                return (Stop::Next(None), Duration::ZERO);
             }
             if let Some(next) = self.shared.hand_over(&self.workspace) {
-                return (Some(next), DRAIN_MAX);
+                return (Stop::Next(Some(next)), DRAIN_MAX);
             }
             if !self.is_there() {
-                return (None, DRAIN_MAX);
+                return (Stop::Next(None), DRAIN_MAX);
             }
             // With the new configuration it opens anew, here.
-            if self.shared.view(|view, _| view.config(&self.workspace)).revision != config {
-                return (Some(self.shared.name.clone()), DRAIN_MAX);
+            if self.shared.view(|view, _| view.config(&self.workspace)).revision != led.config {
+                return (Stop::Next(Some(self.shared.name.clone())), DRAIN_MAX);
+            }
+            if self.may_rest(led).await {
+                return (Stop::Unused, DRAIN_MAX);
             }
         }
     }
+}
+
+/// A workspace that this node leads.
+struct Led {
+    /// The revision of its lease.
+    revision: u64,
+    /// The number of its configuration.
+    config: u64,
+    open: Arc<Open>,
+    ctx: Context,
+    /// Whether it was at rest, or nobody ever led it: what woke it may be all that there was to do.
+    woken: bool,
 }
 
 /// The nodes of a workspace, as this one knows them.

@@ -10,7 +10,9 @@
 //!   leaders apart is the log, which refuses the appends of an earlier epoch.
 //! - A node renews one record for all that it leads. Without a renewal for 2 s it serves nothing, by its own monotonic
 //!   clock; the others take over after 3 s, by theirs.
-//! - Every node follows every workspace's log, so that taking over is a lease and a few messages.
+//! - Every node follows the log of every workspace that is awake, so that taking over is a lease and a few messages.
+//! - A workspace that nobody uses rests: nobody leads or follows it, and each node has its name and its lease in memory. A
+//!   call at any node wakes it, and so does the time at which it has something due.
 
 mod copies;
 mod durability;
@@ -20,10 +22,14 @@ mod heartbeat;
 mod holder;
 mod members;
 mod metrics;
+mod open;
 mod placement;
 mod reach;
+mod rest;
+mod starter;
 mod starting;
 mod status;
+mod waking;
 mod watching;
 mod workspaces;
 
@@ -34,10 +40,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use lastword_broker::clock::uptime;
+use lastword_broker::clock::{uptime, wall};
 use lastword_broker::disk::space_of;
 use lastword_broker::identity::FILE_OPERATOR_TOKEN;
-use lastword_facts::Seq;
 use lastword_facts::fact::Credential;
 use lastword_server::edges::http::serve;
 use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transport, bind, ended, local_url};
@@ -50,6 +55,7 @@ use tokio::task::JoinSet;
 pub use self::copies::{add_files, fetch_files};
 pub use self::durability::{Monitored, Unmonitored, default_monitors, monitored};
 pub use self::members::{LeaseRecord, NodeInfo};
+pub use self::rest::{Rest, Rested};
 pub use self::status::{NodeStatus, Status, WorkspaceStatus, status};
 pub use self::workspaces::{
     ConfigReader, all_set_aside, configure_workspace, create_workspace, remove_workspace, set_aside,
@@ -57,19 +63,19 @@ pub use self::workspaces::{
 
 use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
-use self::holder::{Holder, Open};
 use self::members::{ClusterView, Leader, node_key};
+use self::open::{InProgress, Open};
 use self::reach::Listening;
+use self::starter::{Standing, Starter};
 use self::starting::{Joined, claim, join, make_dir};
-use self::watching::{forget_dead, watch_registry, watch_time};
+use self::waking::Waking;
+use self::watching::{forget_dead, wake_due, watch_registry, watch_time};
 use self::workspaces::NodeSettings;
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The messages by which a node may be behind and still take over: it reads them in a fraction of a second.
-const LAG_MAX: u64 = 1_000;
 /// The time that clients of a stopping node have to leave its connections.
 const LEAVING_MIN: Duration = Duration::from_secs(1);
 /// The time in which a stopping node hands its workspaces over.
@@ -91,6 +97,8 @@ pub struct ClusterConfig {
     /// The servers on which each stream is stored: 3, or 1 for a trial. `None`: as many as the registry has, and 3 if there
     /// is none.
     pub replicas: Option<usize>,
+    /// The time without a use after which a workspace rests; `None` for never.
+    pub rest_after: Option<Duration>,
     /// How to read the configuration of a workspace.
     pub configs: ConfigReader,
 }
@@ -150,19 +158,6 @@ pub enum NodeError {
     },
 }
 
-/// How a workspace stands on this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
-    /// The last position that this node knows.
-    pub(crate) last: Seq,
-    /// The messages of the stream that it has not read yet.
-    pub(crate) lag: u64,
-    /// Whether it follows the workspace, or leads it.
-    pub(crate) follows: bool,
-    /// Why it doesn't follow.
-    pub(crate) fault: Option<String>,
-}
-
 /// What the tasks of a node share.
 pub(crate) struct Shared {
     name: String,
@@ -185,9 +180,12 @@ pub(crate) struct Shared {
     /// Whether the node is about to end, so that clients should open no more connections to it.
     ending: watch::Sender<bool>,
     view: Mutex<ClusterView>,
-    /// The workspaces that this node serves, each with its number among those that it knows.
+    /// The workspaces that this node serves.
     served: RwLock<BTreeMap<String, Arc<Open>>>,
-    standings: Mutex<BTreeMap<String, (u32, Standing)>>,
+    /// Those that it follows or serves.
+    standings: Mutex<BTreeMap<String, Standing>>,
+    rest_after: Option<Duration>,
+    waking: Waking,
     /// The nodes that this one doesn't reach at their addresses.
     unreached: Mutex<BTreeSet<String>>,
     /// The room on the disk of the node's directory.
@@ -229,6 +227,8 @@ impl Shared {
             view: Mutex::new(ClusterView::new(&cluster.node)),
             served: RwLock::default(),
             standings: Mutex::default(),
+            rest_after: cluster.rest_after,
+            waking: Waking::default(),
             unreached: Mutex::default(),
             space: Mutex::new(DiskSpace::Enough),
             dir: config.data_dir.clone(),
@@ -239,7 +239,7 @@ impl Shared {
         };
         // Before the first call: it must not be told that its workspace doesn't exist.
         for record in &joined.records {
-            shared.view(|view, now| view.apply(record, now));
+            shared.view(|view, now| view.apply(record, now, wall()));
         }
         shared
     }
@@ -307,22 +307,41 @@ impl Shared {
         self.heartbeat.stretch() == Some(open.stretch)
     }
 
-    pub(crate) fn served(&self, workspace: &str) -> Option<Arc<Open>> {
-        self.served.read().unwrap_or_else(PoisonError::into_inner).get(workspace).cloned()
+    /// Returns a place for a call in a workspace that this node serves.
+    pub(crate) fn enter(&self, workspace: &str) -> Option<InProgress> {
+        // Under the lock: who closes the workspace waits for each call that entered before.
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.get(workspace).filter(|open| self.holds(open)).map(InProgress::enter)
+    }
+
+    /// Returns the epoch in which this node leads a workspace; 0 while it doesn't.
+    pub(crate) fn epoch(&self, workspace: &str) -> u64 {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).get(workspace).map_or(0, |open| open.epoch)
     }
 
     fn has(&self, workspace: &str) -> bool {
         self.view(|view, _| view.has(workspace))
     }
 
-    /// Forgets how a workspace stands that this node no longer follows.
-    fn forget(&self, workspace: &str) {
-        self.standings.lock().unwrap_or_else(PoisonError::into_inner).remove(workspace);
+    /// Returns whether a workspace needs a node that leads it, and others that follow.
+    fn is_awake(&self, workspace: &str) -> bool {
+        self.view(|view, _| view.is_awake(workspace))
+    }
+
+    /// Forgets how a workspace stands, if no node has to follow it any more; returns whether that is so.
+    fn leave(&self, workspace: &str) -> bool {
+        // Held over both: who wakes it meanwhile sees that nobody follows it here, or this sees that it is awake.
+        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let leaves = !self.is_awake(workspace);
+        if leaves {
+            standings.remove(workspace);
+        }
+        leaves
     }
 
     fn note(&self, workspace: &str, change: impl FnOnce(&mut Standing)) {
         let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, standing)) = standings.get_mut(workspace) {
+        if let Some(standing) = standings.get_mut(workspace) {
             change(standing);
         }
     }
@@ -335,14 +354,8 @@ impl Shared {
             *space != DiskSpace::Enough
         };
         let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        let unfit = |standing: &Standing| low || !standing.follows || standing.lag > LAG_MAX;
-        standings.iter().filter(|(_, (_, standing))| unfit(standing)).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Returns the number of a workspace on this node.
-    pub(crate) fn number(&self, workspace: &str) -> u32 {
-        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        standings.get(workspace).map_or(0, |(number, _)| *number)
+        let unfit = |standing: &Standing| low || standing.is_unfit();
+        standings.iter().filter(|(_, standing)| unfit(standing)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the address of a workspace for programs and people on this machine.
@@ -397,6 +410,7 @@ impl Node {
             url: address,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             proves: true,
+            rests: true,
             ..NodeInfo::default()
         };
         let shared = Arc::new(Shared::new(joined, &cluster, &config, url));
@@ -415,6 +429,7 @@ impl Node {
         listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), forget_dead(Arc::clone(&shared))));
+        listening.spawn(until(stopping.clone(), wake_due(Arc::clone(&shared))));
         let holders = Arc::new(Mutex::new(Vec::new()));
         // Callers from other machines reach a node.
         let mounts = config.mounts.into_iter().filter(|mount| !mount.anonymous).collect();
@@ -446,7 +461,7 @@ impl Node {
     pub async fn ready(&self) {
         let mut changed = self.shared.changed.subscribe();
         let another = || self.shared.leader(WORKSPACE_MAIN).is_some_and(|leader| leader.node != self.shared.name);
-        while self.shared.served(WORKSPACE_MAIN).is_none() && !another() {
+        while self.shared.epoch(WORKSPACE_MAIN) == 0 && !another() {
             // The sender lives as long as this node.
             let _changed = changed.changed().await;
         }
@@ -516,42 +531,6 @@ async fn until(mut stopping: watch::Receiver<bool>, task: impl Future<Output = (
         () = task => {}
     }
     Ok(())
-}
-
-/// Starts a thread for each workspace.
-struct Starter {
-    shared: Arc<Shared>,
-    dir: PathBuf,
-    settings: Arc<NodeSettings>,
-    following: watch::Receiver<bool>,
-}
-
-impl Starter {
-    fn start_new(&self, holders: &Mutex<Vec<std::thread::JoinHandle<()>>>) {
-        let shared = &self.shared;
-        let all: Vec<String> = shared.view(|view, _| view.workspaces().map(str::to_owned).collect());
-        for workspace in all {
-            let mut standings = shared.standings.lock().unwrap_or_else(PoisonError::into_inner);
-            if standings.contains_key(&workspace) || *self.following.borrow() {
-                continue;
-            }
-            // Numbers from 1 on: 0 is that of a server with one workspace.
-            let number = standings.values().map(|(number, _)| *number).max().unwrap_or(0) + 1;
-            standings
-                .insert(workspace.clone(), (number, Standing { last: Seq(0), lag: 0, follows: false, fault: None }));
-            drop(standings);
-            let settings = Arc::clone(&self.settings);
-            let (dir, stopping) = (self.dir.join(&workspace), self.following.clone());
-            let holder = Holder { shared: Arc::clone(shared), workspace, dir, settings, stream_id: None, stopping };
-            let runtime = tokio::runtime::Handle::current();
-            let name = format!("ws-{}", holder.workspace);
-            let run = move || runtime.block_on(holder.run());
-            match std::thread::Builder::new().name(name).spawn(run) {
-                Ok(thread) => holders.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
-                Err(error) => tracing::error!(%error, "no thread for a workspace"),
-            }
-        }
-    }
 }
 
 /// What a node says of itself.

@@ -1,13 +1,15 @@
 //! What a node knows of the others, and what follows from it: who is alive, and who should lead which workspace. Pure: the
 //! caller passes the records and the time in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lastword_facts::Time;
 use lastword_store::Record;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::order;
+use crate::rest::{Rest, RestClock, Rested};
 
 /// How often a node says that it is alive.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -57,6 +59,9 @@ pub struct NodeInfo {
     /// The nodes that it doesn't reach at theirs.
     #[serde(default)]
     pub unreached: Vec<String>,
+    /// Whether it leaves a workspace alone that is at rest; no earlier version does.
+    #[serde(default)]
+    pub rests: bool,
 }
 
 /// Who leads a workspace.
@@ -70,6 +75,12 @@ pub struct LeaseRecord {
     pub released: bool,
     /// The node that should lead next; only after a release.
     pub next: Option<String>,
+    /// The workspace is at rest; only after a release. Earlier versions don't know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rest>,
+    /// When its last rest began. What a log doesn't tell: time has passed since its last fact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rested: Option<Rested>,
 }
 
 /// A lease as it was read.
@@ -79,6 +90,8 @@ struct HeldLease {
     /// The revision at which it was won or released.
     revision: u64,
     since: Duration,
+    /// How long ago the last rest began.
+    rest_clock: Option<RestClock>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +109,14 @@ pub(crate) struct ClusterView {
     heard_itself: Option<Duration>,
     nodes: BTreeMap<String, SeenNode>,
     leases: BTreeMap<String, HeldLease>,
-    workspaces: BTreeMap<String, WorkspaceRecord>,
+    workspaces: BTreeMap<String, KnownWorkspace>,
+    /// Those that aren't at rest.
+    awake: BTreeSet<String>,
+    /// When those at rest have something due, in order and by name.
+    due: BTreeSet<(Duration, String)>,
+    due_of: BTreeMap<String, Duration>,
+    /// The number of the workspace that was heard of last: they count from 1, for 0 is that of a server with one workspace.
+    numbered: u32,
     /// The revision of each workspace's newest hint that a part of its log left the stream.
     archives: BTreeMap<String, u64>,
     /// The configuration of each workspace that has one of its own.
@@ -116,6 +136,14 @@ pub(crate) struct WorkspaceRecord {
     /// Whether the registry knew an earlier workspace of its name, which was removed.
     #[serde(default)]
     pub(crate) again: bool,
+}
+
+/// A workspace that is registered.
+#[derive(Clone, Debug)]
+struct KnownWorkspace {
+    record: WorkspaceRecord,
+    /// Its number on this node.
+    number: u32,
 }
 
 /// The configuration of a workspace, as it was written.
@@ -160,6 +188,11 @@ pub(crate) fn archive_key(workspace: &str) -> String {
     format!("{ARCHIVE}{workspace}")
 }
 
+/// Returns the workspace that a record is of.
+pub(crate) fn workspace_of(key: &str) -> Option<&str> {
+    [LEASE, WORKSPACE, CONFIG].into_iter().find_map(|prefix| key.strip_prefix(prefix))
+}
+
 fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
     record.value.as_deref().and_then(|value| serde_json::from_slice(value).ok())
 }
@@ -169,12 +202,36 @@ impl ClusterView {
         let me = me.to_owned();
         let (nodes, leases) = (BTreeMap::new(), BTreeMap::new());
         let (workspaces, archives, configs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (awake, due, due_of) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let (alive, alive_since) = (Vec::new(), Duration::ZERO);
-        Self { me, heard_itself: None, nodes, leases, workspaces, archives, configs, alive, alive_since }
+        Self {
+            me,
+            heard_itself: None,
+            nodes,
+            leases,
+            workspaces,
+            awake,
+            due,
+            due_of,
+            numbered: 0,
+            archives,
+            configs,
+            alive,
+            alive_since,
+        }
     }
 
-    /// Takes a record of the registry in. Returns whether it says more than that a node is still alive.
-    pub(crate) fn apply(&mut self, record: &Record, now: Duration) -> bool {
+    /// Takes a record of the registry in; `wall` is this machine's wall clock. Returns whether it says more than that a node is
+    /// still alive.
+    pub(crate) fn apply(&mut self, record: &Record, now: Duration, wall: Time) -> bool {
+        let news = self.take(record, now, wall);
+        if let Some(workspace) = workspace_of(&record.key) {
+            self.sort(workspace, now);
+        }
+        news
+    }
+
+    fn take(&mut self, record: &Record, now: Duration, wall: Time) -> bool {
         let (key, revision) = (record.key.as_str(), record.revision);
         if let Some(node) = key.strip_prefix(NODE) {
             let known = self.nodes.get(node).is_some_and(|seen| seen.revision >= revision);
@@ -196,14 +253,21 @@ impl ClusterView {
             match parse::<LeaseRecord>(record) {
                 Some(_) if known => return false,
                 Some(lease) => {
-                    drop(self.leases.insert(workspace.to_owned(), HeldLease { lease, revision, since: now }))
+                    let rest_clock = self.rest_clock(workspace, lease.rested, now, wall);
+                    self.leases.insert(workspace.to_owned(), HeldLease { lease, revision, since: now, rest_clock });
                 }
                 None => drop(self.leases.remove(workspace)),
             }
         } else if let Some(workspace) = key.strip_prefix(WORKSPACE) {
-            match record.value {
-                Some(_) => drop(self.workspaces.insert(workspace.to_owned(), parse(record).unwrap_or_default())),
-                None => drop(self.workspaces.remove(workspace)),
+            let value = parse(record).unwrap_or_default();
+            match (&record.value, self.workspaces.get_mut(workspace)) {
+                (Some(_), Some(known)) => known.record = value,
+                (Some(_), None) => {
+                    self.numbered += 1;
+                    let known = KnownWorkspace { record: value, number: self.numbered };
+                    self.workspaces.insert(workspace.to_owned(), known);
+                }
+                (None, _) => drop(self.workspaces.remove(workspace)),
             }
         } else if let Some(workspace) = key.strip_prefix(ARCHIVE) {
             self.archives.insert(workspace.to_owned(), revision);
@@ -212,6 +276,44 @@ impl ClusterView {
             self.configs.insert(workspace.to_owned(), WorkspaceConfig { revision, text });
         }
         true
+    }
+
+    /// Returns how long ago this rest began: as it was already known, else by the wall clock, but not longer ago than this
+    /// node heard of the others, for clocks differ.
+    fn rest_clock(&self, workspace: &str, rested: Option<Rested>, now: Duration, wall: Time) -> Option<RestClock> {
+        let rested = rested?;
+        let before = self.leases.get(workspace).filter(|held| held.lease.rested == Some(rested));
+        let unheard = self.heard_itself.map_or(Duration::MAX, |at| now.saturating_sub(at));
+        let by_wall = Duration::from_millis(wall.0.saturating_sub(rested.since));
+        let begun = || RestClock { seen: now, age: by_wall.min(unheard) };
+        Some(before.and_then(|held| held.rest_clock).unwrap_or_else(begun))
+    }
+
+    /// Enters a workspace among those that are awake, or among those that have something due.
+    fn sort(&mut self, workspace: &str, now: Duration) {
+        if let Some(at) = self.due_of.remove(workspace) {
+            self.due.remove(&(at, workspace.to_owned()));
+        }
+        if !self.has(workspace) {
+            self.awake.remove(workspace);
+            return;
+        }
+        let held = self.leases.get(workspace);
+        let Some((rest, held)) = held.and_then(|held| Some((held.lease.rest.as_ref()?, held))) else {
+            self.awake.insert(workspace.to_owned());
+            return;
+        };
+        let at = if rest.config == self.configs.get(workspace).map_or(0, |config| config.revision) {
+            let lasts = rest.lasts_ms.map(Duration::from_millis);
+            lasts.zip(held.rest_clock).map(|(lasts, clock)| clock.after(lasts))
+        } else {
+            Some(now)
+        };
+        self.awake.remove(workspace);
+        if let Some(at) = at {
+            self.due.insert((at, workspace.to_owned()));
+            self.due_of.insert(workspace.to_owned(), at);
+        }
     }
 
     /// Notes which nodes are alive, and since when these ones: a workspace moves only after [`STEADY`].
@@ -226,7 +328,55 @@ impl ClusterView {
     /// a death.
     pub(crate) fn is_settled(&self, now: Duration) -> bool {
         let led = |workspace: &String| self.leases.get(workspace).is_some_and(|held| self.holds(held, now));
-        now.saturating_sub(self.alive_since) > STEADY + HAND_OVER_ROOM && self.workspaces.keys().all(led)
+        now.saturating_sub(self.alive_since) > STEADY + HAND_OVER_ROOM && self.awake.iter().all(led)
+    }
+
+    /// Returns whether all nodes that are alive leave a workspace at rest alone.
+    pub(crate) fn may_rest(&self, now: Duration) -> bool {
+        self.alive(now).all(|node| self.nodes.get(node).is_some_and(|seen| seen.info.rests))
+    }
+
+    /// Returns the rest of a workspace that is at rest.
+    pub(crate) fn rest(&self, workspace: &str) -> Option<&Rest> {
+        self.leases.get(workspace).filter(|_| self.has(workspace))?.lease.rest.as_ref()
+    }
+
+    /// Returns whether a workspace needs a node that leads it, and others that follow.
+    pub(crate) fn is_awake(&self, workspace: &str) -> bool {
+        self.awake.contains(workspace)
+    }
+
+    /// Returns the number of workspaces at rest.
+    pub(crate) fn resting(&self) -> usize {
+        self.workspaces.len() - self.awake.len()
+    }
+
+    /// Returns when the last rest of a workspace began, and the broker's time now if nothing was recorded since.
+    pub(crate) fn rested(&self, workspace: &str, now: Duration) -> Option<(Rested, Time)> {
+        let held = self.leases.get(workspace)?;
+        let (rested, clock) = (held.lease.rested?, held.rest_clock?);
+        let passed = u64::try_from(clock.age(now).as_millis()).unwrap_or(u64::MAX);
+        Some((rested, Time(rested.at.saturating_add(passed))))
+    }
+
+    /// Returns the workspaces at rest that this node should wake now, at most `max`: the first in order, the next ones later.
+    pub(crate) fn due(&self, now: Duration, max: usize) -> Vec<String> {
+        let mine = |(at, workspace): &&(Duration, String)| {
+            let rank = self.ranks(workspace, now).iter().position(|node| *node == self.me);
+            rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| now >= *at + RANK_PAUSE * rank)
+        };
+        let over = self.due.iter().take_while(|(at, _)| *at <= now);
+        over.filter(mine).take(max).map(|(_, workspace)| workspace.clone()).collect()
+    }
+
+    /// Returns the lease that wakes a workspace at rest, and the revision that it replaces: for the node that led it last,
+    /// which has its files, or else the first in order.
+    pub(crate) fn wake(&self, workspace: &str, now: Duration) -> Option<(u64, LeaseRecord)> {
+        let held = self.leases.get(workspace).filter(|held| self.has(workspace) && held.lease.rest.is_some())?;
+        let order = self.ranks(workspace, now);
+        let last = order.iter().find(|node| **node == held.lease.node);
+        let next = last.or_else(|| order.first()).map(|node| (*node).to_owned())?;
+        Some((held.revision, LeaseRecord { next: Some(next), rest: None, ..held.lease.clone() }))
     }
 
     /// Counts the silence of the others from now on: this node was itself cut off.
@@ -281,9 +431,9 @@ impl ClusterView {
         self.heard_itself.is_some_and(|at| now.saturating_sub(at) < SERVE_MAX)
     }
 
-    /// Returns the workspaces.
-    pub(crate) fn workspaces(&self) -> impl Iterator<Item = &str> {
-        self.workspaces.keys().map(String::as_str)
+    /// Returns the number of a workspace on this node; 0 if there is none.
+    pub(crate) fn number(&self, workspace: &str) -> u32 {
+        self.workspaces.get(workspace).map_or(0, |known| known.number)
     }
 
     /// Returns whether there is such a workspace.
@@ -293,12 +443,12 @@ impl ClusterView {
 
     /// Returns the stream that a workspace was made with.
     pub(crate) fn stream_id(&self, workspace: &str) -> Option<String> {
-        self.workspaces.get(workspace)?.stream_id.clone()
+        self.workspaces.get(workspace)?.record.stream_id.clone()
     }
 
     /// Returns whether a log of another stream of its name is of a workspace that was removed.
     pub(crate) fn is_again(&self, workspace: &str) -> bool {
-        self.workspaces.get(workspace).is_some_and(|record| record.again)
+        self.workspaces.get(workspace).is_some_and(|known| known.record.again)
     }
 
     /// Returns the number of the newest hint that a part of the workspace's log left the stream; 0 if none ever did.
@@ -347,6 +497,9 @@ impl ClusterView {
         let pause = RANK_PAUSE * rank;
         let Some(held) = self.leases.get(workspace) else { return (now >= SETTLE + pause).then_some(0) };
         let (revision, lease) = (held.revision, &held.lease);
+        if lease.rest.is_some() {
+            return None;
+        }
         // The lease is this node's own, though it doesn't lead: an earlier run took it, or this one was cut off and
         // nobody took its place.
         if lease.node == self.me && !lease.released {
@@ -373,7 +526,9 @@ impl ClusterView {
 
     /// Returns the node to which this one should hand a workspace over that it leads.
     pub(crate) fn hand_over(&self, workspace: &str, now: Duration) -> Option<String> {
-        if now.saturating_sub(self.alive_since) < STEADY {
+        // Nor right after it woke: the others have only begun to follow.
+        let led_since = self.leases.get(workspace).map_or(now, |held| held.since);
+        if now.saturating_sub(self.alive_since.max(led_since)) < STEADY {
             return None;
         }
         let first = self.ranks(workspace, now).first().map(|node| (*node).to_owned())?;

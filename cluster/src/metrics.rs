@@ -12,9 +12,10 @@ use lastword_broker::identity::credential;
 use crate::{Shared, Standing};
 
 /// What a node tells of itself, by name and meaning.
-const FAMILIES: [(&str, &str); 6] = [
+const FAMILIES: [(&str, &str); 7] = [
     ("node_renewal_age_seconds", "Seconds since this node last renewed its record."),
     ("node_alive", "Whether this node has heard of a node in the last 3 seconds."),
+    ("workspaces_at_rest", "Workspaces that nobody leads or follows until somebody calls or something is due."),
     ("workspace_epoch", "The epoch in which this node leads the workspace; 0 while it follows."),
     ("workspace_position", "The last position of the log on this node."),
     ("workspace_lag_messages", "Messages of the stream that this node has not read yet."),
@@ -38,15 +39,17 @@ fn text(shared: &Shared, names: bool) -> String {
     let nodes = shared.view(|view, now| view.nodes(now).map(|(node, _, heard)| alive(node, heard)).collect::<Lines>());
     let standings = shared.standings.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let each = |value: &dyn Fn(&str, &Standing) -> u64| -> Lines {
-        let line = |(name, (_, standing)): (&String, &(u32, Standing))| {
+        let line = |(name, standing): (&String, &Standing)| {
             (format!("{{workspace=\"{name}\"}}"), value(name, standing).to_string())
         };
         standings.iter().map(line).collect()
     };
-    let epoch = |name: &str, _: &Standing| shared.served(name).map_or(0, |open| open.epoch);
+    let epoch = |name: &str, _: &Standing| shared.epoch(name);
+    let resting = shared.view(|view, _| view.resting()).to_string();
     let values = [
         vec![(String::new(), age)],
         nodes,
+        if names { vec![(String::new(), resting)] } else { Vec::new() },
         each(&epoch),
         each(&|_, standing| standing.last.0),
         each(&|_, standing| standing.lag),

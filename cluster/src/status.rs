@@ -1,10 +1,16 @@
 //! The cluster as its registry and streams show it, for people.
 
-use lastword_store::{Nats, Registry};
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use lastword_store::{Nats, Record, Registry};
 use serde::Serialize;
 
 use crate::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key, workspace_key};
 use crate::{NodeError, parse};
+
+/// The streams about which NATS is asked at a time.
+const AT_ONCE: usize = 32;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +36,8 @@ pub struct WorkspaceStatus {
     pub workspace: String,
     /// The node that has its lease; `None` while nobody leads it.
     pub leader: Option<String>,
+    /// Whether it is at rest: nobody leads it until somebody calls or something is due.
+    pub rests: bool,
     /// The number of that lease.
     pub epoch: u64,
     /// The number of NATS servers that should store its log.
@@ -76,20 +84,21 @@ pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeErro
             .filter(|node| unreached.contains(&node.node))
             .for_each(|node| node.unreached_by.push(by.clone()));
     }
-    let mut workspaces = Vec::new();
-    for workspace in registry.list(&workspace_key("")).await?.into_iter().map(|record| record.key) {
-        let workspace = workspace.trim_start_matches(&workspace_key("")).to_owned();
-        let found = registry.get(&lease_key(&workspace)).await?;
-        let lease = found.as_ref().and_then(parse::<LeaseRecord>).filter(|lease| !lease.released);
-        let alive = |node: &String| nodes.iter().any(|status| status.node == *node && status.alive);
+    let leases = registry.list(&lease_key("")).await?.into_iter().map(|record| (record.key.clone(), record));
+    let leases: BTreeMap<String, Record> = leases.collect();
+    let alive = |node: &String| nodes.iter().any(|status| status.node == *node && status.alive);
+    let of = async |workspace: String| {
         let copies = nats.copies(&workspace).await?;
-        workspaces.push(WorkspaceStatus {
-            workspace,
-            leader: lease.map(|lease| lease.node).filter(alive),
-            epoch: found.map_or(0, |record| record.revision),
-            copies_wanted: copies.wanted,
-            copies_current: copies.current,
-        });
-    }
+        let found = leases.get(&lease_key(&workspace));
+        let lease = found.and_then(parse::<LeaseRecord>);
+        let rests = lease.as_ref().is_some_and(|lease| lease.rest.is_some());
+        let leader = lease.filter(|lease| !lease.released).map(|lease| lease.node).filter(alive);
+        let (epoch, copies_wanted, copies_current) =
+            (found.map_or(0, |record| record.revision), copies.wanted, copies.current);
+        Ok::<_, NodeError>(WorkspaceStatus { workspace, leader, rests, epoch, copies_wanted, copies_current })
+    };
+    let names = registry.list(&workspace_key("")).await?.into_iter();
+    let names = names.map(|record| record.key.trim_start_matches(&workspace_key("")).to_owned());
+    let workspaces = stream::iter(names).map(of).buffered(AT_ONCE).try_collect().await?;
     Ok(Status { nodes, workspaces })
 }

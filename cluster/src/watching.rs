@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lastword_broker::clock::Stopwatch;
+use futures_util::future::join_all;
+use lastword_broker::clock::{Stopwatch, wall};
 use lastword_store::{Record, Watch};
 
-use crate::members::{ClusterView, DEAD_AFTER, RENEW_EVERY, SERVE_MAX, node_key};
+use crate::members::{ClusterView, DEAD_AFTER, RENEW_EVERY, SERVE_MAX, node_key, workspace_of};
 use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
 const LOOK_AT_TIME: Duration = Duration::from_millis(50);
+/// The workspaces that time wakes at a look: each of them takes a while to open.
+const DUE_MAX: usize = 8;
 /// The pause before the registry is watched anew.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
@@ -31,6 +34,16 @@ pub(super) async fn watch_time(shared: Arc<Shared>) {
         if before != valid || !settled || shared.heartbeat.healthy_for() < 2 * SERVE_MAX {
             shared.looks.send_modify(|looks| *looks += 1);
         }
+        tokio::time::sleep(LOOK_AT_TIME).await;
+    }
+}
+
+/// Wakes the workspaces at rest that have something due, as far as that is this node's part.
+pub(super) async fn wake_due(shared: Arc<Shared>) {
+    loop {
+        let due =
+            if shared.heartbeat.is_valid() { shared.view(|view, now| view.due(now, DUE_MAX)) } else { Vec::new() };
+        join_all(due.iter().map(|workspace| shared.wake(workspace))).await;
         tokio::time::sleep(LOOK_AT_TIME).await;
     }
 }
@@ -58,11 +71,13 @@ pub(super) async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std:
                 shared.view(ClusterView::hear_anew);
                 while let Some(record) = next(&shared, &mut watched).await {
                     let news = shared.view(|view, now| {
-                        let news = view.apply(&record, now);
+                        let news = view.apply(&record, now, wall());
                         view.look(now);
                         news
                     });
-                    starter.start_new(&holders);
+                    if let Some(workspace) = workspace_of(&record.key) {
+                        starter.start(workspace, &holders);
+                    }
                     if news {
                         shared.looks.send_modify(|looks| *looks += 1);
                     }

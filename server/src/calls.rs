@@ -16,6 +16,7 @@ pub mod control;
 pub mod conversations;
 pub(crate) mod deliveries;
 pub mod epochs;
+pub(crate) mod errands;
 pub mod escalations;
 pub mod exchanges;
 pub mod explanations;
@@ -54,7 +55,7 @@ use lastword_broker::files::Files;
 use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
 use lastword_broker::metrics::{Family, Gauges};
 use lastword_broker::scrub::LastScrub;
-use lastword_broker::{ClientId, Handle, Unserved};
+use lastword_broker::{ClientId, Handle, Live, Unserved};
 use lastword_core::{Principal, Reply};
 use lastword_facts::envelope::nesting_above;
 use lastword_facts::fact::Credential;
@@ -65,6 +66,7 @@ use lastword_store::IndexReader;
 use lastword_wire::{FieldError, LiftStep, RefusedAt, Scope, misnamed, rfc3339};
 use tokio::sync::{Notify, mpsc, watch};
 
+use self::errands::{Agenda, Errands};
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
 use crate::error::ApiError;
@@ -130,6 +132,8 @@ pub struct Resources {
     pub nodes: Option<Arc<dyn Nodes>>,
     /// The sessions that may still have calls to answer. An orderly end waits for them.
     pub sessions: Arc<AtomicUsize>,
+    /// What goes on beside the calls.
+    pub errands: Arc<Errands>,
 }
 
 /// What a call works with. A clone is two pointers: each waiting call, stream and session has some.
@@ -148,6 +152,20 @@ impl Context {
     /// Returns the same for calls that have these places in the broker's queue.
     pub(crate) fn with(self, places: Arc<places::Places>) -> Self {
         Self { places: Some(places), ..self }
+    }
+
+    /// Returns what the workspace has to do next if nobody calls.
+    ///
+    /// # Errors
+    /// The broker doesn't serve.
+    pub async fn agenda(&self) -> Result<Agenda, Unserved> {
+        let look = |live: &Live<'_>| {
+            let ticks = live.state.schedules.values().map(|known| known.next_at);
+            (live.now(), ticks.chain(live.next_deadline()).min())
+        };
+        let (now, next) = self.handle.query(look).await?;
+        let next = next.into_iter().chain(self.errands.next()).min();
+        Ok(Agenda { now, next, busy: self.errands.any() || self.handle.has_unread() })
     }
 
     /// Returns the server's metrics, as of now.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_broker::checkpoint::PublicKey;
+use lastword_broker::clock::Gap;
 use lastword_broker::files::{Files, write_private};
 use lastword_broker::identity::Secret;
 use lastword_broker::{BrokerFailure, Handle};
@@ -90,7 +91,8 @@ impl Server {
         let (listener, addr) = bound.map_err(|(address, source)| StartError::Listen { address, source })?;
         let (mounts, pages) = (config.mounts, config.pages);
         let url = local_url(transport, addr);
-        let opening = Opening { log, core: None, quiet: None, index, files, transport, url, nodes: None };
+        let opening =
+            Opening { log, core: None, gap: Gap::Unknown, index, files, reserve: None, transport, url, nodes: None };
         let mut workspace = Workspace::open(config.settings, opening).await?;
         let routes = app(workspace.context().clone(), &mounts, pages);
         let stopping = workspace.context().stopping.clone();

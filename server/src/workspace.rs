@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lastword_broker::archive::{self, ArchivePolicy};
 use lastword_broker::checkpoint::{self, CheckpointError, LogSigner};
-use lastword_broker::clock::Source;
+use lastword_broker::clock::{Gap, Source};
 use lastword_broker::disk::{Disk, LOOK_EVERY};
 use lastword_broker::files::Files;
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
@@ -217,12 +217,14 @@ pub struct Opening {
     pub log: Box<dyn Log>,
     /// The fold of a part of the log, if there is one.
     pub core: Option<Core>,
-    /// How long the log has had no new entry, if this process has followed it; otherwise the wall clock tells.
-    pub quiet: Option<Duration>,
+    /// What is known of the time since the log's last entry.
+    pub gap: Gap,
     /// Its read model.
     pub index: Index,
     /// Its small files.
     pub files: Files,
+    /// The file that keeps room on the disk for a human's stop, if several workspaces share it.
+    pub reserve: Option<PathBuf>,
     /// Whether and how its callers use TLS.
     pub transport: Transport,
     /// Its address for programs on this machine: `http://127.0.0.1:7171`.
@@ -246,12 +248,12 @@ impl Workspace {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn open(mut settings: WorkspaceSettings, opening: Opening) -> Result<Self, StartError> {
-        let Opening { log, core, quiet, index, files, transport, url, nodes } = opening;
+        let Opening { log, core, gap, index, files, reserve, transport, url, nodes } = opening;
         let stored = Stored::of(log.as_ref());
         let reader = Arc::clone(&stored.log);
-        let disk = Arc::new(Disk::of(files.dir()));
+        let disk = Arc::new(Disk::of(files.dir(), reserve));
         let signers = Signers::open(&files, &disk)?;
-        let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, quiet };
+        let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, gap };
         let limits = settings.limits.clone();
         // A log may wait for its servers, and a long one takes a while to fold.
         let booted = tokio::task::spawn_blocking(move || boot_by(boot, log, signers.turns, limits));
@@ -301,6 +303,7 @@ impl Workspace {
             oidc: None,
             nodes,
             sessions: Arc::default(),
+            errands: Arc::default(),
         };
         let console = console_url(&resources, &url);
         resources.oidc = settings.oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console, signers.accounts)));
@@ -332,6 +335,12 @@ impl Workspace {
 
     /// Closes it: refuses new calls, gives those in progress up to `drain_max`, and saves a snapshot.
     pub async fn close(mut self, drain_max: Duration) {
+        self.drain(drain_max).await;
+        self.end().await;
+    }
+
+    /// Refuses new calls, and gives those in progress up to `drain_max`. [`Workspace::end`] follows.
+    pub async fn drain(&mut self, drain_max: Duration) {
         self.stop.send_replace(true);
         let drained = tokio::time::timeout(drain_max, async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -346,6 +355,10 @@ impl Workspace {
             tracing::warn!("connections were cut that did not end in time");
             self.tasks.shutdown().await;
         }
+    }
+
+    /// Ends the broker of a workspace that was drained, and saves a snapshot.
+    pub async fn end(mut self) {
         // Only now: the connections that were draining still needed the broker.
         self.ctx.handle.close();
         join(std::mem::take(&mut self.threads)).await;

@@ -93,10 +93,12 @@ impl Exporter {
     pub(crate) async fn follow(&mut self) {
         let mut committed = self.ctx.handle.committed();
         loop {
+            let errand = self.ctx.errands.begin();
             self.post().await;
             let folded = Seq(self.position.folded);
             if *committed.borrow() <= folded {
                 self.save().await;
+                drop(errand);
             }
             if !grown(&mut committed, folded).await {
                 return;

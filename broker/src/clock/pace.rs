@@ -65,6 +65,11 @@ impl Pace {
         Self { time_us, last: now, asleep_us: now.asleep_us(), idle_us }
     }
 
+    /// Starts at this time, as of `now`.
+    pub(crate) const fn at(time_us: u64, now: Reading) -> Self {
+        Self { time_us, last: now, asleep_us: now.asleep_us(), idle_us: 0 }
+    }
+
     /// Advances the time to a later reading.
     pub(crate) fn step(&mut self, now: Reading) {
         let passed = now.monotonic_us.saturating_sub(self.last.monotonic_us);

@@ -12,6 +12,7 @@ mod node;
 mod workspaces;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "cluster")]
 pub(crate) use self::check::check;
@@ -162,6 +163,10 @@ pub(crate) struct NodeArgs {
     /// Address at which the other nodes reach this one [default: the one that it listens on].
     #[arg(long, value_name = "URL", requires = "servers", help_heading = "Cluster")]
     pub(crate) advertise: Option<String>,
+    /// Time without a use after which a workspace rests until it is called; 0s for never.
+    #[arg(long, value_name = "DURATION", default_value = "15m", requires = "servers", help_heading = "Cluster")]
+    #[arg(value_parser = crate::quantity::duration)]
+    pub(crate) rest_after: Duration,
     /// Serve although NATS doesn't have workspaces that this node remembers; their logs stay in folders aside.
     #[arg(long, requires = "servers", help_heading = "Cluster")]
     pub(crate) accept_missing: bool,

@@ -36,6 +36,8 @@ mod proxy;
 #[cfg(test)]
 mod reach;
 #[cfg(test)]
+mod rests;
+#[cfg(test)]
 mod starts;
 #[cfg(test)]
 mod traffic;

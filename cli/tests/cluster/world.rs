@@ -83,6 +83,16 @@ impl Node {
         self.child.take().unwrap().wait().unwrap().code().unwrap_or(-1)
     }
 
+    /// Returns the number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Returns whether it was started, and not ended since.
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

@@ -21,9 +21,14 @@ impl World {
     }
 
     fn put(&mut self, key: &str, value: &[u8], now: Duration) -> u64 {
+        self.put_at(key, value, now, Time(0))
+    }
+
+    /// Does the same while this node's wall clock shows that time.
+    fn put_at(&mut self, key: &str, value: &[u8], now: Duration, wall: Time) -> u64 {
         self.revision += 1;
         let record = Record { key: key.to_owned(), value: Some(value.to_vec()), revision: self.revision };
-        self.view.apply(&record, now);
+        self.view.apply(&record, now, wall);
         self.view.look(now);
         self.revision
     }
@@ -59,13 +64,49 @@ impl World {
             session: session.into(),
             released: next.is_some(),
             next: next.flatten().map(str::to_owned),
+            rest: None,
+            rested: None,
         };
         self.put("lease.main", &serde_json::to_vec(&lease).unwrap(), now)
     }
+
+    /// Has the node that leads a workspace put it to rest for that long; that node's wall clock shows `since`.
+    fn rest(&mut self, workspace: &str, lasts: Option<Duration>, now: Duration, since: u64) -> u64 {
+        let node = ranks_of(workspace)[0];
+        let lease = LeaseRecord {
+            node: node.into(),
+            session: "s1".into(),
+            released: true,
+            next: None,
+            rest: Some(Rest {
+                lasts_ms: lasts.map(|lasts| lasts.as_millis() as u64),
+                tokens: Some(String::new()),
+                config: 0,
+            }),
+            rested: Some(Rested { at: 5_000, since }),
+        };
+        let value = serde_json::to_vec(&lease).unwrap();
+        self.put_at(&lease_key(workspace), &value, now, Time(since))
+    }
+
+    /// Wakes a workspace, and returns the node that should lead it.
+    fn wake(&mut self, workspace: &str, now: Duration) -> String {
+        let (_, lease) = self.view.wake(workspace, now).unwrap();
+        self.put(&lease_key(workspace), &serde_json::to_vec(&lease).unwrap(), now);
+        lease.next.unwrap()
+    }
+
+    fn all_beat(&mut self, now: Duration) {
+        ["a", "b", "c"].iter().for_each(|node| self.beat(node, "s1", now));
+    }
+}
+
+fn ranks_of(workspace: &str) -> Vec<&'static str> {
+    order(workspace, ["a", "b", "c"].into_iter())
 }
 
 fn ranks() -> Vec<&'static str> {
-    order("main", ["a", "b", "c"].into_iter())
+    ranks_of("main")
 }
 
 #[test]
@@ -228,4 +269,138 @@ fn who_was_cut_off_itself_declares_nobody_dead_at_once() {
     assert_eq!(world.view.alive(s(20)).count(), 0);
     world.view.hear_anew(s(20));
     assert_eq!(world.view.alive(s(20)).count(), 3);
+}
+
+#[test]
+fn a_workspace_at_rest_is_wanted_by_nobody_until_somebody_wakes_it() {
+    let order = ranks();
+    for node in &order {
+        let mut world = World::new(node, s(10));
+        let before = world.rest("main", None, s(10), 0);
+        for at in 11..40 {
+            world.all_beat(s(at));
+        }
+        assert_eq!(world.view.wants("main", s(39), true), None);
+        assert!(world.view.leader("main", s(39)).is_none() && !world.view.is_awake("main"));
+        assert!(world.view.is_settled(s(39)), "nobody has to look at it");
+        assert_eq!((world.view.resting(), world.view.rest("main").is_some()), (1, true));
+        let (replaced, woken) = world.view.wake("main", s(39)).unwrap();
+        assert_eq!((replaced, woken.next.as_deref(), woken.rest), (before, Some(order[0]), None));
+        world.wake("main", s(39));
+        assert!(world.view.is_awake("main") && world.view.wake("main", s(39)).is_none(), "once");
+        assert_eq!(world.view.wants("main", s(39), true).is_some(), *node == order[0], "the one that led it last");
+        assert!(!world.view.is_settled(s(39)));
+    }
+}
+
+#[test]
+fn the_first_in_order_is_woken_if_the_node_is_gone_that_led_last() {
+    let order = ranks();
+    let mut world = World::new(order[1], s(10));
+    world.rest("main", None, s(10), 0);
+    for at in 11..20 {
+        order[1..].iter().for_each(|node| world.beat(node, "s1", s(at)));
+    }
+    assert_eq!(world.wake("main", s(19)), order[1]);
+    assert!(world.view.wants("main", s(19), true).is_some());
+    let mut alone = World::new(order[2], s(10));
+    alone.rest("main", None, s(10), 0);
+    assert!(alone.view.wake("main", s(20)).is_none(), "nobody is heard of");
+}
+
+#[test]
+fn what_woke_where_it_was_led_moves_only_once_the_others_follow() {
+    let order = ranks();
+    let mut world = World::new(order[1], s(10));
+    for at in 11..30 {
+        world.all_beat(s(at));
+    }
+    world.lease(order[1], "s1", None, s(29));
+    assert_eq!(world.view.hand_over("main", s(29)), None);
+    (30..36).for_each(|at| world.all_beat(s(at)));
+    assert_eq!(world.view.hand_over("main", s(35)), Some(order[0].to_owned()));
+}
+
+#[test]
+fn time_wakes_what_is_due_at_the_first_of_the_living_and_later_at_the_others() {
+    for (rank, node) in ranks_of("w").into_iter().enumerate() {
+        let mut world = World::new(node, s(10));
+        for name in ["w", "never", "late"] {
+            world.put(&workspace_key(name), b"{}", s(10));
+        }
+        world.rest("w", Some(s(20)), s(10), 0);
+        world.rest("never", None, s(10), 0);
+        world.rest("late", Some(s(1_000)), s(10), 0);
+        (11..40).for_each(|at| world.all_beat(s(at)));
+        let pause = rank as u64;
+        assert!(world.view.due(s(30 + pause) - Duration::from_millis(1), 9).is_empty());
+        assert_eq!(world.view.due(s(30 + pause), 9), ["w"]);
+        assert_eq!(world.view.due(s(35), 0), [""; 0], "some at a time");
+        world.wake("w", s(35));
+        assert!(world.view.due(s(36), 9).is_empty());
+        world.rest("w", Some(s(1)), s(36), 0);
+        world.view.apply(&Record { key: workspace_key("w"), value: None, revision: 999 }, s(36), Time(0));
+        assert!(world.view.due(s(39), 9).is_empty(), "it was removed");
+    }
+}
+
+#[test]
+fn a_new_configuration_wakes_what_rests_with_an_earlier_one() {
+    let mut world = World::new(ranks()[0], s(10));
+    world.rest("main", None, s(10), 0);
+    assert!(world.view.due(s(11), 9).is_empty());
+    world.put(&config_key("main"), b"[limits]", s(11));
+    assert_eq!(world.view.due(s(11), 9), ["main"]);
+}
+
+#[test]
+fn a_rest_is_as_old_as_this_node_has_known_it_whatever_the_wall_clocks_show() {
+    let mut world = World::new("a", s(10));
+    world.beat("a", "s1", s(10));
+    // The clock of the node that led is an hour behind, or ahead.
+    for since in [0, 7_200_000] {
+        world.rest("main", Some(s(60)), s(10), since);
+        let lease = world.view.leases["main"].lease.clone();
+        world.put_at("lease.main", &serde_json::to_vec(&lease).unwrap(), s(30), Time(3_600_000));
+        world.all_beat(s(69));
+        assert_eq!(world.view.rested("main", s(40)).unwrap().1, Time(5_000 + 30_000), "the broker's time goes on");
+        assert!(world.view.due(s(69), 9).is_empty());
+    }
+    // A node that starts has only the wall clock.
+    let mut late = World { view: ClusterView::new("a"), revision: 0 };
+    late.put("workspace.main", b"{}", s(0));
+    let lease = serde_json::to_vec(&world.view.leases["main"].lease).unwrap();
+    late.put_at("lease.main", &lease, s(0), Time(7_200_000 + 50_000));
+    assert_eq!(late.view.rested("main", s(3)).unwrap().1, Time(5_000 + 53_000));
+}
+
+#[test]
+fn a_rest_stays_known_to_those_who_lead_later_until_the_next_one() {
+    let order = ranks();
+    let mut world = World::new(order[0], s(10));
+    world.rest("main", Some(s(9)), s(10), 0);
+    world.all_beat(s(14));
+    world.wake("main", s(15));
+    let woken = world.view.leases["main"].lease.clone();
+    let taken = LeaseRecord { released: false, next: None, ..woken };
+    world.put("lease.main", &serde_json::to_vec(&taken).unwrap(), s(16));
+    assert_eq!(world.view.rested("main", s(20)).unwrap().1, Time(15_000));
+    assert!(world.view.leader("main", s(16)).is_some());
+}
+
+#[test]
+fn records_of_earlier_versions_read_and_nothing_rests_while_one_of_their_nodes_lives() {
+    let old = br#"{"node":"a","session":"s1","released":true,"next":"b"}"#;
+    let read: LeaseRecord = serde_json::from_slice(old).unwrap();
+    assert_eq!((read.rest.clone(), read.rested), (None, None));
+    assert_eq!(serde_json::to_vec(&read).unwrap(), old, "and theirs read what says nothing new");
+    let node: NodeInfo = serde_json::from_slice(br#"{"session":"s","url":"http://a","version":"0"}"#).unwrap();
+    assert!(!node.rests);
+    let mut world = World::new("a", s(10));
+    assert!(!world.view.may_rest(s(10)));
+    for node in ["a", "b"] {
+        let info = NodeInfo { rests: true, ..world.view.nodes[node].info.clone() };
+        world.put_node(node, &info, s(14));
+    }
+    assert!(world.view.may_rest(s(14)), "the third isn't heard of");
 }

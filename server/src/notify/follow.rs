@@ -99,7 +99,9 @@ impl Follower {
         }
         loop {
             let (cursor, now) = (self.cursor, self.ctx.handle.now());
-            let next = self.plan.next().map(|next| Duration::from_millis(next.since(now)));
+            let next = self.plan.next();
+            self.ctx.errands.plan("notifications", next);
+            let next = next.map(|next| Duration::from_millis(next.since(now)));
             tokio::select! {
                 last = grown(&mut committed, cursor) => match last {
                     Some(last) => self.read(last).await,
@@ -191,7 +193,12 @@ impl Follower {
             match self.composer.notification(&channel, &parcel, severity).await {
                 Ok(Some(told)) => {
                     self.ctx.handle.metrics().told(place, NotificationOutcome::Folded(parcel.folded));
-                    self.sends.spawn(async move { (place, send(&channel, &told).await) });
+                    let errand = self.ctx.errands.begin();
+                    self.sends.spawn(async move {
+                        let sent = send(&channel, &told).await;
+                        drop(errand);
+                        (place, sent)
+                    });
                 }
                 // Everything in it was settled just now.
                 Ok(None) => _ = self.plan.ended(place, now, Outcome::Sent),

@@ -1,6 +1,6 @@
 //! `lastword doctor --cluster`: what is wrong with NATS servers, nodes and workspaces.
 
-use lastword_cluster::{Monitored, Status, Unmonitored, monitored, status};
+use lastword_cluster::{Monitored, NodeError, Status, Unmonitored, monitored, status};
 use serde_json::json;
 
 use super::super::Context;
@@ -15,6 +15,10 @@ const COPIES_MIN: usize = 3;
 /// The most by which the clocks of NATS and of this machine should differ, in ms.
 const CLOCK_DIFFERENCE_MAX_MS: u64 = 2_000;
 
+/// The warning of a cluster without a key.
+const NOT_SEALED: &str =
+    "! the cluster has no key: who reads NATS, or a backup of it, has its tokens; start the nodes with --cluster-key";
+
 /// Checks NATS servers, nodes and workspaces (`lastword doctor --cluster`).
 pub(crate) async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Result<(), Failure> {
     let NatsConnection { nats, registry } = NatsConnection::open(urls, args).await?;
@@ -23,8 +27,12 @@ pub(crate) async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Res
         found.server(monitored(&monitor).await);
     }
     found.cluster(status(&nats, &registry).await?);
+    let sealed = registry.is_sealed().await.map_err(NodeError::from)?;
+    if sealed == Some(false) {
+        found.lines.push(NOT_SEALED.to_owned());
+    }
     let Findings { faults, lines, servers, status } = found;
-    cx.out.show(&json!({ "servers": servers, "cluster": status, "faults": faults }), |_, _| {
+    cx.out.show(&json!({ "servers": servers, "cluster": status, "sealed": sealed, "faults": faults }), |_, _| {
         lines.iter().cloned().chain(faults.iter().map(|fault| format!("✗ {fault}"))).collect::<Vec<_>>().join("\n")
     })?;
     if faults.is_empty() {
@@ -102,7 +110,7 @@ impl Findings {
         }
         for workspace in &status.workspaces {
             let name = escape_line(&workspace.workspace);
-            if workspace.leader.is_none() {
+            if workspace.leader.is_none() && !workspace.rests {
                 self.faults.push(format!("{name} has no leader: see the nodes' logs"));
             }
             let (wanted, current) = (workspace.copies_wanted, workspace.copies_current);

@@ -85,6 +85,7 @@ pub(crate) async fn serve(config: Config, node: NodeArgs, insecure: bool, cx: &C
         insecure,
         accept_missing: node.accept_missing,
         replicas: node.nats.replicas.map(usize::from),
+        rest_after: Some(node.rest_after).filter(|after| !after.is_zero()),
         configs: ConfigReader::new(config_of),
     };
     let mut end = EndSignals::listen()?;

@@ -135,10 +135,14 @@ pub(super) fn table(found: &Status) -> String {
         format!("{}  {alive}  {}  {}", escape_line(&node.node), escape_line(&node.url), escape_line(&node.version))
     };
     let workspace = |workspace: &lastword_cluster::WorkspaceStatus| {
-        let leader = workspace.leader.as_deref().unwrap_or("nobody");
-        let (name, leader) = (escape_line(&workspace.workspace), escape_line(leader));
+        let leader = match &workspace.leader {
+            Some(leader) => format!("led by {}", escape_line(leader)),
+            None if workspace.rests => "at rest".to_owned(),
+            None => "led by nobody".to_owned(),
+        };
+        let name = escape_line(&workspace.workspace);
         let copies = format!("{} of {} copies", workspace.copies_current, workspace.copies_wanted);
-        format!("{name}  led by {leader}  epoch {}  {copies}", workspace.epoch)
+        format!("{name}  {leader}  epoch {}  {copies}", workspace.epoch)
     };
     let nodes = found.nodes.iter().map(node);
     nodes.chain(found.workspaces.iter().map(workspace)).collect::<Vec<_>>().join("\n")
