@@ -16,6 +16,7 @@ mod peers;
 mod program;
 mod raw;
 mod readers;
+mod resting;
 mod sessions;
 mod setup;
 mod soak;
@@ -40,6 +41,7 @@ use crate::failure::Failure;
 use crate::load::{Load, Measured, exchange_http, in_process, send_http, settled};
 use crate::peers::Connected;
 use crate::program::Program;
+use crate::resting::Resting;
 use crate::soak::{Sample, Soak};
 use crate::standing::{Figure, Wait};
 use crate::systems::{PeerRow, Peers, Work};
@@ -94,6 +96,12 @@ struct Args {
     /// NATS servers of a cluster, with commas between them
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     cluster: Vec<String>,
+    /// Number of workspaces that nobody uses
+    #[arg(long, default_value_t = 1_000)]
+    workspaces: usize,
+    /// The NATS server that a measurement starts [default: `nats-server` of the path]
+    #[arg(long, value_name = "FILE", default_value = "nats-server", hide_default_value = true)]
+    nats_server: PathBuf,
     /// NATS servers on which a log is stored
     #[arg(long, default_value_t = 3)]
     replicas: usize,
@@ -128,6 +136,8 @@ enum What {
     /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
     /// `--cluster`, and is not part of `all`
     Cluster,
+    /// A node with `--workspaces` that nobody uses, over a NATS server that it starts; not part of `all`
+    Resting,
     /// What the export of spans costs: exchanges without and with it, and while the receiver is down; not part of `all`
     Telemetry,
     /// Memory of a server at a steady rate of messages for half an hour, which is not part of `all`
@@ -169,7 +179,8 @@ const EXAMPLES: &str = "Examples:
   lastword-bench sessions --agents 10000 --seconds 30
   lastword-bench soak --minutes 30 --rate 1000
   lastword-bench telemetry --seconds 10
-  lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222";
+  lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222
+  lastword-bench resting --workspaces 1000 --nats-server nats-server";
 
 /// Returns limits that suit a load whose messages are never taken, and an agent at full speed for the whole of it.
 fn limits() -> Limits {
@@ -207,8 +218,7 @@ async fn measure(args: &Args) -> Result<Measurements, Failure> {
     let dir = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
-    };
-    let dir = dir?;
+    }?;
     let program = Program::find(args.program.clone())?;
     let wanted = |what| args.what == what || args.what == What::All;
     let mut report = Measurements::default();
@@ -265,11 +275,20 @@ async fn measure(args: &Args) -> Result<Measurements, Failure> {
     if args.what == What::Cluster {
         report.cluster = cluster::loads(args, dir.path()).await?;
     }
+    if args.what == What::Resting {
+        report.figures = resting(args, &program, dir.path(), &bar).await?;
+    }
     if args.what == What::Soak {
         (report.soak, report.figures) = soak(args, &program, dir.path(), &bar).await?;
     }
     bar.finish_and_clear();
     Ok(report)
+}
+
+async fn resting(args: &Args, program: &Program, dir: &Path, bar: &ProgressBar) -> Result<Vec<Figure>, Failure> {
+    bar.set_length(args.workspaces as u64);
+    let resting = Resting { program, nats_server: &args.nats_server, workspaces: args.workspaces };
+    resting.run(dir, |done| bar.set_position(done as u64)).await
 }
 
 async fn soak(
