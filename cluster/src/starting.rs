@@ -1,5 +1,6 @@
 //! What a node does before it is one: it waits for NATS, takes its name, and looks whether NATS has what it remembers.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -121,12 +122,18 @@ fn is_workspace(name: &str) -> bool {
 /// Returns the workspaces of which this node has a log, and of which the registry never heard.
 async fn missing(registry: &Registry, dir: &Path) -> Result<Vec<String>, NodeError> {
     let failed = |source| NodeError::File { place: dir.to_owned(), source };
-    let mut missing = Vec::new();
+    let listed = registry.list(&workspace_key("")).await?.into_iter().map(|record| record.key);
+    let (listed, mut missing) = (listed.collect::<BTreeSet<String>>(), Vec::new());
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let key = workspace_key(name);
         // What was removed leaves a mark in the registry, and its log on the nodes.
-        if is_workspace(name) && path.join(FILE_LOG).exists() && !registry.has_known(&workspace_key(name)).await? {
+        if is_workspace(name)
+            && path.join(FILE_LOG).exists()
+            && !listed.contains(&key)
+            && !registry.has_known(&key).await?
+        {
             missing.push(name.to_owned());
         }
     }

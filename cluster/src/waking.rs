@@ -103,12 +103,22 @@ impl Waking {
         count <= UNKNOWN_MAX
     }
 
-    fn begin(&self, workspace: &str) -> bool {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(workspace.to_owned())
+    /// Notes that this node is about to wake a workspace, until that is dropped: the call that wakes it may break off.
+    fn begin<'a>(&'a self, workspace: &'a str) -> Option<UnderWay<'a>> {
+        let begun = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(workspace.to_owned());
+        begun.then(|| UnderWay { waking: self, workspace })
     }
+}
 
-    fn end(&self, workspace: &str) {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(workspace);
+/// A workspace that this node is about to wake.
+struct UnderWay<'a> {
+    waking: &'a Waking,
+    workspace: &'a str,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.waking.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(self.workspace);
     }
 }
 
@@ -116,9 +126,7 @@ impl Shared {
     /// Wakes a workspace at rest, unless it is awake or about to be. Another node may have done so first: then its record
     /// comes.
     pub(crate) async fn wake(&self, workspace: &str) {
-        if !self.waking.begin(workspace) {
-            return;
-        }
+        let Some(_under_way) = self.waking.begin(workspace) else { return };
         if let Some((revision, lease)) = self.view(|view, now| view.wake(workspace, now)) {
             match self.replace_lease(workspace, &lease, revision).await {
                 Ok(_) => tracing::debug!(workspace, next = lease.next, "the workspace wakes"),
@@ -129,7 +137,6 @@ impl Shared {
                 }
             }
         }
-        self.waking.end(workspace);
     }
 
     /// Writes a lease in place of that of a revision, and takes it in before the registry tells of it. Returns its revision.
@@ -173,6 +180,15 @@ mod tests {
             }
             assert_eq!(waking.admits(None, &own, &inbox), Admission::Stranger);
         }
+    }
+
+    #[test]
+    fn a_call_that_breaks_off_lets_the_next_one_wake() {
+        let waking = Waking::default();
+        let first = waking.begin("w");
+        assert!(first.is_some() && waking.begin("w").is_none() && waking.begin("v").is_some());
+        drop(first);
+        assert!(waking.begin("w").is_some());
     }
 
     #[test]
