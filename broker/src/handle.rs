@@ -506,6 +506,11 @@ impl Handle {
         self.0.wakes.fail(agent, reason);
     }
 
+    /// Keeps that an agent asked for deliveries and was answered.
+    pub fn poll(&self, agent: AgentId) {
+        self.0.wakes.poll(agent, self.now());
+    }
+
     /// Returns the bell that rings when an approval is decided.
     #[must_use]
     pub fn approvals(&self) -> &tokio::sync::Notify {

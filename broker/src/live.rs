@@ -45,6 +45,12 @@ impl<'a> Live<'a> {
         self.shared.wakes.is_attached(agent)
     }
 
+    /// Returns when an agent last asked for deliveries; `None` if it has had a connection since.
+    #[must_use]
+    pub fn polled_at(&self, agent: AgentId) -> Option<Time> {
+        self.shared.wakes.polled_at(agent)
+    }
+
     /// Makes a client the holder of a turn; `false` if another one holds it (F1).
     pub fn hold(&self, agent: AgentId, turn: TurnId, client: Option<ClientId>) -> bool {
         self.shared.holders.hold(self.state, agent, turn, client, self.now())

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use lastword_core::{Input, Principal, Reply};
 use lastword_facts::ids::AgentId;
-use lastword_facts::{Entry, Fact, Seq};
+use lastword_facts::{Entry, Fact, Seq, Time};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
@@ -26,6 +26,8 @@ pub(crate) struct Wakes {
     answers: Mutex<Answers>,
     /// Why the programs of agents can't work.
     failed: Mutex<BTreeMap<AgentId, Box<str>>>,
+    /// When agents without a connection last asked for deliveries.
+    polled: Mutex<BTreeMap<AgentId, Time>>,
     last_taker: AtomicU64,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
@@ -162,6 +164,18 @@ impl Wakes {
         self.failed().get(&agent).cloned()
     }
 
+    /// Keeps when an agent asked for deliveries, unless it has a connection, whose end says more.
+    pub(crate) fn poll(&self, agent: AgentId, now: Time) {
+        if !self.is_attached(agent) {
+            self.polled().insert(agent, now);
+        }
+    }
+
+    /// Returns when an agent last asked for deliveries; `None` if it has had a connection since.
+    pub(crate) fn polled_at(&self, agent: AgentId) -> Option<Time> {
+        self.polled().get(&agent).copied()
+    }
+
     fn enter(&self, agent: AgentId) -> Arc<Bell> {
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
@@ -173,6 +187,7 @@ impl Wakes {
     /// which they were counted.
     fn attach(&self, agent: AgentId, client: Option<Option<ClientId>>, tell: impl FnOnce()) {
         self.failed().remove(&agent);
+        self.polled().remove(&agent);
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.attached += 1;
@@ -215,6 +230,10 @@ impl Wakes {
 
     fn failed(&self) -> MutexGuard<'_, BTreeMap<AgentId, Box<str>>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn polled(&self) -> MutexGuard<'_, BTreeMap<AgentId, Time>> {
+        self.polled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {

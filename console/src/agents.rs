@@ -7,7 +7,7 @@ use lastword_facts::status::Running;
 use lastword_server::calls::{agents, control, limits};
 use lastword_server::views::{Activity, Member, OpenTurn, fullest};
 use lastword_server::{ApiError, Context};
-use lastword_wire::AgentView;
+use lastword_wire::{AgentView, rfc3339};
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
@@ -99,7 +99,7 @@ fn row(moment: &Moment, member: &Member) -> Markup {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
             div.what { b { (name_link(&view.name)) } (display_name(view)) " " (connected(member)) }
             div.who {
-                div { (badge(member.activity().word())) (waits(member)) }
+                div { (badge(member.activity().word())) (polled(moment, member)) (waits(member)) }
                 (rests(member))
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
             }
@@ -127,6 +127,15 @@ fn waits(member: &Member) -> Markup {
         @for reference in &member.held {
             @if is_held { " in " (conversation(reference)) }
             @else { (std::mem::replace(&mut sign, ", ")) (conversation(reference)) " is held" }
+        }
+    }
+}
+
+/// Shows how long ago an agent that polls asked for work, while some waits for it.
+fn polled(moment: &Moment, member: &Member) -> Markup {
+    html! {
+        @if let (Activity::Queued, Some(at)) = (member.activity(), member.polled_at) {
+            " " span.faint { "last asked for work " (time(&rfc3339(at), moment.now)) }
         }
     }
 }
@@ -180,7 +189,7 @@ pub(super) async fn one(
             (display_name(view)) " "
             @if !agent { (badge("human")) " " }
             @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
-            @if agent { " " (badge(member.activity().word())) }
+            @if agent { " " (badge(member.activity().word())) (polled(&moment, &member)) }
         }))
         p.facts {
             @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }

@@ -140,7 +140,7 @@ pub(crate) enum Wrong {
         /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
     },
-    /// An agent that isn't connected and has no open turn, while requests are queued for it.
+    /// An agent that neither is connected nor polls and has no open turn, while requests are queued for it.
     Away {
         /// The agent's name.
         agent: String,
@@ -428,7 +428,7 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         let waits = |id: &TaskId| state.tasks.get(id).is_some_and(|task| !state.is_parked(task));
         let queued = agent.queue.iter().filter(|(_, id)| waits(id)).count() as u64;
         let unavailable = live.unavailable(id);
-        let away = unavailable.is_some() || !live.is_attached(id);
+        let away = unavailable.is_some() || !(live.is_attached(id) || views::polled_at(live, id).is_some());
         let name = agent.name().to_owned();
         (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };

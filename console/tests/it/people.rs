@@ -2,9 +2,11 @@
 
 use lastword_facts::Limits;
 use lastword_facts::limits::Observed;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::machine::{Machine, SECOND};
 use crate::world::{World, id};
 
 /// A world whose grants allow six messages, of which an agent tried to send more.
@@ -41,6 +43,42 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     browser.post("/agents/nobody/stop", &[]).await.is(404).has("nobody");
     browser.get("/agents/nobody").await.is(404);
     browser.get("/agents/operator").await.is(200).has("human");
+}
+
+#[tokio::test]
+async fn an_agent_that_polls_is_down_only_once_it_has_missed_its_time_to_acknowledge() {
+    let machine = Machine::new();
+    let world = machine.world(&["kilo"], Limits::default()).await;
+    let browser = Browser::signed_in(&world).await;
+    world.get("kilo", "/v1/inbox").await.is(204);
+    browser.get("/agents").await.is(200).has(">idle<");
+    machine.run(9 * 60 * SECOND);
+    world.send("operator", "kilo", "T-1", "deploy").await.is(201);
+    let seen = browser.get("/agents").await.is(200).has(">queued<").lacks(">down<");
+    seen.has("last asked for work <time").has("9 min ago");
+    browser.get("/agents/kilo").await.is(200).has(">queued<").has("last asked for work");
+    browser.get("/").await.is(200).lacks("is not connected");
+    machine.run(60 * SECOND);
+    browser.get("/agents").await.is(200).has(">down<").lacks("last asked for work");
+    browser.get("/").await.is(200).has("kilo</a> is not connected, and 1 request is queued for it");
+    browser.post("/agents/kilo/limits", &[("ack_ms", "1200")]).await.is(200);
+    browser.get("/agents").await.is(200).has(">queued<");
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_and_loses_its_connection_is_down_at_once() {
+    let world = World::with(&["kilo"]).await;
+    world.get("kilo", "/v1/inbox").await.is(204);
+    let connected = async |wanted: bool| {
+        while world.get("operator", "/v1/agents/kilo").await.is(200)["connected"] != json!(wanted) {}
+    };
+    let mut waiting = tokio::task::JoinSet::new();
+    waiting.spawn(world.request("kilo", Method::GET, "/v1/inbox?wait=20s").send());
+    connected(true).await;
+    waiting.shutdown().await;
+    connected(false).await;
+    world.send("operator", "kilo", "T-1", "deploy").await.is(201);
+    Browser::signed_in(&world).await.get("/agents").await.is(200).has(">down<");
 }
 
 #[tokio::test]

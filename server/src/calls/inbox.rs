@@ -23,6 +23,14 @@ use crate::views;
 
 /// Takes the next delivery. Waits for one up to `wait`, during which the agent counts as connected.
 pub async fn take(ctx: &Context, caller: Caller, consumer: Consumer, wait: Duration) -> Result<Taking, ApiError> {
+    let taking = awaited(ctx, caller, consumer, wait).await?;
+    if !caller.principal.is_human() {
+        ctx.handle.poll(caller.principal.agent());
+    }
+    Ok(taking)
+}
+
+async fn awaited(ctx: &Context, caller: Caller, consumer: Consumer, wait: Duration) -> Result<Taking, ApiError> {
     let stopwatch = Stopwatch::start();
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent()).of(caller.client);
     let bell = subscription.bell();

@@ -47,6 +47,14 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
     })
 }
 
+/// Returns when an agent without a connection last asked for deliveries, unless that is longer ago than the time in which
+/// it has to acknowledge one (Q2).
+pub fn polled_at(live: &Live<'_>, id: AgentId) -> Option<Time> {
+    let own = live.state.agent(id)?.own_limits().ack_ms;
+    let within = if own > 0 { own } else { live.state.limits.ack_polling_ms };
+    live.polled_at(id).filter(|at| live.now().since(*at) < within)
+}
+
 /// Returns the limits that a human set for this agent, by name.
 fn own_limits(agent: &Agent) -> BTreeMap<String, u64> {
     let own = agent.own_limits().values();
@@ -87,6 +95,8 @@ pub struct Member {
     pub held: Vec<String>,
     /// The end of its rest, if its day budget is used up.
     pub rests_until: Option<Time>,
+    /// When it last asked for deliveries, if it polls and still has time to acknowledge.
+    pub polled_at: Option<Time>,
 }
 
 /// What an agent does, in the order of what a human should see first.
@@ -104,13 +114,13 @@ pub enum Activity {
     WaitsForHuman,
     /// It has an open turn.
     Working,
-    /// Its program can't work, or isn't connected while requests are queued for it.
+    /// Its program can't work, or neither is connected nor polls while requests are queued for it.
     Down,
     /// Requests are queued for it.
     Queued,
-    /// It is connected and has nothing to do.
+    /// It is connected or polls, and has nothing to do.
     Idle,
-    /// It isn't connected and has nothing to do.
+    /// It neither is connected nor polls, and has nothing to do.
     Away,
 }
 
@@ -149,6 +159,7 @@ impl Activity {
 impl Member {
     /// Returns what it does.
     pub fn activity(&self) -> Activity {
+        let reachable = self.view.connected || self.polled_at.is_some();
         let elsewhere = || self.turns.iter().any(|turn| !self.held.contains(&turn.reference));
         match self.view.state {
             Running::Stopped => Activity::Stopped,
@@ -158,9 +169,9 @@ impl Member {
             Running::Active if !self.asks.is_empty() => Activity::WaitsForHuman,
             Running::Active if !self.turns.is_empty() => Activity::Working,
             Running::Active if self.view.unavailable.is_some() => Activity::Down,
-            Running::Active if self.view.queued > 0 && !self.view.connected => Activity::Down,
+            Running::Active if self.view.queued > 0 && !reachable => Activity::Down,
             Running::Active if self.view.queued > 0 => Activity::Queued,
-            Running::Active if self.view.connected => Activity::Idle,
+            Running::Active if reachable => Activity::Idle,
             Running::Active => Activity::Away,
         }
     }
@@ -200,6 +211,7 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
         asks,
         held: held(state, id),
         rests_until: known.rests_until(),
+        polled_at: polled_at(live, id),
     })
 }
 
