@@ -41,6 +41,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         Input::Finish(..)
         | Input::Cancel(..)
         | Input::Dismiss(..)
+        | Input::SetLink(..)
         | Input::Release(..)
         | Input::Decide(..)
         | Input::Remove(..)

@@ -4,13 +4,13 @@
   const $ = (selector, within = document) => within.querySelector(selector);
   const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // --- Signing in with a link: its secret stands behind #, which no browser sends.
-  const code = $('#sign-in #code');
+  // --- A link that signs in or opens a conversation: its secret stands behind #, which no browser sends.
+  const code = $('input#code');
   const signIn = () => {
     if (!code || location.hash.length <= 1) return;
     code.value = location.hash.slice(1);
     history.replaceState(null, '', location.pathname + location.search);
-    $('#sign-in').requestSubmit();
+    code.form.requestSubmit();
   };
   // A link that is opened where the form stands already loads nothing anew.
   addEventListener('hashchange', signIn);

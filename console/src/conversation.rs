@@ -9,7 +9,7 @@ use lastword_facts::Code;
 use lastword_facts::fact::{Control, Role, Scope};
 use lastword_facts::ids::HOUR_MS;
 use lastword_facts::status::Running;
-use lastword_server::calls::{control, conversations, grants};
+use lastword_server::calls::{control, conversations, grants, links as shared};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{
     ConversationStatus, ConversationView, Distance, Extend, GrantKind, GrantView, HeldBy, microusd, rfc3339,
@@ -28,7 +28,7 @@ use super::parts::{
     tokens as counted, url,
 };
 use super::session::Viewer;
-use super::{claims, decision, exchange, graph, incidents, log, now, pages, tree, waterfall};
+use super::{claims, decision, exchange, graph, incidents, links, log, now, pages, tree, waterfall};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
@@ -67,6 +67,7 @@ pub(super) async fn detail(
 ) -> Result<(History, Markup), ApiError> {
     let history = history::of(ctx, viewer.caller, reference, params.asked()?).await?;
     let graph = if params.graph { Some(calls::graph(ctx, viewer.caller, Some(reference)).await?) } else { None };
+    let link = shared::of(ctx, history.conv).await?;
     let stalled = match params.view {
         View::Waterfall => exchange::in_history(ctx, viewer.caller, &history.lines).await?,
         View::Tree | View::Log => Vec::new(),
@@ -81,6 +82,7 @@ pub(super) async fn detail(
         (open_work(moment, &history))
         (claims::held(&history.view.claims, reference))
         (details(viewer, moment, &history))
+        (links::section(viewer, moment, reference, link.as_ref()))
         }
         div.content {
         div.view-bar {

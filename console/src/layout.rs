@@ -227,6 +227,11 @@ pub(super) fn bare(name: &str, main: &Markup) -> Markup {
     whole(&title(name), &body)
 }
 
+/// Returns a page without a session that has much to read.
+pub(super) fn shared(name: &str, main: &Markup) -> Markup {
+    whole(&title(name), &html! { main #main.shared tabindex="-1" { p.brand { "Lastword" } (main) } })
+}
+
 fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     let topics = page.topics.iter().map(Topic::to_string).collect::<Vec<_>>().join(" ");
     html! {

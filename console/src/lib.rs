@@ -30,6 +30,7 @@ mod inbox;
 mod incidents;
 mod layout;
 mod limits;
+mod links;
 mod live;
 mod log;
 mod markdown;
@@ -86,7 +87,10 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/inbox/reject", post(inbox::reject_many))
         .route("/conversations", get(conversations::page))
         .route("/conversations/{ref}", get(conversation::page))
+        .route("/conversations/{ref}/link", post(links::make))
+        .route("/conversations/{ref}/link/end", post(links::end))
         .route("/conversations/{ref}/{verb}", post(conversation::control))
+        .route(links::SHARED, get(links::entry).post(links::open))
         .route("/messages/{id}", get(message::page))
         .route("/agents", get(agents::page))
         .route("/graph", get(graph::page))

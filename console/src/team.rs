@@ -326,7 +326,7 @@ async fn reply(ctx: &Context, viewer: &Viewer, card: &Markup) -> Result<Response
 }
 
 /// Returns the address of this server as the browser named it.
-fn address(ctx: &Context, headers: &HeaderMap) -> String {
+pub(super) fn address(ctx: &Context, headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost:7171");
     let scheme = if secure(ctx, headers).is_empty() { "http" } else { "https" };
     format!("{scheme}://{host}{}", url(""))

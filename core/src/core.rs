@@ -24,6 +24,7 @@ mod epochs;
 mod escalations;
 mod finish;
 mod lifts;
+mod links;
 mod message;
 mod plan;
 mod prompts;
@@ -186,6 +187,7 @@ impl Step<'_> {
             Input::Progress(by, turn, progress) => self.progress(by, turn, progress),
             Input::Cancel(by, request) => self.cancel(by, &request),
             Input::Dismiss(by, request) => self.dismiss(by, &request),
+            Input::SetLink(by, conv, valid_ms) => self.set_link(by, conv, valid_ms),
             Input::Control(by, scope, control) => self.control(by, scope, control),
             Input::Extend(by, conv, only, extension) => self.extend(by, conv, only, extension),
             Input::ExtendRounds(by, conv, rounds) => self.extend_rounds(by, conv, rounds),

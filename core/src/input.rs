@@ -58,6 +58,9 @@ pub enum Input {
     Cancel(Principal, RequestId),
     /// Dismisses a request that ended without its result.
     Dismiss(Principal, RequestId),
+    /// Makes the link by which anybody reads a conversation for so many milliseconds, in the place of the one before, or
+    /// ends it.
+    SetLink(Principal, ConvId, Option<u64>),
     /// Pauses, resumes or stops the workspace, an agent or a conversation.
     Control(Principal, Scope, Control),
     /// Extends the open grants of a conversation, or one of them, and lifts the latches of their limits.

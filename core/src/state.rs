@@ -37,6 +37,7 @@ mod incidents;
 mod index;
 mod keys;
 mod lifts;
+mod links;
 mod messages;
 mod needs;
 mod requests;
@@ -67,6 +68,7 @@ pub(crate) use grant_clock::GrantDue;
 pub use grants::Grant;
 pub use incidents::{Incident, IncidentOn};
 pub use keys::{Keys, Known, RequestNumber};
+pub use links::{LINK_MS_MAX, Link};
 pub use requests::{Partial, Request};
 pub use rooms::Room;
 pub use schedules::Scheduled;
@@ -129,6 +131,8 @@ pub struct State {
     pub tasks: Table<TaskId, Task>,
     /// The tasks of humans' requests that ended without their result, until a human dismisses them.
     pub failed: BTreeSet<TaskId>,
+    /// The links by which anybody reads a conversation, expired ones included.
+    pub links: BTreeMap<ConvId, Link>,
     /// The turns of those tasks, by number.
     pub turns: Table<TurnId, Turn>,
     /// The idempotency keys and request ids in use.
@@ -229,6 +233,7 @@ impl Default for State {
             grants: Table::new(),
             tasks: Table::new(),
             failed: BTreeSet::new(),
+            links: BTreeMap::new(),
             turns: Table::new(),
             keys: Keys::default(),
             escalations: BTreeMap::new(),

@@ -579,4 +579,13 @@ pub enum Fact {
         /// The human who dismissed it.
         by: AgentId,
     },
+    /// A human made the link by which anybody reads a conversation, in the place of the one before, or ended it.
+    LinkSet {
+        /// The conversation.
+        conv: ConvId,
+        /// When the link expires; `None` if it ended.
+        until: Option<Time>,
+        /// The human.
+        by: AgentId,
+    },
 }

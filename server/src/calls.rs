@@ -25,6 +25,7 @@ pub mod humans;
 pub mod inbox;
 pub mod incidents;
 pub mod limits;
+pub mod links;
 pub mod messages;
 pub(crate) mod notifications;
 pub(crate) mod places;

@@ -373,7 +373,8 @@ impl Random {
             35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
             36 => Input::Take(by, None),
             37 => Input::Receive(by, Consumer::InTurns),
-            _ if self.chance(50) => Input::Dismiss(by, self.request_id(world)),
+            _ if self.chance(40) => Input::Dismiss(by, self.request_id(world)),
+            _ if self.chance(30) => Input::SetLink(by, ConvId(1), Some(60_000).filter(|_| self.chance(75))),
             _ => Input::Cancel(by, self.request_id(world)),
         };
         world.give(input)

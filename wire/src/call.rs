@@ -155,7 +155,7 @@ fn address_end(text: &str) -> usize {
     text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>')).unwrap_or(text.len())
 }
 
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_word = |before: &str| before.is_empty() || before.ends_with(['_', '-']);
     SECRETS.iter().any(|secret| name.ends_with(secret))
@@ -163,7 +163,7 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// Returns a part of an address, masked if it looks like a secret: long, of letters of both cases and digits.
-fn masked(part: &str) -> &str {
+pub(crate) fn masked(part: &str) -> &str {
     let has = |wanted: fn(&u8) -> bool| part.as_bytes().iter().any(wanted);
     let is_one_word = part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b':'));
     let looks = is_one_word

@@ -30,6 +30,7 @@ mod outcome;
 mod page;
 mod problem;
 pub mod quote;
+pub mod redact;
 mod requests;
 mod rooms;
 mod schedules;

@@ -243,7 +243,9 @@ impl Witness {
             | Fact::ApprovalDecided(_)
             | Fact::ApprovalUsed { .. } => self.see_asked(fact),
             Fact::Claimed(Claimed { agent, .. }) => self.see_window(*agent, windows::Target::Claim),
-            Fact::ClaimBroken { by, .. } | Fact::Dismissed { by, .. } => self.human_may(*by, fact),
+            Fact::ClaimBroken { by, .. } | Fact::Dismissed { by, .. } | Fact::LinkSet { by, .. } => {
+                self.human_may(*by, fact);
+            }
             Fact::AgentGranted(AgentGranted { by, .. }) | Fact::PolicyChanged { by, .. } => self.human_may(*by, fact),
             Fact::Idled { ms, .. } => self.see_idled(*ms),
             // These change nothing that is recounted.

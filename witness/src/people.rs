@@ -187,6 +187,7 @@ impl Witness {
             | Fact::RequestsGranted { by, .. }
             | Fact::ClaimBroken { by, .. }
             | Fact::Dismissed { by, .. }
+            | Fact::LinkSet { by, .. }
             | Fact::LatchLifted { by, .. }
             | Fact::Controlled { by, .. }
             | Fact::EscalationNoted { by, .. }

@@ -153,6 +153,7 @@ fn changed_by(kind: EventKind) -> &'static [List] {
         | K::Released
         | K::ClaimBroken
         | K::Dismissed
+        | K::LinkSet
         | K::RoomOpened
         | K::Posted
         | K::PostKeyed

@@ -6,6 +6,7 @@ mod console;
 mod counts;
 mod decisions;
 mod history_pages;
+mod links;
 #[path = "../../../server/tests/it/machine.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod machine;

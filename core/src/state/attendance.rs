@@ -114,6 +114,7 @@ impl State {
             | Fact::PromptTyped { by, .. }
             | Fact::ClaimBroken { by, .. }
             | Fact::Dismissed { by, .. }
+            | Fact::LinkSet { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,
             _ => None,

@@ -187,6 +187,7 @@ impl State {
             Fact::PromptTyped { agent, by } => self.prompt_typed(at, *agent, *by),
             Fact::PromptEnded { agent } => self.prompt_ended(*agent),
             Fact::Dismissed { task, .. } => _ = self.failed.remove(task),
+            Fact::LinkSet { conv, until, by } => self.link_set(*conv, *until, *by),
         }
     }
 

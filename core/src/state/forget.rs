@@ -87,6 +87,7 @@ impl State {
         let reference = conv.reference.clone();
         self.unname(&reference, id);
         self.conversations.remove(&id);
+        self.links.remove(&id);
     }
 
     /// Removes the REF of a conversation, so that another one can use it.

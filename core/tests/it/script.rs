@@ -259,6 +259,10 @@ impl World {
                 )
             }
             ("dismiss", [id]) => Input::Dismiss(by, RequestId::new(id).unwrap()),
+            ("link", [reference, ms]) => {
+                let conv = self.core.state().conv_of(reference).unwrap_or(ConvId(99));
+                Input::SetLink(by, conv, ms.parse().ok())
+            }
             ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
             ("escalate", _) => {
                 let reference = option(rest, "ref=").map(|r| Ref::new(r).unwrap());
@@ -462,6 +466,11 @@ impl World {
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
             Fact::Released { claim } => format!("{claim} released"),
+            Fact::LinkSet { conv, until, by } => {
+                let name = self.core.state().ref_of(*conv).unwrap();
+                let until = until.map_or("ended".to_owned(), |until| format!("until {}", until.0));
+                format!("link to {name} {until} by {}", self.name(*by))
+            }
             Fact::Dismissed { task, by } => format!("{task} dismissed by {}", self.name(*by)),
             Fact::ClaimBroken { claim, by } => format!("{claim} ended by {}", self.name(*by)),
             Fact::PostKeyed(PostKeyed { agent, key, admitted: false, .. }) => {

@@ -97,6 +97,7 @@ kinds! {
     Released = "released",
     ClaimBroken = "claim_broken",
     Dismissed = "dismissed",
+    LinkSet = "link_set",
     RoomOpened = "room_opened",
     Posted = "posted",
     PostKeyed = "post_keyed",
@@ -349,6 +350,7 @@ impl Fact {
             Self::LiftChosen { escalation, .. } => About::history(K::LiftChosen, Desk).escalation(*escalation),
             // No step of the task: its agent is not concerned.
             Self::Dismissed { by, .. } => About::new(K::Dismissed, Desk).agent(*by),
+            Self::LinkSet { conv, by, .. } => About::history(K::LinkSet, Desk).conv(*conv).agent(*by),
             Self::ApprovalAsked(ApprovalAsked { approval, task, agent, .. }) => {
                 About { task: *task, ..About::history(K::ApprovalAsked, Desk).approval(*approval).agent(*agent) }
             }

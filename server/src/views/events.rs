@@ -288,6 +288,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             let request = state.tasks.get(task).and_then(|task| task.request.as_ref());
             data.with_some("request", request.map(|request| request.id.as_str())).by(state, *by)
         }
+        Fact::LinkSet { until, by, .. } => data.with_some("until", until.map(rfc3339)).by(state, *by),
         Fact::LiftChosen { lift, by, .. } => data.with("lift", format!("lift-{lift}")).by(state, *by),
         Fact::ApprovalAsked(ApprovalAsked { tool, .. }) => data.with("tool", &**tool),
         Fact::ApprovalRuled { rule, .. } => data.with("rule", rule.call.to_string()).with("ruling", rule.ruling.word()),

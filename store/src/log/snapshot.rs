@@ -13,7 +13,7 @@ use crate::data_dir::{self, FILE_SNAPSHOT};
 use crate::log::sqlite_reader::SqliteReader;
 use crate::log::{LogReader as _, SnapshotError, Snapshots};
 
-const MAGIC: &[u8; 8] = b"LWsnap14";
+const MAGIC: &[u8; 8] = b"LWsnap15";
 
 /// The snapshot file of a data directory.
 pub(crate) struct SnapshotFile {

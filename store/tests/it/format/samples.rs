@@ -281,7 +281,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 9] {
+fn prompts() -> [(&'static str, Fact); 10] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -315,6 +315,7 @@ fn prompts() -> [(&'static str, Fact); 9] {
         ),
         ("ClaimBroken", Fact::ClaimBroken { claim: ClaimId(11), by: AgentId(1) }),
         ("Dismissed", Fact::Dismissed { task: TaskId(6), by: AgentId(1) }),
+        ("LinkSet", Fact::LinkSet { conv: ConvId(4), until: Some(Time(9)), by: AgentId(1) }),
     ]
 }
 
