@@ -166,6 +166,39 @@ test('a field for the turns of an agent has the number that holds for it', async
   assert.equal(await page.getByLabel('Turns at once').getAttribute('placeholder'), '6');
 });
 
+test('on a wide screen each page begins at the same place, and lines are as wide as they are read', async () => {
+  await page.setViewportSize({ width: 1920, height: 900 });
+  const begins = new Set();
+  for (const path of ['/', '/inbox', '/conversations', '/conversations/SMALL-1', '/agents', '/agents/coder', '/spend', '/limits', '/schedules', '/team', '/graph', '/workspace']) {
+    await go(path);
+    begins.add(await page.locator('main h1').first().evaluate((title) => title.getBoundingClientRect().left));
+    const lines = await page.locator('main > p').evaluateAll((all) => all.map((line) => line.getBoundingClientRect().width));
+    if (['/limits', '/agents/coder', '/workspace'].includes(path)) assert.ok(lines.every((width) => width <= 1080), `${path}: ${lines}`);
+  }
+  assert.equal(begins.size, 1, `${[...begins]}`);
+  await page.setViewportSize({ width: 1200, height: 900 });
+});
+
+test('a countdown has a colour in its last hour alone, and the script keeps to it', async () => {
+  const id = await hold('deploy', { n: 5 });
+  await go('/inbox');
+  const colour = () => page.locator(`#${id} header .countdown`).evaluate((time) => getComputedStyle(time).color);
+  const lasting = async (ms) => {
+    await page.locator(`#${id} header .countdown`).evaluate((time, at) => { time.dateTime = at; }, new Date(Date.now() + ms).toISOString());
+  };
+  const marked = (near, soon) => page.locator(`#${id} header .countdown${near}${soon}`).waitFor();
+  await lasting(7_200_000);
+  await marked(':not(.near)', ':not(.soon)');
+  const calm = await colour();
+  await lasting(1_200_000);
+  await marked('.near', ':not(.soon)');
+  const near = await colour();
+  await lasting(30_000);
+  await marked('.near', '.soon');
+  assert.equal(new Set([calm, near, await colour()]).size, 3);
+  await ignore(id);
+});
+
 test('nothing is cut at 768 and 375, whatever the names', async () => {
   const id = await hold(`mcp__${'a_tool_with_a_long_name_'.repeat(4)}`, { n: 4 });
   const long = 'an-agent-with-a-name-that-is-as-long-as-a-name-of-an-agent-can-b';

@@ -221,15 +221,15 @@ pub(super) fn clock_time(moment: &str, now: Time) -> Markup {
 pub(super) fn countdown(until: Time, now: Time) -> Markup {
     let exact = rfc3339(until);
     let left = until.since(now);
-    let soon = left < SOON_MS;
     html! {
-        time.countdown.soon[soon] datetime=(exact) title={ "expires at " (utc(&exact)) } data-countdown {
+        time.countdown.near[left < NEAR_MS].soon[left < SOON_MS] datetime=(exact) title={ "expires at " (utc(&exact)) } data-countdown {
             (remaining(left))
         }
     }
 }
 
-/// The time left from which on a countdown is marked.
+/// The times left from which on a countdown is marked.
+const NEAR_MS: u64 = 3_600_000;
 const SOON_MS: u64 = 60_000;
 
 fn remaining(ms: u64) -> String {
@@ -514,6 +514,18 @@ mod tests {
         for (ms, words) in told {
             assert_eq!(remaining(ms), words);
         }
+    }
+
+    #[test]
+    fn a_countdown_has_a_colour_in_its_last_hour_and_another_in_its_last_minute() {
+        let class = |left| {
+            let shown = countdown(Time(left), Time(0)).into_string();
+            shown.split('"').nth(1).unwrap_or_default().to_owned()
+        };
+        let hour = 3_600_000;
+        assert_eq!([class(144 * hour), class(hour)], ["countdown"; 2]);
+        assert_eq!([class(hour - 1), class(60_000)], ["countdown near"; 2]);
+        assert_eq!([class(59_999), class(0)], ["countdown near soon"; 2]);
     }
 
     #[test]
