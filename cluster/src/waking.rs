@@ -19,7 +19,7 @@ use crate::members::{LeaseRecord, lease_key};
 use crate::rest::Rest;
 
 /// The paths at which callers prove who they are: what they show is no token yet, or comes later.
-const DOORS: [&str; 5] = ["/sign-in", "/v1/sign-in", "/v1/session", "/.well-known/", "/a2a/"];
+const DOORS: [&str; 6] = ["/sign-in", "/v1/sign-in", "/v1/session", "/shared", "/.well-known/", "/a2a/"];
 /// The calls in a minute that may wake a workspace although nothing tells that it knows the caller.
 const UNKNOWN_MAX: u32 = 30;
 const MINUTE: Duration = Duration::from_mins(1);
@@ -199,7 +199,9 @@ mod tests {
         let signed = with("authorization", &format!("Bearer lws_1.99.{code}"));
         assert_eq!(waking.admits(Some(&rest), &cookie, &page), Admission::Wakes);
         assert_eq!(waking.admits(Some(&rest), &signed, &page), Admission::Wakes);
-        assert_eq!(waking.admits(Some(&rest), &HeaderMap::new(), &Uri::from_static("/sign-in")), Admission::Wakes);
+        for door in ["/sign-in", "/shared"].map(Uri::from_static) {
+            assert_eq!(waking.admits(Some(&rest), &HeaderMap::new(), &door), Admission::Wakes);
+        }
         assert_eq!(waking.admits(Some(&rest), &with("cookie", "a=b"), &page), Admission::Stranger);
         while waking.admits(None, &cookie, &page) == Admission::Stranger {}
         for rest in [None, Some(&rest)] {
