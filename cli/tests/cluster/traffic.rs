@@ -1,5 +1,6 @@
 //! Clients that work through all nodes, whatever happens to them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,12 +27,16 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+pub(crate) type Heard = Arc<std::sync::Mutex<BTreeSet<String>>>;
+
 /// The load, until it is ended.
 pub(crate) struct Traffic {
     tasks: JoinSet<()>,
     ended: Arc<AtomicBool>,
     known: SharedKnown,
     acked: Arc<std::sync::Mutex<Vec<Instant>>>,
+    /// The turns of the deliveries that reached a client.
+    pub(crate) heard: Heard,
     /// Calls that failed in another way than by asking to come back.
     failed: Arc<std::sync::Mutex<Vec<String>>>,
     /// The last one that asked to come back.
@@ -44,6 +49,7 @@ struct Worker {
     ended: Arc<AtomicBool>,
     known: SharedKnown,
     acked: Arc<std::sync::Mutex<Vec<Instant>>>,
+    heard: Heard,
     failed: Arc<std::sync::Mutex<Vec<String>>>,
     refused: Arc<std::sync::Mutex<Option<Box<Problem>>>>,
 }
@@ -56,6 +62,7 @@ impl Traffic {
             ended: Arc::default(),
             known: SharedKnown::default(),
             acked: Arc::default(),
+            heard: Arc::default(),
             failed: Arc::default(),
             refused: Arc::default(),
         };
@@ -64,6 +71,7 @@ impl Traffic {
             ended: Arc::clone(&traffic.ended),
             known: Arc::clone(&traffic.known),
             acked: Arc::clone(&traffic.acked),
+            heard: Arc::clone(&traffic.heard),
             failed: Arc::clone(&traffic.failed),
             refused: Arc::clone(&traffic.refused),
         };
@@ -162,7 +170,7 @@ impl Worker {
                 continue;
             };
             let Some((turn, body)) = delivery.and_then(|d| Some((d.turn?.id, d.message.body))) else { continue };
-            self.known.lock().unwrap().turns.insert(turn.clone());
+            self.heard.lock().unwrap().insert(turn.clone());
             let finish = Finish { answer: answer(&body), ..Finish::default() };
             loop {
                 let finished = tokio::time::timeout(CALL_MAX, self.any().finish(&turn, &finish)).await;
@@ -202,7 +210,8 @@ pub(crate) fn check(world: &mut World, known: &Known) {
 }
 
 /// Returns the turns that were opened for a delivery that reached no client: it comes again once their lease is over.
-pub(crate) fn unheard(world: &World, known: &Known) -> Vec<String> {
+pub(crate) fn unheard(world: &World, heard: &Heard) -> Vec<String> {
+    let heard = heard.lock().unwrap();
     let stores = world.nodes.iter().map(|node| DataDir::at(&node.data("main")).open_reader().unwrap());
     let reader = stores.max_by_key(|reader| reader.last().unwrap()).unwrap();
     let (mut unheard, mut from) = (Vec::new(), Seq(1));
@@ -210,12 +219,10 @@ pub(crate) fn unheard(world: &World, known: &Known) -> Vec<String> {
         let entries = reader.read(from, 1_000).unwrap();
         let Some((last, _)) = entries.last() else { return unheard };
         from = Seq(last.0 + 1);
-        let opened = entries.iter().filter_map(|(_, entry)| match &entry.fact {
-            Fact::TurnOpened(opened) => Some((opened.turn.to_string(), entry.at)),
-            _ => None,
+        let opened = entries.iter().filter_map(|(_, entry)| {
+            let Fact::TurnOpened(opened) = &entry.fact else { return None };
+            Some((opened.turn.to_string(), entry.at))
         });
-        unheard.extend(
-            opened.filter(|(turn, _)| !known.turns.contains(turn)).map(|(turn, at)| format!("{turn} at {at:?}")),
-        );
+        unheard.extend(opened.filter(|(turn, _)| !heard.contains(turn)).map(|(turn, at)| format!("{turn} at {at:?}")));
     }
 }

@@ -1,6 +1,6 @@
 //! The load of the kill campaigns, and what must hold of a log behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -26,8 +26,6 @@ pub(crate) struct Known {
     pub(crate) sent: BTreeMap<String, String>,
     /// The acknowledged answers.
     pub(crate) answers: Vec<String>,
-    /// The turns of the deliveries that reached a client.
-    pub(crate) turns: BTreeSet<String>,
 }
 
 pub(crate) type SharedKnown = Arc<Mutex<Known>>;
