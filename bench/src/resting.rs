@@ -31,9 +31,6 @@ const REST_WITHIN: Duration = Duration::from_secs(120);
 const IDLE_OVER: Duration = Duration::from_secs(20);
 /// The most workspaces that are woken.
 const WOKEN_MAX: usize = 200;
-/// The most workspaces that are led once, and rest then. Any more are registered as being at rest, which is the same to a
-/// node until somebody calls.
-const LED_MAX: usize = 1_000;
 
 /// A process of the measurement; killed when dropped.
 struct Process(Child);
@@ -90,40 +87,23 @@ impl Resting<'_> {
     /// Registers the workspaces, waits until they rest, starts the node anew, and wakes some of them one by one.
     pub(crate) async fn run(&self, dir: &Path, progress: impl Fn(usize)) -> Result<Vec<Figure>, Failure> {
         let (port, monitor) = (free_port()?, free_port()?);
-        let (data, config) = (dir.join("nats"), dir.join("nats.conf"));
-        let text = format!(
-            "listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n\
-             jetstream {{ store_dir: {data:?}, sync_interval: always }}\n"
-        );
-        std::fs::write(&config, text)?;
-        let mut command = Command::new(self.nats_server);
-        command.arg("-c").arg(&config);
-        let nats_process = Process::start(command)?;
+        let nats_process = self.nats(dir, port, monitor)?;
         let url = format!("nats://127.0.0.1:{port}");
         let (nats, registry) = connected(&url).await?;
         let serve = async || self.node(dir, &url, monitor).await;
         let (node, _) = serve().await?;
         let begin = now();
-        let (led, mut known) = (self.workspaces.min(LED_MAX), Vec::new());
-        for n in 0..led {
+        let mut known = Vec::new();
+        for n in 0..self.workspaces {
             let name = format!("team-{n}");
             create_workspace(&nats, &registry, &name, 1).await.map_err(Failure::unavailable)?;
             known.push(name);
-            if known.len() % WAVE == 0 || known.len() == led {
+            if known.len() % WAVE == 0 || known.len() == self.workspaces {
                 at_rest(&registry, known.len()).await?;
                 progress(known.len());
             }
         }
         let made = begin.elapsed();
-        let lease = registry.get("lease.team-0").await.map_err(Failure::unavailable)?;
-        let lease = lease.and_then(|record| record.value).unwrap_or_default();
-        for n in led..self.workspaces {
-            let name = format!("team-{n}");
-            // Before the workspace: the node never sees it awake.
-            registry.create(&format!("lease.{name}"), &lease).await.map_err(Failure::unavailable)?;
-            create_workspace(&nats, &registry, &name, 1).await.map_err(Failure::unavailable)?;
-            progress(n + 1);
-        }
         let after = node.resident_mib()?;
         node.end().await?;
         let begin = now();
@@ -137,7 +117,11 @@ impl Resting<'_> {
         let share = |used: f64| 100.0 * used / IDLE_OVER.as_secs_f64();
         let of = |what: &str| format!("{what}, {} workspaces at rest", self.workspaces);
         let mut figures = vec![
-            Figure::new(of("register, first use and rest, each"), 1e3 * made.as_secs_f64() / led as f64, "ms"),
+            Figure::new(
+                of("register, first use and rest, each"),
+                1e3 * made.as_secs_f64() / self.workspaces as f64,
+                "ms",
+            ),
             Figure::new(of("node: resident when all rest"), after, "MiB"),
             Figure::new(of("node: start"), started.as_secs_f64(), "s"),
             Figure::new(of("node: resident after a start"), node.resident_mib()?, "MiB"),
@@ -148,7 +132,7 @@ impl Resting<'_> {
             Figure::new(of("NATS: idle processor"), share(used[1]), "% of a core"),
         ];
         let mut times = Times::default();
-        let step = led.div_ceil(WOKEN_MAX).max(1);
+        let step = self.workspaces.div_ceil(WOKEN_MAX).max(1);
         for name in known.iter().step_by(step) {
             let token = std::fs::read_to_string(dir.join(NODE).join(name).join("operator.token"))?;
             let client = Client::new(&Endpoint::new(&format!("{url}/w/{name}")), Some(Token::new(token.trim())?))?;
@@ -162,6 +146,19 @@ impl Resting<'_> {
         }
         node.end().await?;
         Ok(figures)
+    }
+
+    /// Starts the NATS server.
+    fn nats(&self, dir: &Path, port: u16, monitor: u16) -> Result<Process, Failure> {
+        let (data, config) = (dir.join("nats"), dir.join("nats.conf"));
+        let text = format!(
+            "listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n\
+             jetstream {{ store_dir: {data:?}, sync_interval: always }}\n"
+        );
+        std::fs::write(&config, text)?;
+        let mut command = Command::new(self.nats_server);
+        command.arg("-c").arg(&config);
+        Process::start(command)
     }
 
     /// Starts the node; returns it with its address.
