@@ -7,6 +7,7 @@ mod process;
 mod report;
 mod steps;
 
+use std::path::Path;
 use std::time::Instant;
 
 pub(crate) use self::build::run as build;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
     let asked = steps.len();
     std::fs::create_dir_all(FOLDER)?;
     let began = Instant::now();
-    let ended = Lanes::new(steps).run(report::step)?;
+    let ended = Lanes::new(steps, Path::new(FOLDER)).run(report::step)?;
     report::table(&ended, began.elapsed());
     match ended.iter().filter(|ended| ended.passed).count() {
         passed if passed == asked => {

@@ -1,7 +1,7 @@
 //! A step while it runs: its process, its output in a file, and what it used.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,10 +37,10 @@ pub(super) struct EndedStep {
 }
 
 impl RunningStep {
-    /// Starts a step.
+    /// Starts a step, with its output in a folder.
     #[expect(clippy::disallowed_methods, reason = "the time that a step takes is measured")]
-    pub(super) fn start(step: &'static CiStep) -> Result<Self, Failed> {
-        let log = PathBuf::from(format!("{FOLDER}/{}.log", step.name.replace(' ', "-")));
+    pub(super) fn start(step: &'static CiStep, folder: &Path) -> Result<Self, Failed> {
+        let log = folder.join(format!("{}.log", step.name.replace(' ', "-")));
         let output = File::create(&log)?;
         let idle = if step.idle && can_idle() { IDLE } else { "" };
         let mut words = idle.split(' ').chain(step.run.split(' ')).filter(|word| !word.is_empty());

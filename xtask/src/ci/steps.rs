@@ -91,17 +91,8 @@ pub(super) const STEPS: &[CiStep] = &[
     },
     CiStep { name: "build", run: "cargo xtask ci-build", load: 100, ..BUILD },
     CiStep { name: "build with features", run: "cargo xtask ci-build --features", after: &["build"], ..BUILD },
-    // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
-    CiStep {
-        name: "tests",
-        run: "cargo test --workspace --locked",
-        after: &["build with features"],
-        load: 180,
-        again: true,
-        show: Show::Tests,
-        ..STEP
-    },
-    // Three servers of NATS elect in time beside what waits itself, but not beside a compiler.
+    // Three servers of NATS elect in time beside what waits itself, but not beside a compiler. So these come before all that
+    // compiles in the time that others leave.
     CiStep {
         name: "cluster",
         run: "env --chdir=cli ../target/ci/cluster",
@@ -117,6 +108,16 @@ pub(super) const STEPS: &[CiStep] = &[
         after: &["build with features", "install browser"],
         show: Show::Lines("# pass"),
         ..WHOLE
+    },
+    // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
+    CiStep {
+        name: "tests",
+        run: "cargo test --workspace --locked",
+        after: &["build with features"],
+        load: 180,
+        again: true,
+        show: Show::Tests,
+        ..STEP
     },
     CiStep {
         name: "site",
