@@ -50,7 +50,16 @@ const browser = await launch();
 const page = await signedIn(browser, { url, tokens: { operator } });
 await page.goto(`${url}/limits`);
 pages.refused = await page.getByRole('link', { name: 'latest' }).first().getAttribute('href');
-const shot = (name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: !/palette|help|stop/.test(name) });
+const shot = async (name) => {
+  const window = page.viewportSize();
+  if (!/palette|help|stop/.test(name)) {
+    // What sticks to the window's edge would lie over the middle of a page that is taller.
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    await page.setViewportSize({ ...window, height: Math.max(height, window.height) });
+  }
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+  await page.setViewportSize(window);
+};
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [1280, 375, 1920]) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
