@@ -18,14 +18,14 @@ use lastword_server::edges::http::app;
 use lastword_server::{
     Context, NodeView, Nodes, NodesView, Opening, StartError, Workspace, WorkspaceSettings, ended, open_index,
 };
-use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry, SetAside};
+use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
 use tokio::sync::watch;
 
 use crate::copies::{RegistryFiles, has_files};
-use crate::members::{ClusterView, LeaseRecord, NodeInfo, archive_key, aside_key, lease_key};
+use crate::members::{ClusterView, LeaseRecord, NodeInfo, archive_key, lease_key};
 use crate::open::Open;
 use crate::rest::{Rest, Rested};
-use crate::workspaces::NodeSettings;
+use crate::workspaces::{NodeSettings, all_set_aside};
 use crate::{Shared, WORKSPACE_MAIN};
 
 /// How often a follower looks whether it should lead, and a leader whether it still does, if nothing tells them to.
@@ -208,8 +208,7 @@ impl Holder {
         // What the registry never saw removed is missed, unless a human said otherwise.
         let replaced = self.shared.accept_missing || self.shared.view(|view, _| view.is_again(&self.workspace));
         let known = self.stream_id.as_deref().filter(|_| replaced);
-        let aside = self.shared.registry.get(&aside_key(&self.workspace)).await.map_err(io::Error::other)?;
-        let aside = aside.as_ref().and_then(crate::parse::<Vec<SetAside>>).unwrap_or_default();
+        let aside = all_set_aside(&self.shared.registry, &self.workspace).await.map_err(io::Error::other)?;
         let mirror = Mirror::open_known(&self.shared.nats, &self.workspace, &self.dir, known, &aside).await?;
         let snapshot = mirror.snapshots().load().unwrap_or_default();
         let saved = snapshot.as_ref().map_or(Seq(0), |(at, _)| *at);
