@@ -144,7 +144,7 @@ impl Changes {
         if known.tag != tag {
             *known = CardContent { tag, since: now };
         }
-        // A clock that was set back is no reason to name a time to come.
+        // The clock may have been set back: never a future time.
         known.since.min(now)
     }
 }

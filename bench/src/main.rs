@@ -96,7 +96,7 @@ struct Args {
     /// NATS servers of a cluster, with commas between them
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     cluster: Vec<String>,
-    /// Number of workspaces that nobody uses
+    /// Number of idle workspaces
     #[arg(long, default_value_t = 1_000)]
     workspaces: usize,
     /// The NATS server that a measurement starts [default: `nats-server` of the path]
@@ -136,7 +136,7 @@ enum What {
     /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
     /// `--cluster`, and is not part of `all`
     Cluster,
-    /// A node with `--workspaces` that nobody uses, over a NATS server that it starts; not part of `all`
+    /// A node with `--workspaces` idle workspaces, over a NATS server that it starts; not part of `all`
     Resting,
     /// What the export of spans costs: exchanges without and with it, and while the receiver is down; not part of `all`
     Telemetry,

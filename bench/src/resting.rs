@@ -1,4 +1,4 @@
-//! What workspaces cost a node that nobody uses: one node over one NATS server, both in processes of their own.
+//! What idle workspaces cost a node: one node over one NATS server, both in processes of their own.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

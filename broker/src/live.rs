@@ -26,7 +26,7 @@ impl<'a> Live<'a> {
         Self { state: core.state(), core, shared, batch }
     }
 
-    /// Returns the time at which something happens by itself; `None` if nothing ever does.
+    /// Returns when the next timer is due; `None` if there is none.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.core.next_deadline().map(|(at, _why)| at)

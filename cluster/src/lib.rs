@@ -11,7 +11,7 @@
 //! - A node renews one record for all that it leads. Without a renewal for 2 s it serves nothing, by its own monotonic
 //!   clock; the others take over after 3 s, by theirs.
 //! - Every node follows the log of every workspace that is awake, so that taking over is a lease and a few messages.
-//! - A workspace that nobody uses rests: nobody leads or follows it, and each node has its name and its lease in memory. A
+//! - An idle workspace rests: nobody leads or follows it, and each node has its name and its lease in memory. A
 //!   call at any node wakes it, and so does the time at which it has something due.
 
 mod copies;

@@ -73,7 +73,7 @@ pub(super) fn section(viewer: &Viewer, moment: &Moment, reference: &str, link: O
                     (viewer.form("end-link", &format!("{to}/end"), &html! { button type="submit" { "End the link" } }))
                 }
             }
-            p.faint { "Whoever has the link reads this conversation without signing in, and nothing else. What looks like a secret, and most arguments of calls, are left out." }
+            p.faint { "Whoever has the link reads this conversation, and those opened from it, without signing in. What looks like a secret, and most arguments of calls, are left out." }
             (viewer.allowed(Role::Approver, "Making or ending a link", || viewer.fill_in("make-link", &to, &html! {
                 label { span { "Expires after" } select name="valid_ms" { @for (ms, words) in VALID { option value=(ms) { (words) } } } }
                 button type="submit" { @if link.is_some() { "Replace the link" } @else { "Make a link" } }

@@ -1,4 +1,4 @@
-//! Workspaces that nobody uses: they cost a node their names, and wake at the first call, or when something is due.
+//! Idle workspaces: they rest at the cost of a name, and wake at the first call or when something is due.
 
 use std::path::Path;
 use std::time::Duration;

@@ -16,8 +16,7 @@ const COPIES_MIN: usize = 3;
 const CLOCK_DIFFERENCE_MAX_MS: u64 = 2_000;
 
 /// The warning of a cluster without a key.
-const NOT_SEALED: &str =
-    "! the cluster has no key: who reads NATS, or a backup of it, has its tokens; start the nodes with --cluster-key";
+const NOT_SEALED: &str = "! the cluster has no key: anyone who can read NATS or a backup of it gets its tokens; start the nodes with --cluster-key";
 
 /// Checks NATS servers, nodes and workspaces (`lastword doctor --cluster`).
 pub(crate) async fn check(urls: &[String], args: &NatsArgs, cx: &Context) -> Result<(), Failure> {
