@@ -33,9 +33,9 @@ const IDLE_OVER: Duration = Duration::from_secs(20);
 const WOKEN_MAX: usize = 200;
 
 /// A process of the measurement; killed when dropped.
-struct Process(Child);
+struct KilledChild(Child);
 
-impl Process {
+impl KilledChild {
     fn start(mut command: Command) -> Result<Self, Failure> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         command.spawn().map(Self).map_err(Failure::unavailable)
@@ -149,7 +149,7 @@ impl Resting<'_> {
     }
 
     /// Starts the NATS server.
-    fn nats(&self, dir: &Path, port: u16, monitor: u16) -> Result<Process, Failure> {
+    fn nats(&self, dir: &Path, port: u16, monitor: u16) -> Result<KilledChild, Failure> {
         let (data, config) = (dir.join("nats"), dir.join("nats.conf"));
         let text = format!(
             "listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n\
@@ -158,16 +158,16 @@ impl Resting<'_> {
         std::fs::write(&config, text)?;
         let mut command = Command::new(self.nats_server);
         command.arg("-c").arg(&config);
-        Process::start(command)
+        KilledChild::start(command)
     }
 
     /// Starts the node; returns it with its address.
-    async fn node(&self, dir: &Path, nats: &str, monitor: u16) -> Result<(Process, String), Failure> {
+    async fn node(&self, dir: &Path, nats: &str, monitor: u16) -> Result<(KilledChild, String), Failure> {
         let mut command = self.program.command();
         command.arg("--data").arg(dir.join(NODE)).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
         command.args(["--cluster", nats, "--node", NODE, "--replicas", "1", "--rest-after", REST_AFTER]);
         command.arg("--nats-monitor").arg(format!("http://127.0.0.1:{monitor}")).current_dir(dir);
-        let mut node = Process::start(command)?;
+        let mut node = KilledChild::start(command)?;
         let stdout = node.0.stdout.take().ok_or_else(|| Failure::bug("the node has no output"))?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).await.map_err(Failure::unavailable)?;

@@ -144,7 +144,7 @@ fn form(refused: Option<&ApiError>) -> Markup {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Sent {
+struct LinkForm {
     #[serde(default)]
     code: String,
 }
@@ -152,7 +152,7 @@ struct Sent {
 /// `POST /shared`: the conversation that a link opens.
 pub(super) async fn open(State(ctx): State<Context>, request: Request) -> Result<Response, ErrorPage> {
     let (parts, body) = request.into_parts();
-    let Sent { code } = fields(&read(&parts, body).await?)?;
+    let LinkForm { code } = fields(&read(&parts, body).await?)?;
     // Counted before it is looked at; what opens something is taken back.
     attempt(&ctx, &parts.extensions)?;
     // Without scripts, the whole link is in the field.

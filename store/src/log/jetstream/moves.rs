@@ -213,7 +213,7 @@ pub async fn move_out(
         (tail, behind) = (Tail::from_mark(&start.mark), start.end());
     }
     let aside = Aside { stream_id: &created, all: aside };
-    read(Reading { nats, names: &names, last, aside }, &mut tail, &Patience::default(), &mut |commit| {
+    read(StreamPart { nats, names: &names, last, aside }, &mut tail, &Patience::default(), &mut |commit| {
         // A start's mark may be a little before the end of its segments.
         for row in commit.rows.iter().filter(|row| row.first > behind) {
             sqlite::insert(&writing, row.row(), &row.hash)?;
@@ -272,7 +272,7 @@ struct Aside<'a> {
 }
 
 /// A part of a stream that is read.
-struct Reading<'a> {
+struct StreamPart<'a> {
     nats: &'a Nats,
     names: &'a StreamNames,
     /// The last message of it.
@@ -281,18 +281,18 @@ struct Reading<'a> {
 }
 
 /// A stream up to a message, of which nothing is set aside.
-fn whole<'a>(nats: &'a Nats, names: &'a StreamNames, last: u64) -> Reading<'a> {
-    Reading { nats, names, last, aside: Aside::default() }
+fn whole<'a>(nats: &'a Nats, names: &'a StreamNames, last: u64) -> StreamPart<'a> {
+    StreamPart { nats, names, last, aside: Aside::default() }
 }
 
 /// Reads the stream from behind `tail` on, and passes each commit that counts on.
 async fn read(
-    reading: Reading<'_>,
+    part: StreamPart<'_>,
     tail: &mut Tail,
     patience: &Patience,
     each: &mut dyn FnMut(Commit) -> Result<(), MoveError>,
 ) -> Result<(), MoveError> {
-    let Reading { nats, names, last, aside } = reading;
+    let StreamPart { nats, names, last, aside } = part;
     let lease = patience.lease();
     while tail.at < last {
         let mut messages = match nats.messages(names, tail.at).await {
