@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
+const SHELL = '/usr/bin/chromium-headless-shell';
 const FLAGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync',
@@ -99,10 +100,10 @@ export const demo = async () => {
   return { url, operator, end };
 };
 
-export const launch = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
+export const launch = () => chromium.launch({ executablePath: SHELL, args: FLAGS });
 
 /** A browser that another program can drive, too, over this port. */
-export const launchOn = (port) => chromium.launchPersistentContext('', { executablePath: '/usr/bin/chromium', args: [...FLAGS, `--remote-debugging-port=${port}`] });
+export const launchOn = (port) => chromium.launchPersistentContext('', { executablePath: SHELL, args: [...FLAGS, `--remote-debugging-port=${port}`] });
 
 /** A page in which a human has signed in. Its errors are kept in `page.errors`. */
 export async function signedIn(browser, broker, options = {}, who = 'operator') {

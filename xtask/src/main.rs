@@ -25,7 +25,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task { name: "ci", about: "all checks and tests, or the steps that are named; --list names them", run: ci::run },
     Task { name: "ci-build", about: "the build of ci", run: ci::build },
-    Task { name: "ci-features", about: "each feature of each crate, checked alone", run: ci::features },
+    Task { name: "ci-features", about: "each feature, checked alone", run: ci::features },
     Task { name: "measure", about: "how the project reads, in figures; --json, --list WHAT", run: measure::run },
     Task { name: "pictures", about: "the pictures of the console in docs/images, taken anew", run: pictures::run },
     Task { name: "quick", about: "format, clippy and tests of what differs from main", run: quick::run },

@@ -29,32 +29,28 @@ const PLAIN: &[KeptProgram] = &[
     KeptProgram { folder: "sim", target: "it", test: true, name: "fuzzed" },
     KeptProgram { folder: "cli", target: "lastword", test: true, name: "fuzzed-config" },
 ];
-/// Tests with all features.
+/// Tests with all features, and the program with them, which `.ci/rustc` links as a release is.
 const WHOLE: &[KeptProgram] = &[
     KeptProgram { folder: "cli", target: "cluster", test: true, name: "cluster" },
     KeptProgram { folder: "cli", target: "discord", test: true, name: "discord" },
+    KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" },
 ];
-/// The program with all features, linked as a release is.
-const STATIC: &[KeptProgram] = &[KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" }];
+/// Keeps the static program apart from what other commands link.
+const STATIC: &str = "profile.test.package.lastword-cli.strip='debuginfo'";
 
 /// Builds all tests, or with `--features` those that need the features, and the program.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
-    let tests = ["test", "--workspace", "--no-run"];
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     if args != ["--features"] {
-        return build(Command::new("cargo").args(tests), &[], PLAIN);
+        return build(&mut cargo, PLAIN);
     }
-    build(
-        Command::new("cargo").args(tests).args(["--features", FEATURES, "--test", "cluster", "--test", "discord"]),
-        &[],
-        WHOLE,
-    )?;
-    let program = ["rustc", "--package", "lastword-cli", "--bin", "lastword", "--features", FEATURES];
-    build(Command::new("cargo").args(program), &["--", "-Ctarget-feature=+crt-static"], STATIC)
+    cargo.args(["--features", FEATURES, "--test", "cluster", "--test", "discord", "--config", STATIC]);
+    build(cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc")), WHOLE)
 }
 
-/// Builds by a command of Cargo, with these arguments at its end, and keeps programs.
-fn build(command: &mut Command, last: &[&str], kept: &[KeptProgram]) -> Result<(), Failed> {
-    let command = command.args(["--locked", "--message-format=json-render-diagnostics"]).args(last);
+/// Builds by a command of Cargo, and keeps programs.
+fn build(command: &mut Command, kept: &[KeptProgram]) -> Result<(), Failed> {
     let built = command.stderr(Stdio::inherit()).output()?;
     if !built.status.success() {
         return Err(Failed::new(format!("{command:?}: {}", built.status)));

@@ -1,4 +1,6 @@
-//! Checks each feature of each crate alone.
+//! Checks each feature alone.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Failed;
 use crate::command::command;
@@ -9,29 +11,41 @@ const ELSEWHERE: &[&str] = &["lastword-bench/peers", "lastword-broker/interleavi
 /// The crate of the program.
 const PROGRAM: &str = "lastword-cli";
 
-/// Checks all of them. Other crates are compiled as for the program, so that they are checked once for all features.
+/// Checks all of them. Features of one name are one feature of several crates, and checked together. Other crates are compiled
+/// as for the program, so that they are checked once for all features.
 pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
-    for feature in all()? {
-        let (package, _) = feature.split_once('/').unwrap_or((&feature, ""));
-        println!("{feature}");
-        let target: &[&str] = if package == PROGRAM { &["--bin", "lastword"] } else { &["--lib"] };
-        let args = ["check", "--quiet", "--locked", "--package", PROGRAM, "--package", package, "--features", &feature];
+    for features in all()?.into_values() {
+        let features: Vec<&str> = features.iter().map(String::as_str).collect();
+        println!("{}", features.join(" "));
+        let packages: BTreeSet<&str> = features.iter().map(|feature| package_of(feature)).collect();
+        let target: &[&str] = if packages.contains(PROGRAM) { &["--bin", "lastword"] } else { &["--lib"] };
+        let mut args = vec!["check", "--quiet", "--locked", "--package", PROGRAM];
+        args.extend(packages.into_iter().flat_map(|package| ["--package", package]));
+        let features = features.join(",");
+        args.extend(["--features", &features]);
         command("cargo", &[&args[..], target].concat())?;
     }
     Ok(())
 }
 
-/// Returns the features of the workspace's crates, each with its crate's name.
-fn all() -> Result<Vec<String>, Failed> {
-    let mut found = Vec::new();
+/// Returns the crate of a feature that is written `crate/feature`.
+fn package_of(feature: &str) -> &str {
+    feature.split_once('/').map_or(feature, |(package, _)| package)
+}
+
+/// Returns the features of the workspace's crates, each with its crate's name, by their names.
+fn all() -> Result<BTreeMap<String, BTreeSet<String>>, Failed> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for entry in std::fs::read_dir(".")? {
         let manifest = entry?.path().join("Cargo.toml");
         if manifest.exists() && !manifest.starts_with("./fuzz") {
             let text = std::fs::read_to_string(&manifest)?;
-            found.extend(features(&text).filter(|feature| !ELSEWHERE.contains(&feature.as_str())));
+            for feature in features(&text).filter(|feature| !ELSEWHERE.contains(&feature.as_str())) {
+                let name = feature.split('/').next_back().unwrap_or_default().to_owned();
+                found.entry(name).or_default().insert(feature);
+            }
         }
     }
-    found.sort();
     Ok(found)
 }
 
