@@ -772,6 +772,39 @@ class Programs(unittest.TestCase):
         self.assertFalse(made.exists(), "its user is asked")
         self.assertFalse(self.space.json("approvals")["items"], "what its user asked for is its user's to decide")
 
+    def claims(self, program, path, call, *args):
+        """A session leaves a file alone that another holds, tells its model who does, and claims it once it is free."""
+        subprocess.run(["git", "init", "-q", self.space.work], check=True)
+        types = self.sits(program, path, *args)
+        made = self.space.work / "made"
+        held = self.space.lastword("claim", str(made))
+        self.assertEqual(held.returncode, 0, held)
+        self.space.lastword("send", "bob", call, "--ref", "E-1")
+        self.space.answer()
+        self.assertFalse(made.exists(), "held by another")
+        self.assertIn("made is held by", self.space.model.heard())
+        self.space.lastword("release", str(made))
+        self.space.lastword("send", "bob", call, "--ref", "E-2")
+        until("the dialog at the broker", self.waits_for_user)
+        until("the dialog", lambda: re.search(DIALOG, self.shown))
+        self.assertEqual([claim["agent"] for claim in self.space.json("claims")["items"]], ["bob"])
+        self.decides(types, "\r")
+        self.assertIn("done", self.space.answer()["body"])
+        until("the file", made.exists)
+        until("the end of the claim", lambda: not self.space.json("claims")["items"])
+
+    def test_a_session_of_claude_claims_what_it_edits(self):
+        self.claims("claude", CLAUDE, TOUCH)
+
+    def test_a_session_of_codex_claims_what_it_edits(self):
+        self.claims("codex", CODEX, ESCALATED)
+
+    def test_a_session_of_opencode_claims_what_it_edits(self):
+        self.claims("opencode", OPENCODE, TOUCH.replace("^Bash$", "^bash$"))
+
+    def test_a_session_of_gemini_claims_what_it_edits(self):
+        self.claims("gemini", MODULES / ".bin/gemini", TOUCH.replace("^Bash$", "run_shell_command"), "--wake")
+
     def test_a_session_runs_unheld_what_its_settings_allow(self):
         programs = {"claude": (CLAUDE, TOUCH), "codex": (CODEX, ESCALATED)}
         for program, (path, call) in programs.items():

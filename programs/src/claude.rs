@@ -39,6 +39,9 @@ const DECIDES: &str = "PermissionRequest";
 /// What a transcript has in the name of a user who broke the turn off.
 const INTERRUPTED: &str = "[Request interrupted by user";
 
+/// How the settings begin that a run as a command gets, with the hook that claims its edits.
+pub(crate) const OWN_SETTINGS: &str = r#"--settings={"crossSessionInbound""#;
+
 /// Claude Code, `claude`, and its adapter, `claude-agent-acp`.
 pub static CLAUDE: AgentProgram = AgentProgram {
     name: "Claude Code",

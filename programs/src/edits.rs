@@ -31,6 +31,8 @@ const FILES_MAX: usize = 16;
 /// The most bytes of a file whose contents are compared.
 const COMPARED_BYTES_MAX: u64 = 16 << 20;
 
+/// Members of a shell's call that name the folder in which it runs, by the programs' tools.
+const FOLDERS: [&str; 4] = ["cwd", "workdir", "dir_path", "directory"];
 /// Tools that run a line of a shell's language.
 const SHELLS: [&str; 6] = ["Bash", "bash", "commandExecution", "execute", "run_shell_command", "shell"];
 /// Tools that change the files that their arguments name.
@@ -198,7 +200,9 @@ pub fn stale(path: &Path, now: Option<&str>) -> String {
 fn writes(call: ToolCall<'_>, cwd: &Path) -> Writes {
     let Some(arguments) = call.arguments else { return Writes::default() };
     if SHELLS.contains(&call.tool) {
-        return script(arguments).map_or_else(Writes::default, |script| shell::writes(&script, cwd));
+        let folders = [arguments, &arguments["input"]].into_iter().flat_map(|of| FOLDERS.map(|name| &of[name]));
+        let cwd = folders.filter_map(Value::as_str).next().map_or_else(|| cwd.to_owned(), |folder| cwd.join(folder));
+        return script(arguments).map_or_else(Writes::default, |script| shell::writes(&script, &cwd));
     }
     if !EDITS.contains(&call.tool) {
         return Writes::default();
@@ -341,6 +345,8 @@ mod tests {
             ("fileChange", json!({ "changes": { "x": { "type": "add" } } }), vec!["/w/x"]),
             ("Bash", json!({ "command": "echo > x" }), vec!["/w/x"]),
             ("commandExecution", json!({ "command": ["bash", "-lc", "echo > x"] }), vec!["/w/x"]),
+            ("commandExecution", json!({ "command": "/bin/bash -lc 'touch x'", "cwd": "/w/sub" }), vec!["/w/sub/x"]),
+            ("run_shell_command", json!({ "command": "touch x", "dir_path": "sub" }), vec!["/w/sub/x"]),
             ("execute", json!({ "kind": "execute", "title": "clean", "input": { "command": "rm x" } }), vec!["/w/x"]),
             ("execute", json!({ "kind": "execute", "title": "mv x y && make" }), vec!["/w/x", "/w/y"]),
             (

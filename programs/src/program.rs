@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::Meta;
 use lastword_client::wire::Usage;
 use serde_json::Value;
 
-use crate::claude::CLAUDE;
+use crate::claude::{self, CLAUDE};
 use crate::codex::CODEX;
 use crate::configuration::File;
 use crate::gemini::GEMINI;
@@ -220,6 +220,16 @@ pub(crate) fn prepare(settings: &mut Settings) {
     }
 }
 
+/// Returns the known program that a run with these prepared settings starts as a command, unless it asks before it edits a file.
+pub(crate) fn edits_unasked(settings: &Settings) -> Option<&'static AgentProgram> {
+    if settings.driver != Driver::Command {
+        return None;
+    }
+    let started = Started::of(&settings.program, &settings.args).filter(Started::prints)?;
+    let asks = settings.args.iter().any(|arg| arg.starts_with(claude::OWN_SETTINGS));
+    (!asks).then_some(started.program)
+}
+
 /// Adds to a program that runs held over ACP what overrides its user's and the project's allowances.
 ///
 /// # Errors
@@ -273,6 +283,18 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_edits_unasked_is_known_from_its_command() {
+        let unasked = |driver, line| edits_unasked(&testing::prepared(driver, line)).map(|program| program.name);
+        assert_eq!(unasked(Driver::Command, "codex exec"), Some("Codex"));
+        assert_eq!(unasked(Driver::Command, "opencode run"), Some("opencode"));
+        assert_eq!(unasked(Driver::Command, "npx @google/gemini-cli -p"), Some("Gemini CLI"));
+        assert_eq!(unasked(Driver::Command, "claude -p"), None, "its hook claims");
+        assert_eq!(unasked(Driver::Command, "claude -p --settings own.json"), Some("Claude Code"));
+        assert_eq!(unasked(Driver::Command, "./bot.sh"), None);
+        assert_eq!(unasked(Driver::Acp, "gemini --acp"), None);
+    }
 
     fn of(line: &str) -> Option<(&'static str, bool, usize)> {
         let mut words = line.split(' ').map(ToOwned::to_owned);

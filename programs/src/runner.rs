@@ -19,7 +19,7 @@ use crate::acp;
 use crate::event::{Event, EventSink};
 use crate::guard::Guard;
 use crate::private::PrivateFolder;
-use crate::program;
+use crate::program::{self, AgentProgram};
 use crate::run::{DriverHost, Phase, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
@@ -150,6 +150,8 @@ impl Runner {
         if settings.unheld {
             let message = "runs unheld: the agent decides on its calls, and the broker holds none of them".to_owned();
             report.emit(&Event::Warning { message });
+        } else if let Some(program) = program::edits_unasked(&settings) {
+            report.emit(&Event::Warning { message: unclaimed(program) });
         }
         let events = report.clone();
         let broker = RetryingClient::new(endpoint, token, move |change| events.emit(&change.into()))?;
@@ -298,6 +300,15 @@ impl Runner {
 }
 
 /// Says that another client serves the same agent (F1).
+/// Says that a program's edits are not claimed, and what claims or catches them.
+fn unclaimed(program: &AgentProgram) -> String {
+    let name = program.name;
+    format!(
+        "{name} edits files unasked when it runs as a command, so its edits aren't claimed and may overwrite another \
+         agent's; --driver acp claims them, and `lastword guard install` refuses their commit"
+    )
+}
+
 fn other_client(agent: &str) -> String {
     format!("{agent} has another live client: each delivery goes to one of the two")
 }

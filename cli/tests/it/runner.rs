@@ -57,6 +57,17 @@ fn a_command_for_a_model_is_told_again_what_it_was_asked_and_what_it_asked() {
 }
 
 #[test]
+fn a_program_whose_edits_nothing_claims_says_so_as_it_starts() {
+    let (server, folder) = (Server::start(), tempfile::tempdir().unwrap());
+    let codex = folder.path().join("codex");
+    fs::write(&codex, "#!/bin/sh\ncat\n").unwrap();
+    fs::set_permissions(&codex, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut agent = Running::start(&server, "coder", &["--", codex.to_str().unwrap(), "exec"]);
+    let warning = agent.until("warning");
+    assert!(warning["message"].as_str().unwrap().starts_with("Codex edits files unasked"), "{warning}");
+}
+
+#[test]
 fn an_exit_code_is_a_status_and_what_was_said_last_the_reason() {
     let server = Server::start();
     let _agent = Running::start(&server, "sh", &["--", "sh"]);

@@ -7,6 +7,10 @@ use tree_sitter::{Node, Parser};
 
 /// The longest script that is read, in bytes.
 const SCRIPT_BYTES_MAX: usize = 64 << 10;
+/// Shells within shells that are read.
+const NESTED_MAX: usize = 4;
+/// Shells, whose option that ends in `c` is followed by a script.
+const SHELLS: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
 /// Commands that run the command behind their options.
 const WRAPPERS: [&str; 7] = ["sudo", "env", "time", "nice", "nohup", "command", "exec"];
 
@@ -21,14 +25,8 @@ pub(super) struct Writes {
 
 /// Returns what a script writes when it is run in `cwd`.
 pub(super) fn writes(script: &str, cwd: &Path) -> Writes {
-    let mut found = ShellReader { cwd: Some(cwd.to_owned()), writes: Writes::default() };
-    let mut parser = Parser::new();
-    if script.len() <= SCRIPT_BYTES_MAX
-        && parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok()
-        && let Some(tree) = parser.parse(script, None)
-    {
-        found.read(tree.root_node(), script);
-    }
+    let mut found = ShellReader { cwd: Some(cwd.to_owned()), nested: 0, writes: Writes::default() };
+    found.script(script);
     found.writes.files.sort();
     found.writes.files.dedup();
     found.writes
@@ -37,6 +35,8 @@ pub(super) fn writes(script: &str, cwd: &Path) -> Writes {
 struct ShellReader {
     /// The directory in which the next command runs; `None` once that isn't known.
     cwd: Option<PathBuf>,
+    /// How many shells within shells this one is.
+    nested: usize,
     writes: Writes,
 }
 
@@ -48,6 +48,27 @@ enum PendingNode<'a> {
 }
 
 impl ShellReader {
+    fn script(&mut self, script: &str) {
+        let mut parser = Parser::new();
+        if script.len() <= SCRIPT_BYTES_MAX
+            && parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok()
+            && let Some(tree) = parser.parse(script, None)
+        {
+            self.read(tree.root_node(), script);
+        }
+    }
+
+    /// Reads the script that a shell of its own runs.
+    fn nested(&mut self, script: &str) {
+        if self.nested < NESTED_MAX {
+            let cwd = self.cwd.clone();
+            self.nested += 1;
+            self.script(script);
+            self.nested -= 1;
+            self.cwd = cwd;
+        }
+    }
+
     /// Reads a script from its start, without recursion in its length.
     fn read(&mut self, root: Node<'_>, script: &str) {
         let mut next = vec![PendingNode::Node(root)];
@@ -136,6 +157,11 @@ impl ShellReader {
                 }
             }
             "git" => self.git(&known),
+            shell if SHELLS.contains(&shell) => {
+                let runs = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+                let script = known.iter().position(runs).and_then(|at| known.get(at + 1));
+                script.into_iter().for_each(|script| self.nested(script));
+            }
             _ => {}
         }
     }
@@ -249,6 +275,9 @@ mod tests {
             ("git mv a b; git checkout -- src/x; git restore y", vec!["/w/a", "/w/b", "/w/src/x", "/w/y"]),
             ("git -C sub rm x", vec!["/w/sub/x"]),
             ("(cd x; touch y); truncate -s 0 z", vec!["/w/x/y", "/w/z"]),
+            ("/bin/bash -lc 'cd x && touch made' && touch y", vec!["/w/x/made", "/w/y"]),
+            ("sudo sh -c \"sh -c 'rm a'\"; bash build.sh -c x", vec!["/w/a"]),
+            ("sh -c \"rm $FILE\"", vec![]),
             ("if true; then echo > a; fi; f() { echo > b; }", vec!["/w/a", "/w/b"]),
         ] {
             assert_eq!(files(script), written, "{script}");
