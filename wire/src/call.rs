@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use imara_diff::{Algorithm, Diff, InternedInput};
 use lastword_facts::visible::{escape, escape_json_shown, escape_mixed};
-use similar::{ChangeTag, TextDiff};
 
 use crate::Arguments;
 
@@ -235,13 +235,20 @@ pub fn difference(before: &str, after: &str) -> String {
         after.split_inclusive('\n').for_each(|line| put('+', line));
         return lines;
     }
-    for change in TextDiff::from_lines(before, after).iter_all_changes() {
-        let sign = match change.tag() {
-            ChangeTag::Equal => ' ',
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-        };
-        put(sign, change.value());
+    let input = InternedInput::new(before, after);
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    let (mut gone, mut come) = ((0..).zip(&input.before).peekable(), (0..).zip(&input.after).peekable());
+    loop {
+        while let Some((_, line)) = gone.next_if(|(at, _)| diff.is_removed(*at)) {
+            put('-', input.interner[*line]);
+        }
+        while let Some((_, line)) = come.next_if(|(at, _)| diff.is_added(*at)) {
+            put('+', input.interner[*line]);
+        }
+        come.next();
+        let Some((_, line)) = gone.next() else { break };
+        put(' ', input.interner[*line]);
     }
     lines
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use lastword_programs::{AgentProgram, Step};
 use serde::Serialize;
-use similar::TextDiff;
 
 use crate::failure::Failure;
 use crate::text_file;
@@ -51,9 +51,23 @@ fn edit(file: &Path, change: impl FnOnce(&str) -> Result<String, String>) -> Res
     };
     let old = text_file::decoded(bytes.clone().unwrap_or_default()).map_err(|problem| failed(&problem))?;
     let new = change(&old).map_err(|problem| failed(&problem).hint("fix the file, or edit Lastword's part by hand"))?;
-    let name = file.display().to_string();
-    let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(2).header(&name, &name).to_string();
-    Ok(Edit { change: Change { file: file.to_owned(), diff }, old: bytes, new: new.into_bytes() })
+    Ok(Edit {
+        change: Change { file: file.to_owned(), diff: diff(file, &old, &new) },
+        old: bytes,
+        new: new.into_bytes(),
+    })
+}
+
+/// Returns the differences between two texts of a file; empty without any.
+fn diff(file: &Path, old: &str, new: &str) -> String {
+    let input = InternedInput::new(old, new);
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    let mut config = UnifiedDiffConfig::default();
+    config.context_len(2);
+    let lines = diff.unified_diff(&BasicLineDiffPrinter(&input.interner), config, &input).to_string();
+    let name = file.display();
+    if lines.is_empty() { lines } else { format!("--- {name}\n+++ {name}\n{lines}") }
 }
 
 /// Writes the changed files with `put`, which removes a file that gets no content. If one can't be written, what was
