@@ -143,6 +143,7 @@ test('several calls are selected and rejected at once, with one reason', async (
   const calls = [];
   for (let n = 0; n < 3; n += 1) calls.push((await hold('Bash', { command: `rm -rf /tmp/${n}` })).id);
   await page.locator(`#${calls[2]}`).waitFor();
+  assert.ok(!(await page.getByRole('button', { name: 'Reject selected' }).isVisible()), 'nothing is selected');
   for (const id of calls.slice(0, 2)) await page.getByLabel(`Select ${id}`).check();
   await page.getByPlaceholder('Reason for the selected calls').fill('not today');
   await page.getByRole('button', { name: 'Reject selected' }).click();

@@ -247,16 +247,20 @@ test('filters stand in the address and survive a reload', async () => {
   await broker.ask('reviewer', 'DEPLOY-7', 'Look at the zebra crossing');
   await page.goto(`${broker.url}/conversations`);
   await page.getByLabel('Words').fill('zebra');
+  await page.getByText('More filters').click();
   await page.getByLabel('To', { exact: true }).fill('reviewer');
   await page.getByLabel('State').selectOption('active');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.waitForURL(/q=zebra/);
+  // A bookmark has the filters as its name.
+  assert.equal((await page.title()).replace(/^\(\d+\) /, ''), 'Conversations: active, with zebra, to reviewer · Lastword');
   const rows = () => page.locator('.row').count();
   assert.equal(await rows(), 1);
   await page.reload();
   assert.equal(await rows(), 1);
   assert.equal(await page.getByLabel('Words').inputValue(), 'zebra');
   assert.equal(await page.getByLabel('State').inputValue(), 'active');
+  assert.ok(await page.getByLabel('To', { exact: true }).isVisible(), 'a filter that applies is shown');
   // Live: a second one that passes the filters comes by itself.
   await connected(page);
   await broker.ask('reviewer', 'DEPLOY-8', 'Another zebra');

@@ -92,6 +92,9 @@ test('what timed out says who took no request of whom, and is asked again, asked
   const two = await timeOut('LATE-2', 'Paint it blue');
   const three = await timeOut('LATE-3', 'Paint it');
   assert.match(three.message, /^idler didn't take operator's request: 2 deliveries/);
+  await page.goto(`${broker.url}/agents`);
+  await page.locator('#a-idler').getByRole('link', { name: /^\d went wrong$/ }).click();
+  await page.locator('#wrong').getByText('Paint it red').waitFor();
   await page.goto(`${broker.url}/inbox`);
   await connected(page);
   const card = (asked) => page.locator(`#${asked.id}`);

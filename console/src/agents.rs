@@ -14,7 +14,7 @@ use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, clock, conversation, encoded, foreign_line, plural, spent, time, url};
+use super::parts::{badge, bar, clock, conversation, encoded, foreign_line, is_near, plural, spent, time, url};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 
@@ -24,8 +24,11 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let members = agents::members(&ctx, viewer.caller).await?;
     let (humans, mut agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
     // What a human should see is first; the others stand where they stood.
-    let calm = [Activity::Working, Activity::Queued, Activity::Idle];
-    agents.sort_by_key(|member| Some(member.activity()).filter(|does| !calm.contains(does)).unwrap_or(Activity::Away));
+    let calm = [Activity::Working, Activity::Queued, Activity::Idle, Activity::Away];
+    let trouble = |member: &&Member| Some(member.activity()).filter(|does| !calm.contains(does));
+    agents.sort_by_key(|member| {
+        trouble(member).unwrap_or(if member.failed > 0 { Activity::Down } else { Activity::Away })
+    });
     let main = html! {
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
         (views(View::List))
@@ -104,11 +107,12 @@ fn row(moment: &Moment, member: &Member) -> Markup {
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
             }
             div.counts {
-                @if view.queued > 0 { (plural(view.queued, "request queued", "requests queued")) } @else { "inbox empty" }
-                @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
                 @if view.tokens_today > 0 { div { (spent_today(member)) } }
+                @if view.queued > 0 { div { (plural(view.queued, "request queued", "requests queued")) } }
+                @if view.notices > 0 { div { (plural(view.notices, "notice", "notices")) } }
+                @if member.failed > 0 { div { a.bad href=(url("/?wrong=all#wrong")) { (member.failed) " went wrong" } } }
             }
-            div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
+            div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)).filter(|nearest| is_near(nearest)) { (bar(nearest)) } }
         }
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use lastword_facts::fact::Role;
 use lastword_server::calls::policy::{self, written};
-use lastword_wire::call::{Argument, ArgumentKind, arguments};
+use lastword_wire::call::{Argument, ArgumentKind, arguments, without_secrets};
 use lastword_wire::{ApprovalView, Arguments, LimitsView};
 use maud::{Markup, html};
 
 use super::decision::{chain, ends, urgency};
 use super::edit;
-use super::highlight::tones;
+use super::highlight::{Tone, tones};
 use super::layout::Moment;
 use super::parts::{Fold, excerpt, foreign, foreign_line, plural, quantity, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::Decision;
-use crate::reads::risk::{Alike, Differs, Risk};
+use crate::reads::risk::{Alike, Differs, Risk, subject};
 
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
@@ -54,7 +54,7 @@ pub(super) fn card(
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
                 @if viewer.role <= Role::Approver { input.pick type="checkbox" name=(id) form="reject-many" aria-label={ "Select " (id) }; }
-                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " asks to call " code { (foreign_line(&held.tool)) } }
+                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) } }
                 (urgency(decision.priority))
                 @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
                 span.grow {}
@@ -81,13 +81,26 @@ pub(super) fn card(
     }
 }
 
-/// Shows in a few words what sets a call apart.
-pub(super) fn chips(risk: &Risk) -> Markup {
+/// Shows in a few words what a call destroys and how far it reaches.
+pub(super) fn alarms(risk: &Risk) -> Markup {
     html! {
         @if let Some(words) = risk.destroys { span.badge.bad { (words) } " " }
         @for host in &risk.new_hosts { span.badge.warn { "new host " (foreign_line(host)) } " " }
-        @if risk.is_first { span.badge.plain { "first of its kind" } " " }
     }
+}
+
+/// Shows in a few words all that sets a call apart.
+fn chips(risk: &Risk) -> Markup {
+    html! { (alarms(risk)) @if risk.is_first { span.badge.plain { "first of its kind" } " " } }
+}
+
+/// Returns what a call acts on, for a line of `chars` characters: from where it destroys something, if that is behind them.
+pub(super) fn gist(all: &Arguments, chars: usize) -> String {
+    let text = subject(all);
+    let far = arguments(all).into_iter().next().filter(|part| part.is_subject() && part.text.len() > chars);
+    let begin = far.and_then(|part| tones(&part).iter().position(|tone| *tone == Tone::Danger));
+    let behind = begin.filter(|at| *at > chars / 2).and_then(|at| text.get(at..));
+    without_secrets(&behind.map_or(text.clone(), |behind| format!("… {behind}")))
 }
 
 fn apart(decision: &Decision) -> Markup {
@@ -241,5 +254,22 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView, extent: Extent) -> Markup {
                 button type="submit" { "Ignore" } " " span.faint { "Tells the agent that nobody decided the call." }
             }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_a_long_command_begins_where_it_destroys() {
+        let of = |command: &str| {
+            let all = serde_json::json!({ "command": command });
+            gist(&Arguments::stored(&all.to_string()), 110)
+        };
+        let steps = "ls -la && ".repeat(20);
+        assert_eq!(of(&format!("{steps}rm -rf /srv; ls")), "… rm -rf /srv; ls");
+        assert_eq!(of(&steps), steps);
+        assert_eq!(of("ls; rm -rf /srv"), "ls; rm -rf /srv");
     }
 }

@@ -3,6 +3,7 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_facts::MessageType;
+use lastword_facts::visible::escape;
 use lastword_server::Context;
 use lastword_server::views::fullest;
 use lastword_wire::{ConversationStatus, ConversationView, Distance, Outcome};
@@ -12,7 +13,9 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::pages::ViewParams;
-use super::parts::{badge, bar, conversation as link, encoded, foreign_line, number, plural, spent, time, url};
+use super::parts::{
+    badge, bar, conversation as link, encoded, foreign_line, is_near, number, plural, spent, time, url,
+};
 use super::session::Viewer;
 use super::terms::term;
 use super::{conversation, incidents};
@@ -34,10 +37,11 @@ pub(super) async fn page(
         let (history, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
         (Some(history.conv), Some(detail))
     };
+    let told = told(&params);
     // What tripped before is no part of what a filter finds.
     let tripped = if filtered.is_empty() { Some(incidents::history(&ctx, &viewer, &moment).await?) } else { None };
     let list = html! {
-        (heading("Conversations", &html! {}))
+        (heading("Conversations", &html! { p.faint { (foreign_line(&told)) } }))
         (filters(&params, !filtered.is_empty()))
         @if listed.items.is_empty() {
             (nothing(!filtered.is_empty()))
@@ -64,7 +68,8 @@ pub(super) async fn page(
         }
     };
     let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
-    let page = Page { title: "Conversations", place: Place::Work, topics: &topics, main };
+    let title = if told.is_empty() { "Conversations".to_owned() } else { format!("Conversations: {}", escape(&told)) };
+    let page = Page { title: &title, place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 
@@ -87,17 +92,12 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { (label) } input type="text" name=(name) value=(value) autocomplete="off" spellcheck="false"; }
         }
     };
+    let is_narrow = [&params.reference, &params.from, &params.to, &params.kind, &params.depth]
+        .iter()
+        .any(|value| !value.is_empty());
     html! {
         form.filters method="get" action=(url("/conversations")) role="search" aria-label="Filters" data-filters {
             label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
-            (text("ref", "REF", &params.reference))
-            (text("from", "From", &params.from))
-            (text("to", "To", &params.to))
-            label { span { "Type" } select name="type" {
-                option value="" { "any" }
-                @for kind in MessageType::ALL { option value=(kind.word()) selected[kind.word() == params.kind] { (kind.word()) } }
-            } }
-            label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
             label { span { "State" } select name="state" {
                 option value="" { "any" }
                 @for status in ConversationStatus::ALL {
@@ -108,12 +108,41 @@ fn filters(params: &ListParams, any: bool) -> Markup {
                     option value=(outcome.word()) selected[outcome.word() == params.state] { "ended: " (outcome.label()) }
                 }
             } }
-            div.buttons {
-                button type="submit" { "Filter" }
-                @if any { a href=(url("/conversations")) { "Clear" } }
+            button type="submit" { "Filter" }
+            @if any { a href=(url("/conversations")) { "Clear" } }
+            details #more-filters open[is_narrow] {
+                summary { "More filters" }
+                div.filters {
+                    (text("ref", "REF", &params.reference))
+                    (text("from", "From", &params.from))
+                    (text("to", "To", &params.to))
+                    label { span { "Type" } select name="type" {
+                        option value="" { "any" }
+                        @for kind in MessageType::ALL { option value=(kind.word()) selected[kind.word() == params.kind] { (kind.word()) } }
+                    } }
+                    label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
+                }
             }
         }
     }
+}
+
+/// Returns the filters in words, for the heading and for the name of a bookmark.
+fn told(params: &ListParams) -> String {
+    let status =
+        ConversationStatus::ALL.iter().find(|status| status.word() == params.state).map(|status| status.label());
+    let outcome = Outcome::ALL.iter().find(|outcome| outcome.word() == params.state).map(|outcome| outcome.label());
+    let words = |before: &str, value: &str| (!value.is_empty()).then(|| [before, value].concat());
+    let parts = [
+        words("", status.or(outcome).unwrap_or_default()),
+        words("with ", &params.q),
+        words("from ", &params.from),
+        words("to ", &params.to),
+        words("below ", &params.reference),
+        words("type ", &params.kind),
+        words("depth ", &params.depth),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the filters as a URL's query, without empty ones.
@@ -143,10 +172,12 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
+                span {
                 (plural(listed.messages, "message", "messages"))
                 @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
                 @if summary.counters.deepest > 0 { " · " (term("depth")) " up to " (summary.counters.deepest) }
                 @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
+                }
                 @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }
             }
             div.limit { (nearest(listed)) }
@@ -162,12 +193,12 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
     }
 }
 
-/// Shows the limit of which the largest share is used, in the conversation or in one that is shown below it.
+/// Shows the limit of which the largest share is used, if that is half, in the conversation or in one that is shown below it.
 fn nearest(listed: &ListedConversation) -> Markup {
     // Its own comes last, because the last of equal shares is shown.
     let all = || listed.below.iter().chain(std::iter::once(listed)).map(|one| &one.view.summary);
-    let used = |nearest: &&Distance| nearest.current > 0;
-    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()).filter(used));
+    let near = |nearest: &&Distance| is_near(nearest);
+    let nearest = fullest(all().filter_map(|summary| summary.nearest.as_ref()).filter(near));
     let of = |nearest| all().find(|summary| summary.nearest.as_ref().is_some_and(|own| std::ptr::eq(own, nearest)));
     html! {
         @if let Some(nearest) = nearest {

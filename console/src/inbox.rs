@@ -12,7 +12,6 @@ use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_facts::status::EscalationState;
 use lastword_server::calls::{agents, approvals, escalations, inbox, limits, requests};
 use lastword_server::{ApiError, Context};
-use lastword_wire::call::without_secrets;
 use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -26,7 +25,6 @@ use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign_line, plural, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::{self, Asked, Decision};
-use crate::reads::risk::subject;
 
 /// The characters that a line shows of what a call acts on.
 const SUBJECT_CHARS: usize = 120;
@@ -89,10 +87,12 @@ fn index(moment: &Moment, waiting: &[Decision]) -> Markup {
         nav.index aria-label="Pending decisions" {
             @for decision in waiting {
                 a href={ "#" (decision.asked.id()) } {
-                    span.what { (foreign_line(&decision::title(decision))) @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } } }
-                    @if let Asked::Call(held) = &decision.asked { code.what { (excerpt(&without_secrets(&subject(&held.arguments)), SUBJECT_CHARS)) } }
-                    @if let Some(risk) = &decision.risk { span { (call::chips(risk)) } }
-                    span.faint { code { (decision.asked.id()) } " " (decision::ends(decision, moment)) }
+                    span.head {
+                        span.what { (foreign_line(&decision::title(decision))) @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } } }
+                        span.faint { (decision::ends(decision, moment)) }
+                    }
+                    @if let Asked::Call(held) = &decision.asked { code.what { (excerpt(&call::gist(&held.arguments, SUBJECT_CHARS), SUBJECT_CHARS)) } }
+                    @if let Some(risk) = &decision.risk { span.apart { (call::alarms(risk)) } }
                 }
             }
         }

@@ -8,7 +8,6 @@ use lastword_facts::{AnswerStatus, Code};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;
-use lastword_wire::call::without_secrets;
 use lastword_wire::{LimitsView, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -18,7 +17,7 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
-    badge, bar, clock, conversation, countdown, encoded, excerpt, foreign_line, money, number, or_you, plural,
+    badge, bar, clock, conversation, countdown, encoded, excerpt, foreign_line, is_near, money, number, or_you, plural,
     running_word, spent, time, tokens, url,
 };
 use super::session::Viewer;
@@ -27,7 +26,6 @@ use super::{call, decision, incidents, markdown};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
 use crate::reads::now::{self, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
-use crate::reads::risk::subject;
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -147,18 +145,17 @@ fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
 /// Shows one decision on a line, with the button that leads to its page. Nothing is decided here, because the whole of
 /// it isn't shown here.
 fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
-    let (kind, verb) = match &decision.asked {
-        Asked::Call(_) => ("call", "Decide"),
-        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => ("timed out", "Decide"),
-        Asked::Question(_) => ("question", "Answer"),
-        Asked::Latch(_) => ("held", "Lift or stop"),
+    let verb = match &decision.asked {
+        Asked::Call(_) => "Decide",
+        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => "Decide",
+        Asked::Question(_) => "Answer",
+        Asked::Latch(_) => "Lift or stop",
     };
     let id = decision.asked.id();
     html! {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
-            (badge(kind))
             span.what {
-                @if let Some(risk) = &decision.risk { (call::chips(risk)) }
+                @if let Some(risk) = &decision.risk { (call::alarms(risk)) }
                 (sentence(decision))
                 @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } }
                 @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
@@ -187,16 +184,16 @@ fn is_held(code: Code, requests: u64) -> String {
 pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Call(held) => html! {
-            b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) }
-            ": " code { (excerpt(&without_secrets(&subject(&held.arguments)), EXCERPT_CHARS)) }
-            @if let Some(reference) = &held.reference { " in " (conversation(reference)) }
+            span { b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) } ":" }
+            " " code { (excerpt(&call::gist(&held.arguments, EXCERPT_CHARS), EXCERPT_CHARS)) }
+            @if let Some(reference) = &held.reference { " " span { "in " (conversation(reference)) } }
         },
         Asked::Question(asked) => html! {
             @match &decision.timed_out {
-                Some(request) => { (foreign_line(&asked.message)) " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
-                None => { b { (foreign_line(&asked.agent)) } " asks: " q { (excerpt(&markdown::plain(&asked.message), EXCERPT_CHARS)) } }
+                Some(request) => { span { (foreign_line(&asked.message)) } " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
+                None => { span { b { (foreign_line(&asked.agent)) } " asks:" } " " q { (excerpt(&markdown::plain(&asked.message), EXCERPT_CHARS)) } }
             }
-            " in " (conversation(&asked.reference))
+            " " span { "in " (conversation(&asked.reference)) }
         },
         Asked::Latch(incident) => html! {
             @match &incident.reference {
@@ -233,8 +230,7 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
                 (who(work))
                 span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
-            // A limit that is far away says nothing.
-            @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| nearest.current.saturating_mul(2) >= nearest.limit) { (bar(nearest)) }
+            @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| is_near(nearest)) { (bar(nearest)) }
         }
     }
 }
@@ -266,7 +262,7 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
             @if now.wrong.is_empty() { p.faint { "Nothing is held, and nothing that ended without a result waits to be dismissed." } }
-            ul.lines { @for one in &now.wrong { li data-row tabindex="-1" { (happened(viewer, moment, one)) } } }
+            ul.lines { @for one in &now.wrong { li.mishap data-row tabindex="-1" { (happened(viewer, moment, one)) } } }
             @if more > 0 { p { a href=(url("/?wrong=all#wrong")) { "and " (number(more as u64)) " more" } } }
             @if viewer.role <= Role::Approver { (dismissals(viewer, &now.wrong)) }
             @if now.refused > 0 { p.faint { "Rules refused " a href=(url("/limits#refused")) { (plural(now.refused, "message", "messages")) } "; the agents were told why." } }
@@ -298,7 +294,7 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
                 (name_link(agent))
                 @if let Some(reason) = unavailable { " can't work: " (foreign_line(reason)) "; " } @else { " is not connected, and " }  (plural(*queued, "request is", "requests are")) " queued for it."
             }
-            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
+            div.steps { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
         },
         Wrong::Held { id, reference, on, code, requests, at } => html! {
             p {
@@ -306,11 +302,11 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
                 (is_held(*code, *requests))
                 " " (time(at, moment.now))
             }
-            p { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
+            div.steps { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
         },
         Wrong::Rests { agent, until } => html! {
             p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) "." }
-            p { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
+            div.steps { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
         },
     }
 }

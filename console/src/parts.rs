@@ -270,8 +270,8 @@ pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
         | "used" | "settled" => "good",
-        "pending" | "paused" | "budget used up" | "waiting for you" | "call" | "question" | "timed out" | "queued"
-        | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
+        "pending" | "paused" | "budget used up" | "waiting for you" | "timed out" | "partial" | "warning"
+        | "urgent" | "high" => "warn",
         "stopped" | "held" | "down" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted"
         | "alert" => "bad",
         _ => "plain",
@@ -331,6 +331,11 @@ pub(super) fn links(chain: &[RequestLink], own: &str) -> Markup {
             }
         }
     }
+}
+
+/// Whether half of a limit is used: one that is far away says nothing.
+pub(super) fn is_near(distance: &Distance) -> bool {
+    distance.current.saturating_mul(2) >= distance.limit
 }
 
 /// Shows the used share of a limit as a bar, with its name and numbers.

@@ -228,7 +228,7 @@ fn on_models(models: &[(String, SpentIn)]) -> Markup {
     html! {
         @for (index, (model, part)) in models.iter().take(MODELS_MAX).enumerate() {
             @if index > 0 { ", " }
-            code { (foreign_line(model)) }
+            (foreign_line(model))
             @if models.len() > 1 { " " (spent(part.tokens, part.estimated, part.cost_microusd)) }
         }
         @if models.len() > MODELS_MAX { " and " (models.len() - MODELS_MAX) " more" }
@@ -246,7 +246,7 @@ fn spender(by: By, one: &Spender) -> Markup {
                 span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(reference.unwrap_or_default())) } " " code.faint { (id) } }
             },
             (By::Grant, Some(id)) => { @if let Some(reference) = reference { (conversation(reference)) " " } code.faint { (id) } },
-            (By::Model, Some(name)) => code { (foreign_line(name)) },
+            (By::Model, Some(name)) => (foreign_line(name)),
             (By::Model, None) => span.faint title="Turns whose agents named no model with their usage, and what is estimated from texts." { "no model reported" },
         }
     }

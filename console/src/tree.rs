@@ -172,13 +172,13 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
                 b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) }
                 @if message.reference != *reference { " in " (conversation(&message.reference)) }
                 @if let Some(action) = &message.action { " " code { "#" (foreign_line(action)) } }
-                " " span.faint { "depth " (message.depth) ", hop " (message.hops) }
                 @if let Some(outcome) = message.outcome().or(work.and_then(|work| work.outcome)) { " " (badge(outcome.word())) }
                 @if message.kind == MessageType::Request {
                     @if work.is_none_or(|work| work.outcome.is_none()) { " " (badge(message.delivery_state.word())) }
                 }
                 @if let Some(work) = work { (took(work)) }
                 " " (time(&message.created_at, moment.now))
+                span.faint.deep { " · depth " (message.depth) ", hop " (message.hops) }
             }
             p { a.plain data-open-row href={ (url("/messages/")) (message.id) } {
                 @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, BODY_CHARS)) }

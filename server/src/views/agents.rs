@@ -93,6 +93,8 @@ pub struct Member {
     pub asks: Vec<String>,
     /// The REFs of its open work that a latch holds.
     pub held: Vec<String>,
+    /// The number of humans' requests to it that ended without a result and that no human has dismissed.
+    pub failed: u64,
     /// The end of its rest, if its day budget is used up.
     pub rests_until: Option<Time>,
     /// When it last asked for deliveries, if it polls and still has time to acknowledge.
@@ -210,6 +212,8 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
         day: day(live, known),
         asks,
         held: held(state, id),
+        failed: state.failed.iter().filter(|task| state.tasks.get(task).is_some_and(|task| task.agent == id)).count()
+            as u64,
         rests_until: known.rests_until(),
         polled_at: polled_at(live, id),
     })
