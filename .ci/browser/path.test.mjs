@@ -83,6 +83,16 @@ for (const way of ['keeping', 'stripping']) {
     page.setDefaultTimeout(10_000);
     page.on('response', (response) => { if (response.status() >= 400) failed.push(`${response.status()} ${response.url()}`); });
     await logged(at, '204', '/attend');
+    // It can be installed, from below the path.
+    const tools = await page.context().newCDPSession(page);
+    const { url, data, errors } = await tools.send('Page.getAppManifest');
+    assert.deepEqual(errors, []);
+    const { start_url: start, icons } = JSON.parse(data);
+    assert.equal(new URL(start, url).href, `${at.url}/`);
+    for (const { src, type } of icons) {
+      const icon = await page.request.get(new URL(src, url).href);
+      assert.deepEqual([icon.status(), icon.headers()['content-type']], [200, type]);
+    }
     await page.getByRole('navigation').getByRole('link', { name: 'Inbox' }).click();
     await page.waitForURL(`${at.url}/inbox`);
     await connected(page);

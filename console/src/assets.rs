@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use lastword_broker::identity::hex;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::frame::POLICY;
@@ -21,23 +22,25 @@ const FOREVER: &str = "public, max-age=31536000, immutable";
 struct Asset {
     name: String,
     kind: &'static str,
-    content: &'static str,
+    content: Bytes,
     /// The content under gzip, if that is smaller.
     packed: Option<Bytes>,
 }
 
 impl Asset {
-    fn new(stem: &str, extension: &str, kind: &'static str, content: &'static str) -> Self {
-        let hash = hex(&Sha256::digest(content.as_bytes())[..6]);
-        let packed = gzip(content.as_bytes(), Compression::best()).map(Bytes::from);
+    fn new(stem: &str, extension: &str, kind: &'static str, content: impl Into<Bytes>) -> Self {
+        let content = content.into();
+        let hash = hex(&Sha256::digest(&content)[..6]);
+        let packed = gzip(&content, Compression::best()).map(Bytes::from);
         Self { name: format!("{stem}-{hash}.{extension}"), kind, content, packed }
     }
 }
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static STYLE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
+/// The style sheet.
+pub(super) const STYLE_SHEET: &str = include_str!("../assets/console.css");
+static STYLE: LazyLock<Asset> = LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", STYLE_SHEET));
 static THEME: LazyLock<Asset> = LazyLock::new(|| Asset::new("theme", "js", SCRIPT, include_str!("../assets/theme.js")));
 /// One file, because htmx processes the page a moment after it is loaded, and the console's script has to be there
 /// before. Otherwise a page would receive no hints.
@@ -61,8 +64,27 @@ static HINTS: LazyLock<Asset> = LazyLock::new(|| Asset::new("hints", "js", SCRIP
 static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg")));
 
-fn all() -> [&'static Asset; 5] {
-    [&*STYLE, &*THEME, &*CONSOLE, &*HINTS, &*ICON]
+/// The icon without round corners, for systems that cut it themselves.
+static SQUARE_ICON: LazyLock<Asset> = LazyLock::new(|| {
+    let picture: &'static [u8] = include_bytes!("../assets/icon.png");
+    Asset::new("icon", "png", "image/png", picture)
+});
+/// What makes the console a program of its own on a phone. Its paths are relative to its own, so that they lead below a
+/// proxy's path as well.
+static MANIFEST: LazyLock<Asset> = LazyLock::new(|| {
+    let manifest = json!({
+        "name": "Lastword", "start_url": "../", "scope": "../", "id": "../", "display": "standalone",
+        "background_color": "#fbfaf7", "theme_color": "#ffffff",
+        "icons": [
+            {"src": ICON.name, "type": "image/svg+xml", "sizes": "any"},
+            {"src": SQUARE_ICON.name, "type": "image/png", "sizes": "512x512", "purpose": "any maskable"},
+        ],
+    });
+    Asset::new("manifest", "webmanifest", "application/manifest+json", manifest.to_string())
+});
+
+fn all() -> [&'static Asset; 7] {
+    [&*STYLE, &*THEME, &*CONSOLE, &*HINTS, &*ICON, &*SQUARE_ICON, &*MANIFEST]
 }
 
 fn at(asset: &Asset) -> String {
@@ -77,6 +99,16 @@ pub(super) fn style() -> String {
 /// Returns the path of the icon.
 pub(super) fn icon() -> String {
     at(&ICON)
+}
+
+/// Returns the path of the icon without round corners.
+pub(super) fn square_icon() -> String {
+    at(&SQUARE_ICON)
+}
+
+/// Returns the path of what makes the console a program of its own.
+pub(super) fn manifest() -> String {
+    at(&MANIFEST)
 }
 
 /// Returns the path of the script that sets the theme before the page is painted.
@@ -110,5 +142,5 @@ pub(super) async fn serve(Path(name): Path<String>, request: HeaderMap) -> Respo
         let encoding = [(header::CONTENT_ENCODING, "gzip"), (header::VARY, "Accept-Encoding")];
         return (headers, encoding, packed.clone()).into_response();
     }
-    (headers, [(header::VARY, "Accept-Encoding")], asset.content).into_response()
+    (headers, [(header::VARY, "Accept-Encoding")], asset.content.clone()).into_response()
 }

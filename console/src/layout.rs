@@ -205,7 +205,11 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 // own.
                 meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":"[data-said]","includeIndicatorCSS":false,"history":false}"#;
                 title { (title) }
+                meta name="theme-color" media="(prefers-color-scheme: light)" content="#ffffff";
+                meta name="theme-color" media="(prefers-color-scheme: dark)" content="#1b2124";
                 link rel="icon" type="image/svg+xml" href=(assets::icon());
+                link rel="apple-touch-icon" href=(assets::square_icon());
+                link rel="manifest" href=(assets::manifest());
                 link rel="stylesheet" href=(assets::style());
                 script src=(assets::theme()) {}
                 script src=(assets::script()) defer {}
