@@ -95,6 +95,35 @@ test('the graph shows who asks whom, what each agent does, and where a rule cut,
   await page.getByRole('row', { name: /^operator ops/ }).waitFor();
 });
 
+test('a conversation is played step by step up to where a rule cut it, and the film is one file', async () => {
+  await page.goto(`${broker.url}/conversations/PIC-1?graph=true`);
+  await connected(page);
+  const film = page.locator('#film img');
+  assert.equal(await film.evaluate((picture) => picture.complete && picture.naturalWidth > 0), false, 'it begins when it is asked for');
+  await page.getByText('Play', { exact: true }).click();
+  await until(() => film.evaluate((picture) => picture.complete && picture.naturalWidth > 0), true);
+  const text = await (await page.request.get(`${broker.url}/conversations/PIC-1/film`)).text();
+  // As who saved it sees it, with nothing else beside it.
+  const context = await browser.newContext();
+  const saved = await context.newPage();
+  await saved.setContent(text);
+  const seen = (seconds) => saved.evaluate((at) => {
+    const svg = document.querySelector('svg');
+    svg.pauseAnimations();
+    svg.setCurrentTime(at);
+    const shown = (part) => part.checkVisibility() && getComputedStyle(part).opacity === '1';
+    const lines = [...svg.querySelectorAll('.caption')].filter(shown).map((line) => [...line.querySelectorAll('tspan')].map((part) => part.textContent));
+    return { lines, isCut: shown(svg.querySelector('circle.cross').parentElement) };
+  }, seconds);
+  const end = { lines: [['tester asks coder', '✕ refused: the recipient waits for the sender\'s final answer']], isCut: true };
+  assert.deepEqual(await seen(0), { lines: [['operator asks coder', 'Draw the waterfall']], isCut: false });
+  assert.deepEqual(await seen(1_000), end);
+  // Without motion it is its last picture.
+  await saved.emulateMedia({ reducedMotion: 'reduce' });
+  assert.deepEqual(await seen(0), end);
+  await context.close();
+});
+
 test('the spending is by agent and grant, and a budget that is used up says when', async () => {
   for (const over of ['1h', '24h', '7d']) {
     await page.goto(`${broker.url}/spend?over=${over}`);

@@ -28,7 +28,7 @@ use super::parts::{
     tokens as counted, url,
 };
 use super::session::Viewer;
-use super::{claims, decision, exchange, graph, incidents, links, log, now, pages, tree, waterfall};
+use super::{claims, decision, exchange, film, graph, incidents, links, log, now, pages, tree, waterfall};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
@@ -94,7 +94,7 @@ pub(super) async fn detail(
             (params.graph_toggle(&history))
             (params.following(&history))
         }
-        @if let Some(graph) = &graph { (graph::view(graph)) }
+        @if let Some(graph) = &graph { (film::offer(reference)) (graph::view(graph)) }
         (params.paging(&history, "Parts of the history"))
         div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
             @match params.view {

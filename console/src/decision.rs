@@ -109,7 +109,7 @@ pub(super) fn title(decision: &Decision) -> String {
 }
 
 /// Returns the words that fit into a title.
-fn shortened(line: &str) -> String {
+pub(super) fn shortened(line: &str) -> String {
     let Some((end, _)) = line.char_indices().nth(TITLE_CHARS) else { return line.to_owned() };
     let cut = &line[..end];
     // A text without spaces is cut where it is.

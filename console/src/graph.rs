@@ -100,14 +100,14 @@ const fn tone(activity: Option<Activity>) -> &'static str {
 
 /// Where a node is, and how large.
 #[derive(Clone, Copy)]
-struct Spot {
-    x: f64,
-    y: f64,
-    r: f64,
+pub(super) struct Spot {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) r: f64,
 }
 
 /// Places the nodes on a circle, the same for the same names.
-fn spots(nodes: &[&Node]) -> (f64, Vec<Spot>) {
+pub(super) fn spots(nodes: &[&Node]) -> (f64, Vec<Spot>) {
     let count = f64::from(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
     let radius = (count * 19.0).max(120.0);
     let half = radius + MARGIN;
@@ -152,6 +152,18 @@ fn drawing(graph: &Graph) -> Markup {
 
 fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     let Spot { x, y, r } = spot;
+    html! {
+        circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
+            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
+                @if let Some(until) = node.rests_until { " until " (Shown::Minute.of(&rfc3339(until))) " UTC" } ", " (number(node.tokens)) " tokens" }
+        }
+        (label(&node.name, spot, middle))
+    }
+}
+
+/// Shows the name of a node beside it.
+pub(super) fn label(name: &str, spot: Spot, middle: f64) -> Markup {
+    let Spot { x, y, r } = spot;
     // Names stand outside of the circle.
     let (side, anchor) = if x >= middle { (r + 6.0, "start") } else { (-r - 6.0, "end") };
     let centred = (x - middle).abs() < 2.0;
@@ -163,13 +175,7 @@ fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
     } else {
         r + 16.0
     };
-    html! {
-        circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
-            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
-                @if let Some(until) = node.rests_until { " until " (Shown::Minute.of(&rfc3339(until))) " UTC" } ", " (number(node.tokens)) " tokens" }
-        }
-        text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(&node.name)) }
-    }
+    html! { text x=(format!("{:.0}", x + dx)) y=(format!("{:.0}", y + dy)) text-anchor=(anchor) { (escape(name)) } }
 }
 
 /// Returns what an edge bends to: a third of the way to the middle, to the right of the direction, so that the way back is
@@ -180,28 +186,47 @@ fn bend(a: Spot, b: Spot, middle: f64) -> (f64, f64) {
     (mx + (middle - mx) * 0.35 + side_x, my + (middle - my) * 0.35 + side_y)
 }
 
-/// Shows an edge, moving while a request is open.
-fn line(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
+/// The line of an edge, and the tip of its arrow.
+pub(super) struct Route {
+    pub(super) path: String,
+    pub(super) head: String,
+}
+
+pub(super) fn route(a: Spot, b: Spot, middle: f64) -> Route {
     let (cx, cy) = bend(a, b, middle);
     let end = towards(cx, cy, b, b.r + 4.0);
     let (tip, left, right) = arrow(cx, cy, end.0, end.1);
+    Route {
+        path: format!("M {:.0} {:.0} Q {cx:.0} {cy:.0} {:.0} {:.0}", a.x, a.y, end.0, end.1),
+        head: format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1),
+    }
+}
+
+/// Returns where an edge is cut.
+pub(super) fn halfway(a: Spot, b: Spot, middle: f64) -> (f64, f64) {
+    let (cx, cy) = bend(a, b, middle);
+    (0.25 * a.x + 0.5 * cx + 0.25 * b.x, 0.25 * a.y + 0.5 * cy + 0.25 * b.y)
+}
+
+/// Shows an edge, moving while a request is open.
+fn line(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
+    let Route { path, head } = route(a, b, middle);
     let state = match (edge.open, edge.answered) {
         (0, 0) => "cut",
         (0, _) => "answered",
         (_, _) => "open",
     };
     html! {
-        path class={ "edge " (state) } d=(format!("M {:.0} {:.0} Q {cx:.0} {cy:.0} {:.0} {:.0}", a.x, a.y, end.0, end.1)) {
+        path class={ "edge " (state) } d=(path) {
             title { (escape(words)) ": " (edge.open) " open, " (edge.answered) " answered, " (refused(edge)) " refused" }
         }
-        path class={ "head " (state) } d=(format!("M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z", tip.0, tip.1, left.0, left.1, right.0, right.1)) {}
+        path class={ "head " (state) } d=(head) {}
     }
 }
 
 /// Shows a red cross on an edge where a rule refused.
 fn cross(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
-    let (cx, cy) = bend(a, b, middle);
-    let (kx, ky) = (0.25 * a.x + 0.5 * cx + 0.25 * b.x, 0.25 * a.y + 0.5 * cy + 0.25 * b.y);
+    let (kx, ky) = halfway(a, b, middle);
     html! {
         @if let Some((code, _)) = edge.cut {
             circle.cross cx=(format!("{kx:.0}")) cy=(format!("{ky:.0}")) r="9" { title { (escape(words)) ": rule " (code.rule()) ", " (told(code)) } }

@@ -22,6 +22,7 @@ mod conversations;
 mod decision;
 mod edit;
 mod exchange;
+mod film;
 mod forms;
 mod frame;
 mod graph;
@@ -87,6 +88,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/inbox/reject", post(inbox::reject_many))
         .route("/conversations", get(conversations::page))
         .route("/conversations/{ref}", get(conversation::page))
+        .route("/conversations/{ref}/film", get(film::file))
         .route("/conversations/{ref}/link", post(links::make))
         .route("/conversations/{ref}/link/end", post(links::end))
         .route("/conversations/{ref}/{verb}", post(conversation::control))
