@@ -102,6 +102,10 @@ test('a conversation is played step by step up to where a rule cut it, and the f
   assert.equal(await film.evaluate((picture) => picture.complete && picture.naturalWidth > 0), false, 'it begins when it is asked for');
   await page.getByText('Play', { exact: true }).click();
   await until(() => film.evaluate((picture) => picture.complete && picture.naturalWidth > 0), true);
+  // Unfolded again, it begins again.
+  const again = page.waitForRequest(/\/film\?/);
+  for (let n = 0; n < 2; n += 1) await page.getByText('Play', { exact: true }).click();
+  await again;
   const text = await (await page.request.get(`${broker.url}/conversations/PIC-1/film`)).text();
   // As who saved it sees it, with nothing else beside it.
   const context = await browser.newContext();

@@ -317,6 +317,12 @@
     if (event.detail > 1 && event.target.closest?.('form[hx-post] button')) event.preventDefault();
   }, true);
 
+  // A film that is unfolded again begins again, as a picture of its own.
+  document.addEventListener('toggle', ({ target }) => {
+    const film = target.id === 'film' && target.open && $('img', target);
+    if (film?.naturalWidth) film.src = `${film.src.split('?')[0]}?${Date.now()}`;
+  }, true);
+
   // A filter that is chosen applies at once.
   document.addEventListener('change', (event) => {
     const form = event.target.matches?.('select') && event.target.closest('form[data-filters]');

@@ -104,7 +104,8 @@ fn row(moment: &Moment, member: &Member) -> Markup {
             div.who {
                 div { (badge(member.activity().word())) (polled(moment, member)) (waits(member)) }
                 (rests(member))
-                @for turn in &member.turns { div { (works_on(moment, turn)) } }
+                // What is held is named already.
+                @for turn in member.turns.iter().filter(|turn| !member.held.contains(&turn.reference)) { div { (works_on(moment, turn)) } }
             }
             div.counts {
                 @if view.tokens_today > 0 { div { (spent_today(member)) } }
@@ -196,10 +197,11 @@ pub(super) async fn one(
             @if agent { " " (badge(member.activity().word())) (polled(&moment, &member)) }
         }))
         p.facts {
-            @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
-            @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
+            @if view.queued > 0 { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
+            @if view.notices > 0 { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (spent_today(&member)) } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
+            @if member.failed > 0 { span { a.bad href=(url("/?wrong=all#wrong")) { (member.failed) " went wrong" } } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
             span { a href={ (url("/conversations?from=")) (encoded(&name)) } { "sent messages" } }
