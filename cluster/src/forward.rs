@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use hyper_util::rt::TokioIo;
@@ -25,8 +25,10 @@ pub(crate) const WORKSPACE: HeaderName = HeaderName::from_static("lastword-works
 pub(crate) const FROM: HeaderName = HeaderName::from_static("lastword-from");
 /// The header of the answer to a node: whose token the call had.
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("lastword-proof");
+/// The type of event streams.
+const EVENTS: &[u8] = b"text/event-stream";
 /// The headers that are of one connection.
-const OF_CONNECTION: [HeaderName; 2] = [CONNECTION, TRANSFER_ENCODING];
+pub(crate) const OF_CONNECTION: [HeaderName; 2] = [CONNECTION, TRANSFER_ENCODING];
 
 fn place(info: &NodeInfo) -> String {
     format!("{} {}", info.url, info.pin.as_deref().unwrap_or_default())
@@ -152,6 +154,11 @@ impl Tunnel {
 /// Returns whether a request asks to become a session.
 pub(crate) fn asks_for_session(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == PATH && headers.contains_key(UPGRADE)
+}
+
+/// Returns whether an answer is an event stream.
+pub(crate) fn is_events(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS))
 }
 
 /// Removes what only nodes may send.

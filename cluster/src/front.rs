@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -20,19 +20,20 @@ use lastword_facts::Code;
 use lastword_server::edges::http::Peer;
 use lastword_server::{ApiError, set_path};
 
-use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, strip};
+use crate::detour::Way;
+use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, is_events, strip};
 use crate::members::Leader;
 use crate::open::{InProgress, Using};
 use crate::reach::PROOF_ROUTE;
 use crate::waking::Admission;
-use crate::{Shared, WORKSPACE_MAIN};
+use crate::{Shared, WORKSPACE_MAIN, cut_off};
 
 /// How long a call waits for its workspace to have a leader.
 const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
 /// The pause before a node that can't be reached is tried again.
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 /// When a caller should come back whose workspace has no leader, in ms.
-const RETRY_MS: u64 = 1_000;
+pub(crate) const RETRY_MS: u64 = 1_000;
 /// Likewise, if too many of its kind came in this minute.
 const UNKNOWN_RETRY_MS: u64 = 10_000;
 /// How long the old leader's sessions may take to end.
@@ -41,8 +42,10 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 const COPIED_BYTES_MAX: u64 = 16 << 10;
 /// The prefix of paths that name a workspace.
 const PREFIX: &str = "/w/";
-/// The type of event streams.
-const EVENTS: &[u8] = b"text/event-stream";
+/// The header with a call's idempotency key.
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// What the paths of a human's stop and pause end with.
+const CONTROLS: [&str; 2] = ["/stop", "/pause"];
 /// The header by which a client asks for the leader's address instead of being passed on.
 const REDIRECT: HeaderName = HeaderName::from_static("lastword-redirect");
 
@@ -172,7 +175,7 @@ fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
 }
 
 async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request) -> Response {
-    let mut changed = shared.changed.subscribe();
+    let (mut changed, mut lapses) = (shared.changed.subscribe(), shared.lapses.subscribe());
     let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
     let number = shared.view(|view, _| view.number(&call.workspace));
     let peer = request.extensions().get::<Peer>().map(|peer| match call.from {
@@ -186,7 +189,8 @@ async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request)
     loop {
         // It would learn of a new leader only once it is heard again.
         if !shared.heartbeat.is_valid() {
-            return no_leader();
+            let known = peer.as_ref().is_some_and(Peer::is_proven);
+            return cut_off::refuse(shared, &call.workspace, known, request.headers(), request.uri());
         }
         if let Some(in_progress) = shared.enter(&call.workspace) {
             return here(shared, in_progress, &call, peer, request).await;
@@ -214,8 +218,9 @@ async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request)
                     }
                 };
             }
+            let repeats = is_repeatable(&request);
             let (sent, again) = twice(request).await;
-            match there(shared, &leader, &call, peer.clone(), sent).await {
+            match there(shared, &leader, &call, peer.clone(), (sent, repeats && again.is_some())).await {
                 Ok(response) => return response,
                 Err(error @ NotForwarded::Unanswered { .. }) => return unanswered(&error),
                 // Another node is about to lead it, or its leader is about to be back.
@@ -230,8 +235,10 @@ async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request)
                 }
             }
         }
-        if tokio::time::timeout_at(deadline, changed.changed()).await.is_err() {
-            return no_leader();
+        tokio::select! {
+            waited = tokio::time::timeout_at(deadline, changed.changed()) => if waited.is_err() { return no_leader() },
+            // It says that NATS doesn't hear it.
+            _ = lapses.changed() => {}
         }
     }
 }
@@ -246,18 +253,20 @@ async fn here(
 ) -> Response {
     let open = in_progress.open();
     let mut lapses = shared.lapses.subscribe();
+    let (control, (headers, uri)) = (is_control(request.uri()), (request.headers().clone(), request.uri().clone()));
     let mut response = tokio::select! {
         Ok(response) = TowerToHyperService::new(open.routes.clone()).call(request) => response,
         // Its facts may be on their way to the log.
-        _ = lapses.changed() => {
-            return unanswered(&cut_off(shared));
+        _ = lapses.changed() => return cut_off::unanswered(shared, &call.workspace, peer.as_ref(), &headers, &uri),
+        () = cut_off::unheard(shared), if control => {
+            return cut_off::unanswered(shared, &call.workspace, peer.as_ref(), &headers, &uri);
         }
     };
     let using = Using::of(&open, peer.as_ref().is_some_and(Peer::is_proven));
     drop(in_progress);
     // A leader that was cut off meanwhile may have answered from an old state.
     if !shared.holds(&open) {
-        return unanswered(&cut_off(shared));
+        return cut_off::unanswered(shared, &call.workspace, peer.as_ref(), &headers, &uri);
     }
     if response.body().size_hint().exact().is_none() {
         // An event stream is a use of the workspace as long as it is open.
@@ -301,13 +310,8 @@ async fn known_there(
     };
     let from = peer.map(Peer::address);
     let probe = probe(token.clone(), headers);
-    let asked = shared.forwarder.forward(leader, &shared.secret, &call.workspace, from, probe).await?;
+    let asked = Way::to(shared, leader).forward(&call.workspace, from, probe).await?;
     Ok(Some(asked).filter(|asked| !asked.headers().contains_key(PROOF)))
-}
-
-fn cut_off(shared: &Shared) -> NotForwarded {
-    let (node, reason) = (shared.name.clone(), "the cluster doesn't hear it any more".to_owned());
-    NotForwarded::Unanswered { node, reason }
 }
 
 /// Returns a call, and a copy of it to send if the leader isn't reached; a long one is sent once.
@@ -331,38 +335,55 @@ async fn twice(request: Request) -> (Request, Option<Request>) {
     }
 }
 
-/// Passes a call on to the leader of its workspace.
+/// Returns whether a call that may have been carried out may be made once more.
+fn is_repeatable(request: &Request) -> bool {
+    request.method().is_safe() || request.headers().contains_key(KEY) || is_control(request.uri())
+}
+
+/// Returns whether a call is a human's stop or pause.
+fn is_control(uri: &Uri) -> bool {
+    CONTROLS.iter().any(|control| uri.path().ends_with(control))
+}
+
+/// Passes a call on to the leader of its workspace: at the leader's address, or through NATS while that isn't reached.
 async fn there(
     shared: &Arc<Shared>,
     leader: &Leader,
     call: &RoutedCall,
     peer: Option<Peer>,
-    mut request: Request,
+    (mut request, repeats): (Request, bool),
 ) -> Result<Response, NotForwarded> {
     let session = asks_for_session(request.uri(), request.headers()).then(|| hyper::upgrade::on(&mut request));
     let from = peer.as_ref().map(Peer::address);
-    let (secret, workspace) = (&shared.secret, &call.workspace);
+    let way = Way::to(shared, leader);
     let answered = async {
         // A call may take longer than an unproven connection has: whose it is, is asked first, once a connection.
         if let Some(peer) = peer.as_ref().filter(|peer| !peer.is_proven())
             && let Some(token) = request.headers().get(AUTHORIZATION)
         {
             let probe = probe(token.clone(), request.headers());
-            let asked = shared.forwarder.forward(leader, secret, workspace, from, probe).await?;
+            let asked = way.forward(&call.workspace, from, probe).await?;
             match asked.headers().get(PROOF).and_then(|proof| proof.to_str().ok()) {
                 Some(proof) => peer.prove_by(proof),
                 None => return Ok(asked),
             }
         }
-        shared.forwarder.forward(leader, secret, workspace, from, request).await
+        way.forward(&call.workspace, from, request).await
     };
     let forwarded = tokio::select! {
         forwarded = answered => forwarded,
+        () = way.is_lost(repeats) => {
+            let (node, reason) = (leader.node.clone(), "it isn't reached at its address".to_owned());
+            if repeats { Err(NotForwarded::Unreached { node, reason }) } else { Err(NotForwarded::Unanswered { node, reason }) }
+        }
         () = shared.superseded(&call.workspace, leader.epoch) => {
             let (node, reason) = (leader.node.clone(), "it leads the workspace no longer".to_owned());
             Err(NotForwarded::Unanswered { node, reason })
         }
     };
+    if matches!(forwarded, Err(NotForwarded::Unreached { .. })) && !way.detour {
+        shared.miss(&leader.node);
+    }
     let forwarded = forwarded?;
     let tunnel = forwarded.extensions().get::<Tunnel>().cloned();
     let mut response = match tunnel {
@@ -395,7 +416,7 @@ fn while_led(shared: Arc<Shared>, workspace: String, epoch: u64, response: Respo
     if response.headers().contains_key(CONTENT_LENGTH) {
         return response;
     }
-    let events = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
+    let events = is_events(response.headers());
     response.map(|body| {
         let superseded = Box::pin(async move { shared.superseded(&workspace, epoch).await });
         let body = body.into_data_stream().map_err(io::Error::other);

@@ -99,7 +99,7 @@ impl Heartbeat {
         node: String,
         info: impl Fn() -> NodeInfo + Send + Sync,
         mut revision: Option<u64>,
-        mut changed: watch::Receiver<bool>,
+        mut changed: watch::Receiver<u64>,
     ) -> RegistryError {
         loop {
             let began = Stopwatch::start();

@@ -224,7 +224,7 @@ impl Holder {
         let (mut catching_up, mut synced, mut asked) = (CatchingUp::new(), false, Stopwatch::start());
         let (mut ending, mut looks) = (self.stopping.clone(), self.shared.looks.subscribe());
         let Followed { mirror, core, index, heard, let_go, .. } = followed;
-        let (reader, mut fault) = (mirror.reader(), None);
+        let (reader, mut fault, mut noted) = (mirror.reader(), None, (0, true));
         loop {
             let archived = self.shared.view(|view, _| view.archived(&self.workspace));
             if archived > *let_go {
@@ -251,6 +251,10 @@ impl Holder {
                     }
                     if !self.is_there() {
                         return Ok(None);
+                    }
+                    let known = (core.state().credentials.len(), self.shared.heartbeat.is_valid());
+                    if std::mem::replace(&mut noted, known) != known {
+                        self.shared.note_tokens(&self.workspace, core.state().credentials.keys().copied().collect());
                     }
                     if catching_up.is_due(last) {
                         if let Err(error) = index.catch_up(reader.as_ref(), &mut |_, _| {}) {
@@ -488,6 +492,7 @@ impl Holder {
             });
             if !self.shared.holds(&led.open) || self.shared.lost(&self.workspace, led.revision) {
                 tracing::warn!(workspace = self.workspace, "the lease is over");
+                self.shared.note_tokens(&self.workspace, handle.credentials());
                 return (Stop::Next(None), Duration::ZERO);
             }
             if let Some(next) = self.shared.hand_over(&self.workspace) {

@@ -15,6 +15,8 @@
 //!   call at any node wakes it, and so does the time at which it has something due.
 
 mod copies;
+mod cut_off;
+mod detour;
 mod durability;
 mod forward;
 mod front;
@@ -33,7 +35,7 @@ mod waking;
 mod watching;
 mod workspaces;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,7 +48,7 @@ use lastword_broker::identity::FILE_OPERATOR_TOKEN;
 use lastword_facts::fact::Credential;
 use lastword_server::edges::http::serve;
 use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transport, bind, ended, local_url};
-use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError};
+use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError, Sealing};
 use lastword_wire::DiskSpace;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -65,7 +67,7 @@ use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::members::{ClusterView, Leader, node_key};
 use self::open::{InProgress, Open};
-use self::reach::Listening;
+use self::reach::{Listening, Reached};
 use self::starter::{Standing, Starter};
 use self::starting::{Joined, claim, join, make_dir};
 use self::waking::Waking;
@@ -186,8 +188,12 @@ pub(crate) struct Shared {
     standings: Mutex<BTreeMap<String, Standing>>,
     rest_after: Option<Duration>,
     waking: Waking,
-    /// The nodes that this one doesn't reach at their addresses.
-    unreached: Mutex<BTreeSet<String>>,
+    /// How the other nodes are reached at their addresses.
+    reached: watch::Sender<Reached>,
+    /// What seals calls that go through NATS.
+    calls_sealing: Option<Sealing>,
+    /// Grows when this node should renew its record at once.
+    renewals: watch::Sender<u64>,
     /// The room on the disk of the node's directory.
     space: Mutex<DiskSpace>,
     dir: PathBuf,
@@ -208,6 +214,7 @@ fn parse<T: for<'a> Deserialize<'a>>(record: &Record) -> Option<T> {
 impl Shared {
     /// Creates what the parts of a node share, from what it found in the cluster.
     fn new(joined: Joined, cluster: &ClusterConfig, config: &Config, url: String) -> Self {
+        let calls_sealing = Sealing::of(&joined.secret);
         let shared = Self {
             name: cluster.node.clone(),
             session: joined.session,
@@ -229,7 +236,9 @@ impl Shared {
             standings: Mutex::default(),
             rest_after: cluster.rest_after,
             waking: Waking::default(),
-            unreached: Mutex::default(),
+            reached: watch::Sender::new(Reached::new()),
+            calls_sealing,
+            renewals: watch::Sender::new(0),
             space: Mutex::new(DiskSpace::Enough),
             dir: config.data_dir.clone(),
             started_at: joined.records.iter().map(|record| record.revision).max().unwrap_or_default(),
@@ -305,6 +314,11 @@ impl Shared {
     /// Returns whether this node still leads what it opened.
     pub(crate) fn holds(&self, open: &Open) -> bool {
         self.heartbeat.stretch() == Some(open.stretch)
+    }
+
+    /// Renews this node's record at once: it says something new, or somebody has to know whether NATS hears it.
+    pub(crate) fn renew(&self) {
+        self.renewals.send_modify(|renewals| *renewals += 1);
     }
 
     /// Returns a place for a call in a workspace that this node serves.
@@ -427,6 +441,7 @@ impl Node {
         let info = Info { info, certificate: certificate.clone() };
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));
+        listening.spawn(until(stopping.clone(), detour::listen(Arc::clone(&shared), certificate.clone())));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), forget_dead(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), wake_due(Arc::clone(&shared))));
@@ -501,6 +516,7 @@ impl Node {
     pub async fn shutdown(mut self) {
         // While the workspaces are handed over, clients leave its connections one by one.
         self.shared.ending.send_replace(true);
+        self.shared.renew();
         self.told().await;
         self.followers.send_replace(true);
         let holders = std::mem::take(&mut *self.holders.lock().unwrap_or_else(PoisonError::into_inner));
@@ -547,7 +563,7 @@ impl Info {
             pin: self.info.pin.as_ref().and_then(|_| fingerprint()),
             unfit: shared.unfit(),
             leaving: *shared.ending.borrow(),
-            unreached: shared.unreached.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect(),
+            unreached: shared.unreached(),
             ..self.info.clone()
         }
     }
@@ -557,8 +573,8 @@ impl Info {
 async fn beat(shared: Arc<Shared>, info: Info, revision: u64, report: watch::Sender<Option<String>>) {
     let told = Arc::clone(&shared);
     let info = move || info.now(&told);
-    let (heartbeat, registry, ending) = (shared.heartbeat.clone(), shared.registry.clone(), shared.ending.subscribe());
-    let beating = heartbeat.run(registry, shared.name.clone(), info, Some(revision), ending);
+    let (heartbeat, registry) = (shared.heartbeat.clone(), shared.registry.clone());
+    let beating = heartbeat.run(registry, shared.name.clone(), info, Some(revision), shared.renewals.subscribe());
     let error = beating.await;
     report.send_replace(Some(format!("{error}: another program is this node")));
     std::future::pending::<()>().await;

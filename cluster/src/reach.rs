@@ -3,13 +3,13 @@
 //! An address may be another program's. Before a node sends a call there, with its caller's token and the nodes' secret,
 //! whoever answers has to know the secret: it is asked for a code of a challenge.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::http::uri::{Scheme, Uri};
+use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -27,6 +27,10 @@ pub(crate) const PROOF_ROUTE: &str = "/cluster/proof/{challenge}";
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// The attempts in a row in which a node isn't reached, after which this one says so.
 const MISSED_MAX: u32 = 3;
+/// The pause between them.
+const AGAIN: Duration = Duration::from_millis(300);
+/// The header of a proof by a node that NATS hears.
+const HEARD: HeaderName = HeaderName::from_static("lastword-heard");
 /// What a code is of, so that it is of no use elsewhere.
 const LABEL: &[u8] = b"lastword node\n";
 /// The failure of somebody else at a node's address.
@@ -42,28 +46,71 @@ fn code(secret: &str, session: &str, challenge: &Challenge) -> Option<Hmac<Sha25
     Some(code)
 }
 
+/// How another node is reached at its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The attempts in a row in which it wasn't reached.
+    pub(crate) misses: u32,
+    /// Whether it is reached, and NATS hears it.
+    pub(crate) is_heard: bool,
+}
+
+/// The other nodes, as far as they were tried.
+pub(crate) type Reached = BTreeMap<String, Reach>;
+
+impl Shared {
+    /// Returns the attempts in a row in which a node wasn't reached.
+    pub(crate) fn misses(&self, node: &str) -> u32 {
+        self.reached.borrow().get(node).map_or(0, |reach| reach.misses)
+    }
+
+    /// Notes that a node wasn't reached.
+    pub(crate) fn miss(&self, node: &str) {
+        self.reached.send_modify(|reached| {
+            let reach = reached.entry(node.to_owned()).or_default();
+            *reach = Reach { misses: reach.misses.max(1), is_heard: false };
+        });
+    }
+
+    /// Waits until a node wasn't reached in this many attempts.
+    pub(crate) async fn missed(&self, node: &str, times: u32) {
+        let mut reached = self.reached.subscribe();
+        let missed = |reached: &Reached| reached.get(node).is_some_and(|reach| reach.misses >= times);
+        // The sender lives as long as this node.
+        let _missed = reached.wait_for(missed).await;
+    }
+
+    /// Returns the nodes that this one doesn't reach at their addresses.
+    pub(crate) fn unreached(&self) -> Vec<String> {
+        let reached = self.reached.borrow();
+        reached.iter().filter(|(_, reach)| reach.misses >= MISSED_MAX).map(|(node, _)| node.clone()).collect()
+    }
+}
+
 /// `GET /cluster/proof/{challenge}`: the code of a challenge, which only a node of this cluster knows, in this run of it.
 pub(crate) async fn prove(State(shared): State<Arc<Shared>>, Path(challenge): Path<String>) -> Response {
     let code = unhex(&challenge).and_then(|challenge| code(&shared.secret, &shared.session, &challenge));
-    code.map_or_else(
-        || StatusCode::BAD_REQUEST.into_response(),
-        |code| hex(&code.finalize().into_bytes()).into_response(),
-    )
+    let Some(code) = code else { return StatusCode::BAD_REQUEST.into_response() };
+    let heard = shared.heartbeat.is_valid().then_some([(HEARD, "1")]);
+    (heard, hex(&code.finalize().into_bytes())).into_response()
 }
 
-/// Checks that the node of this record answers at its address.
+/// Checks that the node of this record answers at its address; returns whether it says that NATS hears it.
 ///
 /// # Errors
 /// Nobody answers there, or somebody else.
-pub(crate) async fn check(client: &reqwest::Client, info: &NodeInfo, secret: &str) -> Result<(), String> {
+pub(crate) async fn check(client: &reqwest::Client, info: &NodeInfo, secret: &str) -> Result<bool, String> {
     let challenge = random().map_err(|error| error.to_string())?;
-    let asked =
-        async { client.get(format!("{}/cluster/proof/{}", info.url, hex(&challenge))).send().await?.text().await };
+    let asked = async {
+        let answer = client.get(format!("{}/cluster/proof/{}", info.url, hex(&challenge))).send().await?;
+        let heard = answer.headers().contains_key(HEARD);
+        Ok::<_, reqwest::Error>((heard, answer.text().await?))
+    };
     let answer = tokio::time::timeout(ANSWER_MAX, asked).await.map_err(|_| "nobody answers".to_owned())?;
-    let answer = answer.map_err(|error| error.without_url().to_string())?;
+    let (heard, answer) = answer.map_err(|error| error.without_url().to_string())?;
     let shown = unhex::<32>(answer.trim()).unwrap_or_default();
     let knows = code(secret, &info.session, &challenge).is_some_and(|code| code.verify_slice(&shown).is_ok());
-    if knows { Ok(()) } else { Err(ANOTHER.to_owned()) }
+    if knows { Ok(heard) } else { Err(ANOTHER.to_owned()) }
 }
 
 /// Returns the client for a node.
@@ -146,7 +193,7 @@ pub(crate) async fn own(
             Err(error) => Err(error.to_string()),
         };
         match reached {
-            Ok(()) => return Ok(way.clone()),
+            Ok(_) => return Ok(way.clone()),
             Err(reason) if reason == ANOTHER => {
                 return Err(NodeError::Advertise { url: way.url.clone(), reason });
             }
@@ -158,36 +205,49 @@ pub(crate) async fn own(
     Ok(first)
 }
 
-/// Looks all the time which of the other nodes are reached, for the record of this one.
+/// Looks all the time which of the other nodes are reached, for the record of this one and for calls.
 pub(crate) async fn watch(shared: Arc<Shared>) {
-    let mut missed = BTreeMap::<String, u32>::new();
+    let mut pause = RENEW_EVERY;
     loop {
-        tokio::time::sleep(RENEW_EVERY).await;
+        tokio::time::sleep(pause).await;
+        // A node that NATS doesn't hear takes all others for dead, and has to name one.
+        let deaf = !shared.heartbeat.is_valid();
         let others = |(node, info, alive): (&str, &NodeInfo, bool)| {
-            (alive && node != shared.name && !info.leaving).then(|| (node.to_owned(), info.clone()))
+            ((alive || deaf) && node != shared.name && !info.leaving).then(|| (node.to_owned(), info.clone()))
         };
         let others: Vec<_> = shared.view(|view, now| view.nodes(now).filter_map(others).collect());
         let looked = others.iter().map(async |(node, info)| {
             let reached = match shared.forwarder.client(info) {
                 // A node of an earlier version can't prove itself.
-                Ok(_) if !info.proves => Ok(()),
+                Ok(_) if !info.proves => Ok(false),
                 Ok(client) => check(&client, info, &shared.secret).await,
                 Err(error) => Err(error.to_string()),
             };
             (node.clone(), reached)
         });
-        let before = std::mem::take(&mut missed);
-        for (node, reached) in join_all(looked).await {
-            let Err(reason) = reached else { continue };
-            let times = before.get(&node).copied().unwrap_or_default().saturating_add(1);
-            if times == MISSED_MAX {
-                tracing::warn!(node, reason, "a node isn't reached at its address; it should not lead");
+        let looked = join_all(looked).await;
+        let before = shared.unreached();
+        shared.reached.send_modify(|reached| {
+            let earlier = std::mem::take(reached);
+            for (node, found) in looked {
+                let misses = earlier.get(&node).map_or(0, |reach| reach.misses);
+                let reach = match found {
+                    Ok(is_heard) => Reach { misses: 0, is_heard },
+                    Err(reason) => {
+                        if misses + 1 == MISSED_MAX {
+                            tracing::warn!(node, reason, "a node isn't reached at its address; it should not lead");
+                        }
+                        Reach { misses: misses.saturating_add(1), is_heard: false }
+                    }
+                };
+                reached.insert(node, reach);
             }
-            missed.insert(node, times);
+        });
+        if shared.unreached() != before {
+            shared.renew();
         }
-        let unreached: BTreeSet<String> =
-            missed.iter().filter(|(_, times)| **times >= MISSED_MAX).map(|(node, _)| node.clone()).collect();
-        *shared.unreached.lock().unwrap_or_else(PoisonError::into_inner) = unreached;
+        let doubtful = shared.reached.borrow().values().any(|reach| (1..MISSED_MAX).contains(&reach.misses));
+        pause = if doubtful { AGAIN } else { RENEW_EVERY };
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lastword_broker::clock::Stopwatch;
 use lastword_facts::Seq;
+use lastword_facts::fact::Credential;
 use tokio::sync::watch;
 
 use crate::Shared;
@@ -30,6 +31,8 @@ pub(crate) struct Standing {
     pub(crate) follows: bool,
     /// Why it doesn't follow.
     pub(crate) fault: Option<String>,
+    /// The hashes of the workspace's tokens, in order, as of when NATS last heard this node.
+    pub(crate) tokens: Arc<Vec<Credential>>,
 }
 
 impl Standing {
@@ -57,7 +60,7 @@ impl Starter {
             return;
         }
         let begun = Stopwatch::start();
-        let standing = Standing { begun, last: Seq(0), lag: 0, follows: false, fault: None };
+        let standing = Standing { begun, last: Seq(0), lag: 0, follows: false, fault: None, tokens: Arc::default() };
         standings.insert(workspace.to_owned(), standing);
         drop(standings);
         let holder = Holder {

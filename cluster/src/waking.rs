@@ -4,7 +4,7 @@
 //! workspace itself can check, such as a session's cookie, wakes some in a minute.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
@@ -123,6 +123,18 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Shared {
+    /// Notes whose calls are known while NATS doesn't hear this node.
+    pub(crate) fn note_tokens(&self, workspace: &str, tokens: Vec<Credential>) {
+        self.note(workspace, |standing| standing.tokens = Arc::new(tokens));
+    }
+
+    /// Returns whether a call has a token that the workspace knew when NATS last heard this node.
+    pub(crate) fn knows(&self, workspace: &str, headers: &HeaderMap, uri: &Uri) -> bool {
+        let Shown::Token(token) = shown(headers, uri) else { return false };
+        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        standings.get(workspace).is_some_and(|standing| standing.tokens.binary_search(&token).is_ok())
+    }
+
     /// Wakes a workspace at rest, unless it is awake or about to be. Another node may have done so first: then its record
     /// comes.
     pub(crate) async fn wake(&self, workspace: &str) {

@@ -21,39 +21,6 @@ fn published(what: &str, mut outages: Vec<Duration>) -> Duration {
     at(99)
 }
 
-/// The bar for a node that dies: the lease, and what taking over costs.
-const OUTAGE_MAX: Duration = Duration::from_secs(6);
-
-#[test]
-fn a_leading_node_that_is_killed_is_followed_and_nothing_acknowledged_is_lost() {
-    let Some(mut world) = World::start("killed nodes") else { return };
-    let agents = world.enrol();
-    let traffic = Traffic::start(&world, &agents);
-    let mut outages = Vec::new();
-    for _ in 0..times(2) {
-        traffic.goes_on(50);
-        let leader = world.led("main");
-        let killed = now();
-        world.nodes[leader].kill();
-        // A call waits for the next leader.
-        let other = world.nodes[(leader + 1) % 3].client(&world.operator());
-        assert!(runtime().block_on(other.agents()).is_ok());
-        traffic.goes_on(50);
-        let outage = traffic.gap_since(killed);
-        if outage > OUTAGE_MAX {
-            world.nodes.iter().for_each(|node| println!("{}, {outage:?}:\n{}", node.name, node.said()));
-        }
-        outages.push(outage);
-        world.nodes[leader].start();
-        world.settled("main");
-    }
-    let (known, _) = traffic.end();
-    println!("{} sends and {} answers acknowledged", known.sent.len(), known.answers.len());
-    let outage = published("a leading node killed", outages);
-    check(&mut world, &known);
-    assert!(!measures() || outage <= OUTAGE_MAX, "{outage:?}");
-}
-
 #[test]
 fn a_leader_that_stood_still_writes_and_answers_nothing_afterwards() {
     let Some(mut world) = World::start("nodes that stand still") else { return };
@@ -322,28 +289,6 @@ fn a_clock_that_is_an_hour_off_changes_nothing() {
 }
 
 #[test]
-fn a_nats_server_that_is_killed_loses_nothing() {
-    let Some(mut world) = World::start("killed NATS servers") else { return };
-    let agents = world.enrol();
-    let traffic = Traffic::start(&world, &agents);
-    let connection = world.nats.connect();
-    let mut outages = Vec::new();
-    for _ in 0..times(1) {
-        traffic.goes_on(50);
-        let leader = world.nats.leader(&connection, "main");
-        let killed = now();
-        world.nats.servers[leader].kill();
-        traffic.goes_on(50);
-        outages.push(traffic.gap_since(killed));
-        world.nats.servers[leader].resume();
-        traffic.goes_on(50);
-    }
-    let (known, _) = traffic.end();
-    check(&mut world, &known);
-    published("the stream's leader killed", outages);
-}
-
-#[test]
 fn a_pause_of_all_nats_servers_leaves_no_workspace_without_a_leader() {
     let Some(mut world) = World::start("paused NATS servers") else { return };
     let agents = world.enrol();
@@ -360,32 +305,6 @@ fn a_pause_of_all_nats_servers_leaves_no_workspace_without_a_leader() {
     }
     let (known, _) = traffic.end();
     check(&mut world, &known);
-}
-
-#[test]
-fn a_leader_that_nats_does_not_hear_steps_down() {
-    let Some(mut world) = World::start("partitions") else { return };
-    let agents = world.enrol();
-    let traffic = Traffic::start(&world, &agents);
-    let mut outages = Vec::new();
-    for n in 0..times(2) {
-        traffic.goes_on(50);
-        let leader = world.led("main");
-        let passing = if n % 2 == 0 { Passing::Nothing } else { Passing::RequestsOnly };
-        let cut = now();
-        world.nodes[leader].proxies.iter().for_each(|proxy| proxy.set(passing));
-        traffic.goes_on(50);
-        let outage = traffic.gap_since(cut);
-        println!("{passing:?}: {outage:?}");
-        outages.push(outage);
-        until("another node leads", || world.leader("main").is_some_and(|now| now != leader));
-        world.nodes[leader].proxies.iter().for_each(|proxy| proxy.set(Passing::All));
-        traffic.goes_on(50);
-        world.settled("main");
-    }
-    let (known, _) = traffic.end();
-    check(&mut world, &known);
-    published("the leading node cut off from NATS", outages);
 }
 
 #[test]

@@ -15,7 +15,6 @@ mod load;
 mod machines;
 #[cfg(test)]
 #[path = "../it/mounted.rs"]
-#[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod mounted;
 #[cfg(test)]
 mod nats_access;
@@ -39,6 +38,8 @@ mod reach;
 mod rests;
 #[cfg(test)]
 mod starts;
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod traffic;
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(crate) enum Passing {
     All,
     /// Nothing, and connections end.
     Nothing,
+    /// Nothing, and neither end notices.
+    Silence,
     /// What the client sends, but no answer: neither end notices that the other is cut off.
     RequestsOnly,
 }
@@ -97,6 +99,21 @@ async fn copy(
     tokio::join!(read, write);
 }
 
+/// Copies while this passes, and holds up what comes else.
+async fn while_passing(
+    mut passing: watch::Receiver<Passing>,
+    passes: impl Fn(Passing) -> bool,
+    copying: impl Future<Output = ()>,
+) {
+    let (mut copying, mut watching) = (std::pin::pin!(copying), passing.clone());
+    while passing.wait_for(|it| passes(*it)).await.is_ok() {
+        tokio::select! {
+            () = &mut copying => return,
+            _ = watching.wait_for(|it| !passes(*it)) => {}
+        }
+    }
+}
+
 async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing>, delay: watch::Receiver<Duration>) {
     if *passing.borrow() == Passing::Nothing {
         return;
@@ -104,19 +121,9 @@ async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let up = copy(&mut from_client, &mut to_server, &delay);
-    let mut answers = passing.clone();
-    let down = async {
-        loop {
-            if answers.wait_for(|passing| *passing == Passing::All).await.is_err() {
-                return;
-            }
-            tokio::select! {
-                () = copy(&mut from_server, &mut to_client, &delay) => return,
-                _ = answers.wait_for(|passing| *passing != Passing::All) => {}
-            }
-        }
-    };
+    let up =
+        while_passing(passing.clone(), |it| it != Passing::Silence, copy(&mut from_client, &mut to_server, &delay));
+    let down = while_passing(passing.clone(), |it| it == Passing::All, copy(&mut from_server, &mut to_client, &delay));
     tokio::select! {
         () = up => {}
         () = down => {}

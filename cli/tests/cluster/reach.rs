@@ -4,16 +4,26 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
+use std::time::Duration;
+
+use lastword_client::{ClientError, SendTerms, Target};
+
 use crate::nats_server::{free_port, runtime, until};
 use crate::proxy::{Passing, Proxy};
-use crate::world::World;
+use crate::table::{STOP_MAX, stopped};
+use crate::traffic::now;
+use crate::world::{World, measures};
+
+/// The bar of a node that says that it can't carry a human's stop out.
+const SAID_MAX: Duration = Duration::from_millis(1_100);
+/// The time after which a node that doesn't answer never will.
+const WITHIN: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_leader_that_the_others_do_not_reach_hands_over_and_doctor_says_so() {
     let Some(mut world) = World::start("a leader that isn't reached") else { return };
     let first = world.first("main");
-    let port = world.nodes[first].url.rsplit(':').next().unwrap().parse().unwrap();
-    let proxy = Proxy::to(port);
+    let proxy = Proxy::to(world.nodes[first].port());
     assert_eq!(world.nodes[first].terminate(), 0);
     world.nodes[first].with(&["--advertise", &format!("http://{}", proxy.address)]);
     world.nodes[first].start();
@@ -30,6 +40,68 @@ fn a_leader_that_the_others_do_not_reach_hands_over_and_doctor_says_so() {
     proxy.set(Passing::All);
     until("it leads again", || world.leader("main") == Some(first));
     until("doctor says so no longer", || !said().contains(&fault));
+}
+
+#[test]
+fn nodes_that_do_not_reach_each_other_answer_and_stop_through_nats() {
+    let Some(mut world) = World::start("nodes cut off from each other") else { return };
+    let fronts = world.fronts();
+    let agents = world.enrol();
+    let send = |node: &crate::world::Node, n: usize| {
+        let (human, request) = (node.client(&world.operator()), crate::load::request(&format!("key-{n}")));
+        runtime().block_on(async move { human.send(&request, &SendTerms::default()).await }).unwrap();
+    };
+    send(&world.nodes[0], 0);
+    fronts.iter().for_each(|front| front.set(Passing::Silence));
+    let cut = now();
+    let stops: Vec<_> = (0..3)
+        .map(|n| stopped(world.nodes[n].client(&world.operator()), format!("agent-{n}"), cut))
+        .map(|stop| runtime().spawn(async { tokio::time::timeout(WITHIN, stop).await }))
+        .collect();
+    for stop in stops {
+        let after = runtime().block_on(stop).unwrap().expect("a human stops through each node");
+        assert!(!measures() || after < STOP_MAX, "{after:?}");
+    }
+    for (n, node) in world.nodes.iter().enumerate() {
+        let reader = node.client(&agents[3]);
+        let read = runtime().block_on(async { tokio::time::timeout(WITHIN, reader.agents()).await });
+        assert_eq!(read.expect("each node answers").unwrap().items.len(), 5);
+        send(node, 3 + 4 * n);
+        let stranger = runtime().block_on(node.client("lw_stranger").agents()).unwrap_err();
+        assert!(matches!(stranger, ClientError::Refused(problem) if problem.status == 401));
+    }
+}
+
+#[test]
+fn a_node_that_nats_does_not_hear_says_so_and_names_another_to_those_it_knows() {
+    let Some(world) = World::start("nodes cut off from NATS") else { return };
+    let operator = world.operator();
+    let leader = world.first("main");
+    let follower = (leader + 1) % 3;
+    let stop = |token: &str, node: usize| {
+        let asked = now();
+        let human = world.nodes[node].client(token);
+        let refused = runtime().block_on(human.stop(Target::Agent("operator"))).unwrap_err();
+        (asked.elapsed(), refused)
+    };
+    let others = |node: usize| [(node + 1) % 3, (node + 2) % 3].map(|other| world.nodes[other].url.clone());
+    for (node, status) in [(leader, 502), (follower, 503)] {
+        world.nodes[node].proxies.iter().for_each(|proxy| proxy.set(Passing::Silence));
+        if node == follower {
+            until("it serves nothing", || runtime().block_on(world.nodes[node].client(&operator).agents()).is_err());
+        }
+        let (after, refused) = stop(&operator, node);
+        let ClientError::Refused(problem) = refused else { panic!("{refused}") };
+        assert_eq!((problem.status, problem.retry_after_ms), (status, Some(1_000)), "{problem:?}");
+        assert!(problem.detail.contains("doesn't reach a majority of the NATS servers"), "{problem:?}");
+        assert!(others(node).iter().any(|url| problem.hint.contains(url)), "{problem:?}");
+        assert!(!measures() || after < SAID_MAX, "{after:?}");
+        until("it serves nothing", || runtime().block_on(world.nodes[node].client(&operator).agents()).is_err());
+        let (_, refused) = stop("lw_stranger", node);
+        assert!(matches!(&refused, ClientError::Refused(problem) if !problem.hint.contains("http")), "{refused:?}");
+        world.nodes[node].proxies.iter().for_each(|proxy| proxy.set(Passing::All));
+        until("it serves again", || runtime().block_on(world.nodes[node].client(&operator).agents()).is_ok());
+    }
 }
 
 /// A server that is no node; returns its port, and what it is sent.

@@ -106,6 +106,12 @@ impl Traffic {
         acked[from..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
     }
 
+    /// Returns the time from this moment to the next acknowledged send.
+    pub(crate) fn first_since(&self, moment: Instant) -> Duration {
+        let acked = self.acked.lock().unwrap();
+        acked[acked.partition_point(|at| *at < moment)] - moment
+    }
+
     /// Ends the load; returns what the clients know, and the calls that failed for another reason than a pause.
     pub(crate) fn end(mut self) -> (Known, Vec<String>) {
         self.ended.store(true, Ordering::Relaxed);

@@ -119,6 +119,11 @@ impl Node {
         TcpStream::connect(self.url.trim_start_matches("http://")).is_ok()
     }
 
+    /// Returns the port on which it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.url.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     /// Returns the mirror of a workspace.
     pub(crate) fn data(&self, workspace: &str) -> PathBuf {
         self.dir.join(workspace)
@@ -207,6 +212,20 @@ impl World {
         let world = Self { nodes, nats, dir, registry: registry.unwrap(), _turn: turn };
         world.settled("main");
         world
+    }
+
+    /// Has the nodes reach each other through proxies: one in front of each.
+    pub(crate) fn fronts(&mut self) -> Vec<Proxy> {
+        let fronts: Vec<Proxy> = self.nodes.iter().map(|node| Proxy::to(node.port())).collect();
+        for (node, front) in self.nodes.iter_mut().zip(&fronts) {
+            if node.runs() {
+                assert_eq!(node.terminate(), 0, "{}", node.said());
+            }
+            node.with(&["--advertise", &format!("http://{}", front.address)]);
+            node.start();
+        }
+        self.settled("main");
+        fronts
     }
 
     /// Restarts every node with a clock of its own.

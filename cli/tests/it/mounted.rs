@@ -22,6 +22,17 @@ impl Mounted {
         None
     }
 
+    /// Mounts one over a folder, with what is in there.
+    #[allow(dead_code, reason = "for the tests of a cluster")]
+    pub(crate) fn under(dir: &Path, bytes: u64) -> Option<Self> {
+        let before = dir.with_extension("before");
+        std::fs::rename(dir, &before).unwrap();
+        let mounted = Self::over(dir, bytes);
+        let copied = Command::new("cp").arg("-a").arg(before.join(".")).arg(dir).status();
+        assert!(copied.is_ok_and(|status| status.success()));
+        mounted
+    }
+
     /// Fills it to the last byte.
     pub(crate) fn fill(&self, name: &str) {
         let mut file = std::fs::File::create(self.0.join(name)).unwrap();

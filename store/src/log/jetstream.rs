@@ -17,6 +17,7 @@
 
 mod address;
 mod archive;
+mod asking;
 mod claim;
 mod file;
 mod leader;
@@ -30,6 +31,7 @@ mod record;
 mod tail;
 
 pub use self::address::shown_address;
+pub use self::asking::{AskError, Question, Questions};
 pub use self::leader::Lease;
 pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};

@@ -40,7 +40,10 @@ impl Sealing {
     }
 
     /// Seals the value of a record, under its key: no other record takes its place.
-    pub(super) fn seal(&self, key: &str, value: &[u8]) -> Result<Vec<u8>, RegistryError> {
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub fn seal(&self, key: &str, value: &[u8]) -> Result<Vec<u8>, RegistryError> {
         let failed = || RegistryError::Unavailable { reason: format!("{key} can't be sealed") };
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).map_err(|_| failed())?;
@@ -51,7 +54,8 @@ impl Sealing {
     }
 
     /// Opens the value of a record; `None` if it isn't sealed with this key.
-    pub(super) fn open(&self, key: &str, value: &[u8]) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn open(&self, key: &str, value: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = value.strip_prefix(MARK)?.split_first_chunk::<NONCE_LEN>()?;
         let mut opened = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);

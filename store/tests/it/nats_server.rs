@@ -226,12 +226,18 @@ impl Three {
         connect(self.servers.iter().map(NatsServer::url))
     }
 
+    /// Returns where a server stores its data.
+    #[allow(dead_code, reason = "for tests of the program")]
+    pub(crate) fn data(&self, n: usize) -> PathBuf {
+        self.dir.path().join(format!("data{n}"))
+    }
+
     /// Has the servers forget all that they store.
     #[allow(dead_code, reason = "for tests of the program")]
     pub(crate) fn wipe(&mut self) {
         self.servers.iter_mut().for_each(NatsServer::kill);
         for n in 0..self.servers.len() {
-            std::fs::remove_dir_all(self.dir.path().join(format!("data{n}"))).unwrap();
+            std::fs::remove_dir_all(self.data(n)).unwrap();
         }
         self.servers.iter_mut().for_each(NatsServer::resume);
     }
