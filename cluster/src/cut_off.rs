@@ -68,7 +68,7 @@ fn advice(shared: &Shared, known: bool) -> String {
     });
     match named {
         Some((node, url)) => format!("Ask the node {node} at {url}, which reaches them."),
-        None => "No other node that this one reaches does: see that two of three NATS servers run, then try again."
+        None => "No other node that this one reaches does: see that two of three NATS servers run and have room on their disks, then try again."
             .to_owned(),
     }
 }

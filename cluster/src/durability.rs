@@ -29,12 +29,23 @@ pub struct Monitored {
 
 /// A server that didn't say what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{monitor}: {reason}")]
-pub struct Unmonitored {
-    /// The address that was asked, without a password.
-    pub monitor: String,
-    /// The failure.
-    pub reason: String,
+pub enum Unmonitored {
+    /// It gave no answer, or not one of NATS.
+    #[error("{monitor}: {reason}; --nats-monitor names where each server's monitoring is")]
+    Unanswered {
+        /// The address that was asked, without a password.
+        monitor: String,
+        /// The failure.
+        reason: String,
+    },
+    /// It stores nothing.
+    #[error(
+        "the NATS server {name} has no JetStream: NATS turns it off where its disk is full. Make room there, then restart it"
+    )]
+    NoJetStream {
+        /// Its name.
+        name: String,
+    },
 }
 
 #[derive(Deserialize)]
@@ -78,14 +89,14 @@ pub fn default_monitors(servers: &[String]) -> Vec<String> {
 /// # Errors
 /// It doesn't answer, or not as a NATS server with JetStream does.
 pub async fn monitored(monitor: &str) -> Result<Monitored, Unmonitored> {
-    let failed = |reason: String| Unmonitored { monitor: shown_address(monitor), reason };
+    let failed = |reason: String| Unmonitored::Unanswered { monitor: shown_address(monitor), reason };
     let client = lastword_client::plain_http().map_err(|error| failed(error.to_string()))?;
     let url = format!("{}/varz", monitor.trim_end_matches('/'));
     let asked = async { client.get(url).send().await?.error_for_status()?.json::<Varz>().await };
     let found = tokio::time::timeout(ANSWER_MAX, asked).await;
     let found = found.map_err(|_| failed("it doesn't answer".to_owned()))?;
     let found = found.map_err(|error| failed(error.without_url().to_string()))?;
-    let config = found.jetstream.config.ok_or_else(|| failed("it has no JetStream".to_owned()))?;
+    let Some(config) = found.jetstream.config else { return Err(Unmonitored::NoJetStream { name: found.server_name }) };
     let clock = found.now.parse::<jiff::Timestamp>().map_err(|error| failed(error.to_string()))?;
     let Time(here) = wall();
     Ok(Monitored {

@@ -552,6 +552,7 @@ impl Nodes for NodesOf {
                 nodes,
                 epoch: leader.as_ref().map_or(0, |leader| leader.epoch),
                 leader: leader.map(|it| it.node),
+                stores: self.shared.lagging().iter().map(ToString::to_string).collect(),
             }
         })
     }

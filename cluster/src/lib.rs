@@ -31,6 +31,7 @@ mod rest;
 mod starter;
 mod starting;
 mod status;
+mod stores;
 mod waking;
 mod watching;
 mod workspaces;
@@ -48,7 +49,7 @@ use lastword_broker::identity::FILE_OPERATOR_TOKEN;
 use lastword_facts::fact::Credential;
 use lastword_server::edges::http::serve;
 use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transport, bind, ended, local_url};
-use lastword_store::{Nats, NatsError, NatsOptions, Record, Registry, RegistryError, Sealing};
+use lastword_store::{Lagging, Nats, NatsError, NatsOptions, Record, Registry, RegistryError, Sealing};
 use lastword_wire::DiskSpace;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -190,6 +191,8 @@ pub(crate) struct Shared {
     waking: Waking,
     /// How the other nodes are reached at their addresses.
     reached: watch::Sender<Reached>,
+    /// The NATS servers that don't store what they should.
+    lagging: Mutex<Vec<Lagging>>,
     /// What seals calls that go through NATS.
     calls_sealing: Option<Sealing>,
     /// Grows when this node should renew its record at once.
@@ -237,6 +240,7 @@ impl Shared {
             rest_after: cluster.rest_after,
             waking: Waking::default(),
             reached: watch::Sender::new(Reached::new()),
+            lagging: Mutex::default(),
             calls_sealing,
             renewals: watch::Sender::new(0),
             space: Mutex::new(DiskSpace::Enough),
@@ -442,6 +446,7 @@ impl Node {
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), detour::listen(Arc::clone(&shared), certificate.clone())));
+        listening.spawn(until(stopping.clone(), stores::watch(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), watch_time(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), forget_dead(Arc::clone(&shared))));
         listening.spawn(until(stopping.clone(), wake_due(Arc::clone(&shared))));

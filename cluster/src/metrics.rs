@@ -12,9 +12,10 @@ use lastword_broker::identity::credential;
 use crate::{Shared, Standing};
 
 /// What a node tells of itself, by name and meaning.
-const FAMILIES: [(&str, &str); 7] = [
+const FAMILIES: [(&str, &str); 8] = [
     ("node_renewal_age_seconds", "Seconds since this node last renewed its record."),
     ("node_alive", "Whether this node has heard of a node in the last 3 seconds."),
+    ("nats_server_lagging", "A NATS server that doesn't store what the others do, as one whose disk is full."),
     ("workspaces_at_rest", "Workspaces that nobody leads or follows until somebody calls or something is due."),
     ("workspace_epoch", "The epoch in which this node leads the workspace; 0 while it follows."),
     ("workspace_position", "The last position of the log on this node."),
@@ -37,6 +38,8 @@ fn text(shared: &Shared, names: bool) -> String {
     let age = shared.heartbeat.age().map_or_else(|| "NaN".to_owned(), |age| age.as_secs_f64().to_string());
     let alive = |node: &str, alive: bool| (format!("{{node=\"{node}\"}}"), u8::from(alive).to_string());
     let nodes = shared.view(|view, now| view.nodes(now).map(|(node, _, heard)| alive(node, heard)).collect::<Lines>());
+    let lagging = shared.lagging().into_iter();
+    let lagging = lagging.map(|found| (format!("{{server={:?}}}", found.server), "1".to_owned())).collect::<Lines>();
     let standings = shared.standings.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let each = |value: &dyn Fn(&str, &Standing) -> u64| -> Lines {
         let line = |(name, standing): (&String, &Standing)| {
@@ -49,6 +52,7 @@ fn text(shared: &Shared, names: bool) -> String {
     let values = [
         vec![(String::new(), age)],
         nodes,
+        lagging,
         if names { vec![(String::new(), resting)] } else { Vec::new() },
         each(&epoch),
         each(&|_, standing| standing.last.0),

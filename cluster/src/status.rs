@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use lastword_store::{Nats, Record, Registry};
+use lastword_store::{Lagging, Nats, Record, Registry};
 use serde::Serialize;
 
 use crate::members::{LeaseRecord, NodeInfo, RENEW_EVERY, lease_key, node_key, workspace_key};
@@ -44,6 +44,10 @@ pub struct WorkspaceStatus {
     pub copies_wanted: usize,
     /// The number of those that have all of it.
     pub copies_current: usize,
+    /// The bytes of its stream.
+    pub bytes: u64,
+    /// The most that the stream may have; `None` without a limit.
+    pub bytes_max: Option<u64>,
 }
 
 /// The nodes and workspaces of a cluster.
@@ -53,6 +57,8 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// The workspaces that are served.
     pub workspaces: Vec<WorkspaceStatus>,
+    /// The NATS servers that don't store what they should.
+    pub lagging: Vec<Lagging>,
 }
 
 /// Reads the status of a cluster; takes somewhat more than the time between two renewals.
@@ -61,8 +67,10 @@ pub struct Status {
 /// NATS can't be used.
 pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeError> {
     let prefix = node_key("");
-    let before = registry.list(&prefix).await?;
+    let (before, mut lagging) = (registry.list(&prefix).await?, registry.lagging().await?);
     tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
+    let still = registry.lagging().await?;
+    lagging.retain(|found| still.contains(found));
     let (mut nodes, mut deaf) = (Vec::<NodeStatus>::new(), Vec::new());
     for record in registry.list(&prefix).await? {
         let Some(info) = parse::<NodeInfo>(&record) else { continue };
@@ -93,12 +101,19 @@ pub async fn status(nats: &Nats, registry: &Registry) -> Result<Status, NodeErro
         let lease = found.and_then(parse::<LeaseRecord>);
         let rests = lease.as_ref().is_some_and(|lease| lease.rest.is_some());
         let leader = lease.filter(|lease| !lease.released).map(|lease| lease.node).filter(alive);
-        let (epoch, copies_wanted, copies_current) =
-            (found.map_or(0, |record| record.revision), copies.wanted, copies.current);
-        Ok::<_, NodeError>(WorkspaceStatus { workspace, leader, rests, epoch, copies_wanted, copies_current })
+        Ok::<_, NodeError>(WorkspaceStatus {
+            workspace,
+            leader,
+            rests,
+            epoch: found.map_or(0, |record| record.revision),
+            copies_wanted: copies.wanted,
+            copies_current: copies.current,
+            bytes: copies.bytes,
+            bytes_max: copies.bytes_max,
+        })
     };
     let names = registry.list(&workspace_key("")).await?.into_iter();
     let names = names.map(|record| record.key.trim_start_matches(&workspace_key("")).to_owned());
     let workspaces = stream::iter(names).map(of).buffered(AT_ONCE).try_collect().await?;
-    Ok(Status { nodes, workspaces })
+    Ok(Status { nodes, workspaces, lagging })
 }

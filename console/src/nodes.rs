@@ -24,11 +24,12 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 }
 
 fn table(known: &NodesView) -> Markup {
-    let NodesView { nodes, leader, epoch } = known;
+    let NodesView { nodes, leader, epoch, stores } = known;
     let alive = nodes.iter().filter(|node| node.alive).count();
     html! {
         (heading("Nodes", &html! { span.faint { (alive) " of " (plural(nodes.len() as u64, "node", "nodes")) " alive" } }))
         @if alive < 2 { p { "If this node is lost, nobody serves this workspace." } }
+        @for fault in stores { p { (foreign_line(fault)) } }
         div.scroll { table {
             thead { tr { th { "Node" } th { "State" } th { "This workspace" } th { "Address" } th { "Version" } } }
             tbody { @for node in nodes { (row(node, leader.as_deref(), *epoch)) } }
@@ -69,12 +70,15 @@ mod tests {
             able,
         };
         let nodes = vec![node("a", true, true), node("b", true, false), node("c<", false, true)];
-        let page = table(&NodesView { nodes, leader: Some("a".into()), epoch: 7 }).into_string();
+        let page = table(&NodesView { nodes, leader: Some("a".into()), epoch: 7, stores: vec!["n2 is away".into()] })
+            .into_string();
         for part in ["2 of 3 nodes alive", "leads, epoch 7", "behind", "c&lt;", "not heard of"] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(!page.contains("If this node is lost"));
-        let alone = table(&NodesView { nodes: vec![node("a", true, true)], leader: None, epoch: 0 }).into_string();
+        let alone =
+            table(&NodesView { nodes: vec![node("a", true, true)], leader: None, epoch: 0, stores: Vec::new() })
+                .into_string();
         assert!(alone.contains("If this node is lost, nobody serves this workspace.") && alone.contains("follows"));
     }
 }

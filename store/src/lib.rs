@@ -36,7 +36,7 @@ pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, Refu
 pub use crate::read_model::spend_index::{SpentIn, SpentOnModels, SpentTurn};
 #[cfg(feature = "cluster")]
 pub use crate::registry::{
-    KEY_CHARS_MIN, KEY_FILES, KEY_NODES_SECRET, Record, Registry, RegistryError, Sealing, Watch,
+    KEY_CHARS_MIN, KEY_FILES, KEY_NODES_SECRET, Lagging, Record, Registry, RegistryError, Sealing, Watch,
 };
 pub use crate::rows::RowsError;
 

@@ -1,6 +1,7 @@
 //! What the nodes of a cluster know of each other: small records in a bucket of NATS, each replaced only by who has seen
 //! the last one.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_nats::Client;
@@ -9,6 +10,7 @@ use async_nats::jetstream::consumer::push::OrderedConfig;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Entry, Operation, UpdateErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use futures_util::StreamExt as _;
+use serde::Serialize;
 
 pub use self::sealing::{KEY_CHARS_MIN, KEY_FILES, KEY_NODES_SECRET, Sealing};
 use self::sealing::{is_sealed, is_secret};
@@ -59,6 +61,29 @@ pub struct Record {
     pub value: Option<Vec<u8>>,
     /// The number of the write. It grows over all records.
     pub revision: u64,
+}
+
+/// A NATS server that should store what the registry has, and doesn't.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lagging {
+    /// Its name.
+    pub server: String,
+    /// Whether the others don't hear it.
+    pub offline: bool,
+}
+
+impl fmt::Display for Lagging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, offline } = self;
+        if *offline {
+            return write!(f, "the NATS server {server} is away: start it");
+        }
+        write!(
+            f,
+            "the NATS server {server} is up and doesn't store what the others do: NATS turns JetStream off where its disk is \
+             full. Make room there, then restart it"
+        )
+    }
 }
 
 /// The registry of a cluster. Clones share the connection.
@@ -163,6 +188,19 @@ impl Registry {
     /// [`RegistryError::Unavailable`].
     pub async fn replicas(&self) -> Result<usize, RegistryError> {
         within(self.bucket.status()).await.map(|status| status.info.config.num_replicas)
+    }
+
+    /// Returns the NATS servers that don't have all of the registry now. Nodes write to it each second, so one that stays among
+    /// them stores nothing.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn lagging(&self) -> Result<Vec<Lagging>, RegistryError> {
+        // The bucket's own status is that of when it was opened.
+        let mut stream = self.bucket.stream.clone();
+        let replicas = within(stream.info()).await?.cluster.as_ref().map(|cluster| cluster.replicas.clone());
+        let behind = replicas.into_iter().flatten().filter(|replica| replica.offline || !replica.current);
+        Ok(behind.map(|replica| Lagging { server: replica.name, offline: replica.offline }).collect())
     }
 
     /// Writes a record that is missing; returns its revision.

@@ -50,6 +50,9 @@ pub struct ReadyView {
     /// What the last reading of the whole log found; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
+    /// In a cluster, the servers that should store the log and don't: `lastword doctor --cluster` names them.
+    #[serde(default)]
+    pub stores_lagging: usize,
 }
 
 /// A reading of the whole log that checked the hash of each row (L5).

@@ -5,6 +5,7 @@
 mod ci;
 mod command;
 mod failed;
+mod faults;
 mod measure;
 mod pictures;
 mod quick;
@@ -26,6 +27,11 @@ const TASKS: &[Task] = &[
     Task { name: "ci", about: "all checks and tests, or the steps that are named; --list names them", run: ci::run },
     Task { name: "ci-build", about: "the build of ci", run: ci::build },
     Task { name: "ci-features", about: "each feature, checked alone", run: ci::features },
+    Task {
+        name: "faults",
+        about: "the faults of a cluster, and after what time it goes on; --times, --only, --json",
+        run: faults::run,
+    },
     Task { name: "measure", about: "how the project reads, in figures; --json, --list WHAT", run: measure::run },
     Task { name: "pictures", about: "the pictures of the console in docs/images, taken anew", run: pictures::run },
     Task { name: "quick", about: "format, clippy and tests of what differs from main", run: quick::run },

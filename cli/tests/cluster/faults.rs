@@ -167,6 +167,38 @@ fn a_leader_whose_disk_is_low_hands_over_to_a_node_that_has_room() {
 }
 
 #[test]
+fn a_nats_server_whose_disk_stays_full_is_named_and_writes_go_on() {
+    let Some(mut world) = World::start("a full disk of a NATS server") else { return };
+    let connection = world.nats.connect();
+    let full = world.nats.leader(&connection, "main");
+    world.nats.servers[full].kill();
+    let disk = Mounted::under(&world.nats.data(full), 128 << 20);
+    world.nats.servers[full].resume();
+    let Some(disk) = disk else { return };
+    let agents = world.enrol();
+    let traffic = Traffic::start(&world, &agents);
+    traffic.goes_on(50);
+    disk.fill("ballast");
+    traffic.goes_on(50);
+    let metric = format!("lastword_nats_server_lagging{{server=\"n{full}\"}} 1");
+    until("each node names it", || world.nodes.iter().all(|node| node.metrics().contains(&metric)));
+    let client = world.nodes[0].client(&world.operator());
+    let lagging = || runtime().block_on(client.ready()).map_or(9, |ready| ready.stores_lagging);
+    until("the leader says so", || lagging() == 1);
+    let servers = world.servers();
+    let doctor = world.run(&["doctor", "--cluster", &servers, "--nats-monitor", &world.nats.monitors.join(",")]);
+    for fault in ["is up and doesn't store what the others do", "has no JetStream"] {
+        assert!(doctor.stdout.contains(&format!("✗ the NATS server n{full} {fault}")), "{doctor:?}");
+    }
+    disk.empty("ballast");
+    world.nats.servers[full].kill();
+    world.nats.servers[full].resume();
+    until("nobody names it any more", || lagging() == 0);
+    let (known, _) = traffic.end();
+    check(&mut world, &known);
+}
+
+#[test]
 fn a_humans_stop_goes_through_while_the_stream_is_at_its_limit() {
     let Some(world) = World::start("a stream at its limit") else { return };
     let agents = world.enrol();
@@ -194,6 +226,9 @@ fn a_humans_stop_goes_through_while_the_stream_is_at_its_limit() {
         runtime().block_on(operator.stop(Target::Workspace)).unwrap();
     }
     assert!(send(sent + 1).is_err());
+    let servers = world.servers();
+    let doctor = world.run(&["doctor", "--cluster", &servers]).stdout;
+    assert!(doctor.contains("✗ the stream of main has") && doctor.contains("--max-bytes=-1"), "{doctor}");
     drop(agents);
 }
 

@@ -256,7 +256,8 @@ fn faults() -> Vec<Fault> {
 #[test]
 fn writes_and_a_humans_stop_go_on_after_each_fault() {
     let faults = faults();
-    let Some(world) = World::start("the table of faults") else { return };
+    // Its agents may fall behind in a campaign.
+    let Some(world) = World::start_with("the table of faults", "[limits]\ninbox_max = 1000000\n", &[]) else { return };
     let mut stage = Stage::set(world, &faults);
     let agents = stage.world.enrol();
     let operator = stage.world.operator();
@@ -267,7 +268,7 @@ fn writes_and_a_humans_stop_go_on_after_each_fault() {
     }
     let connection = stage.world.nats.connect();
     let traffic = Traffic::start(&stage.world, &agents);
-    let mut table = Vec::new();
+    let (mut table, mut late) = (Vec::new(), Vec::new());
     for fault in faults {
         if !stage.has(fault) {
             continue;
@@ -288,10 +289,8 @@ fn writes_and_a_humans_stop_go_on_after_each_fault() {
             let stops: Vec<f64> =
                 stops.into_iter().map(|stop| runtime().block_on(stop).unwrap().as_secs_f64()).collect();
             println!("{}, {} of {}: writes after {writes:.2?}, stops {stops:.2?}", fault.name(), number + 1, times(1));
-            if measures()
-                && let Some(most) = fault.stop_max().map(|most| most.as_secs_f64())
-            {
-                assert!(stops.iter().all(|stop| *stop < most), "{stops:?}");
+            if let Some(most) = fault.stop_max().filter(|_| measures()).map(|most| most.as_secs_f64()) {
+                late.extend(stops.iter().filter(|stop| **stop > most).map(|stop| (fault, *stop)));
             }
             figures.writes.push(writes.as_secs_f64());
             figures.stops.extend(stops);
@@ -310,4 +309,5 @@ fn writes_and_a_humans_stop_go_on_after_each_fault() {
     if let Some(path) = std::env::var_os("LASTWORD_FAULTS_FIGURES") {
         std::fs::write(path, serde_json::to_vec(&table).unwrap()).unwrap();
     }
+    assert!(late.is_empty(), "stops that came late: {late:?}");
 }

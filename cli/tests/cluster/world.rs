@@ -133,13 +133,18 @@ impl Node {
         Client::new(&Endpoint::new(&self.url), Some(Token::new(token).unwrap())).unwrap()
     }
 
-    /// Returns the last position of a workspace that it knows.
-    pub(crate) fn position(&self, workspace: &str) -> u64 {
+    /// Returns its metrics, with all names.
+    pub(crate) fn metrics(&self) -> String {
         let url = format!("{}/cluster/metrics", self.url);
         let token = std::fs::read_to_string(self.dir.join("metrics.token")).unwrap();
         let request = plain_http().unwrap().get(url).bearer_auth(token.trim());
         let read = async { request.send().await.unwrap().text().await.unwrap() };
-        let text = runtime().block_on(read);
+        runtime().block_on(read)
+    }
+
+    /// Returns the last position of a workspace that it knows.
+    pub(crate) fn position(&self, workspace: &str) -> u64 {
+        let text = self.metrics();
         let name = format!("lastword_workspace_position{{workspace=\"{workspace}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
     }

@@ -24,6 +24,8 @@ pub struct NodesView {
     pub leader: Option<String>,
     /// The number of its lease.
     pub epoch: u64,
+    /// What is wrong with the servers that store the log, as sentences.
+    pub stores: Vec<String>,
 }
 
 /// Knows the nodes of a workspace.

@@ -10,7 +10,7 @@ use super::process::FOLDER;
 use crate::Failed;
 
 /// The features of the program that are off by default.
-pub(super) const FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord";
+pub(crate) const FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord";
 
 /// A program to keep.
 struct KeptProgram {

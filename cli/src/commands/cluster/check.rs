@@ -60,7 +60,7 @@ impl Findings {
         let server = match found {
             Ok(server) => server,
             Err(error) => {
-                self.faults.push(format!("{error}; --nats-monitor names where each server's monitoring is"));
+                self.faults.push(escape_line(&error.to_string()));
                 return;
             }
         };
@@ -107,6 +107,7 @@ impl Findings {
             let version = escape_line(&other.version);
             self.faults.push(format!("the nodes have different versions: {} has {version}", escape_line(&other.node)));
         }
+        self.faults.extend(status.lagging.iter().map(|found| escape_line(&found.to_string())));
         for workspace in &status.workspaces {
             let name = escape_line(&workspace.workspace);
             if workspace.leader.is_none() && !workspace.rests {
@@ -119,6 +120,15 @@ impl Findings {
             } else if current < wanted {
                 self.faults
                     .push(format!("{current} of the {wanted} NATS servers with the log of {name} are up to date"));
+            }
+            if let Some(most) = workspace.bytes_max
+                && workspace.bytes >= most / 10 * 9
+            {
+                let bytes = workspace.bytes;
+                self.faults.push(format!(
+                    "the stream of {name} has {bytes} of at most {most} bytes, and takes no more then: `nats stream edit \
+                     LASTWORD_{name} --max-bytes=-1`"
+                ));
             }
         }
         self.status = Some(status);

@@ -29,8 +29,9 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
         Ok(_) if !*ctx.stopping.borrow() => {
             let (clock, space) = (ctx.handle.clock(), ctx.handle.disk().space());
             let (read_model_behind, scrub) = (behind(&ctx), ctx.scrub.found());
-            Out(ReadyView { ready: true, clock: views::clock(clock), disk: space, read_model_behind, scrub })
-                .into_response()
+            let stores_lagging = ctx.nodes.as_ref().map_or(0, |nodes| nodes.nodes().stores.len());
+            let clock = views::clock(clock);
+            Out(ReadyView { ready: true, clock, disk: space, read_model_behind, scrub, stores_lagging }).into_response()
         }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => ApiError::from(unserved).into_response(),

@@ -186,6 +186,10 @@ pub struct Copies {
     pub wanted: usize,
     /// The number of those that have all of it.
     pub current: usize,
+    /// The bytes of the stream.
+    pub bytes: u64,
+    /// The most that it may have; `None` without a limit.
+    pub bytes_max: Option<u64>,
 }
 
 /// What a publish expects of the stream.
@@ -324,7 +328,12 @@ impl Nats {
             .as_ref()
             .map_or(0, |cluster| cluster.replicas.iter().filter(|replica| replica.current && !replica.offline).count());
         let leads = info.cluster.as_ref().is_none_or(|cluster| cluster.leader.is_some());
-        Ok(Copies { wanted: info.config.num_replicas, current: followers + usize::from(leads) })
+        Ok(Copies {
+            wanted: info.config.num_replicas,
+            current: followers + usize::from(leads),
+            bytes: info.state.bytes,
+            bytes_max: u64::try_from(info.config.max_bytes).ok(),
+        })
     }
 
     /// Removes the stream of a workspace, and what left it. One that isn't there is no error.
