@@ -62,9 +62,12 @@ fn a_program_whose_edits_nothing_claims_says_so_as_it_starts() {
     let codex = folder.path().join("codex");
     fs::write(&codex, "#!/bin/sh\ncat\n").unwrap();
     fs::set_permissions(&codex, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut agent = Running::start(&server, "coder", &["--", codex.to_str().unwrap(), "exec"]);
-    let warning = agent.until("warning");
-    assert!(warning["message"].as_str().unwrap().starts_with("Codex edits files unasked"), "{warning}");
+    let agent = Running::start(&server, "coder", &["--", codex.to_str().unwrap(), "exec"]);
+    agent.signal("-TERM");
+    let (events, _) = agent.rest();
+    let warnings =
+        events.iter().filter(|event| event["event"] == "warning").filter_map(|event| event["message"].as_str());
+    assert_eq!(warnings.filter(|message| message.starts_with("Codex edits files unasked")).count(), 1, "{events:?}");
 }
 
 #[test]
