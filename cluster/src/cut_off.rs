@@ -8,8 +8,7 @@ use lastword_facts::Code;
 use lastword_server::ApiError;
 use lastword_server::edges::http::Peer;
 
-use crate::Shared;
-use crate::front::RETRY_MS;
+use crate::{RETRY_MS, Shared};
 
 /// The time after which a human's stop that isn't answered asks whether NATS hears this node.
 const ASKS_AFTER: Duration = Duration::from_millis(300);

@@ -10,14 +10,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use lastword_facts::Code;
 use lastword_server::{ApiError, Certificate};
-use lastword_store::{AskError, NatsError, Question};
+use lastword_store::{AskError, Listener, NatsError, Question};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::Shared;
 use crate::forward::{NotForwarded, OF_CONNECTION, asks_for_session, is_events};
 use crate::members::{Leader, NodeInfo};
+use crate::{RETRY_MS, Shared};
 
 /// The longest wait for an answer. Somewhat longer than most polls wait.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
@@ -105,7 +105,7 @@ fn read(headers: Headers) -> HeaderMap {
 
 fn refusal(text: &str) -> Response {
     let mut fault = ApiError::new(Code::Saturated, text);
-    fault.0.retry_after_ms = Some(crate::front::RETRY_MS);
+    fault.0.retry_after_ms = Some(RETRY_MS);
     fault.into_response()
 }
 
@@ -138,8 +138,8 @@ async fn forward(
         body: body.to_vec(),
     };
     let call = postcard::to_allocvec(&call).map_err(|error| unreached(&error.to_string()))?;
-    let sealed = (sealing, leader.info.session.as_str());
-    let answered = shared.nats.ask(&subject(&leader.node), sealed, &call, ANSWER_MAX).await;
+    let listener = Listener { subject: &subject(&leader.node), label: &leader.info.session };
+    let answered = shared.nats.ask(listener, sealing, &call, ANSWER_MAX).await;
     let unanswered = |reason: String| NotForwarded::Unanswered { node: leader.node.clone(), reason };
     let answer = answered.map_err(|error| match error {
         AskError::Unasked(reason) => unreached(&reason),

@@ -26,15 +26,13 @@ use crate::members::Leader;
 use crate::open::{InProgress, Using};
 use crate::reach::PROOF_ROUTE;
 use crate::waking::Admission;
-use crate::{Shared, WORKSPACE_MAIN, cut_off};
+use crate::{RETRY_MS, Shared, WORKSPACE_MAIN, cut_off};
 
 /// How long a call waits for its workspace to have a leader.
 const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
 /// The pause before a node that can't be reached is tried again.
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
-/// When a caller should come back whose workspace has no leader, in ms.
-pub(crate) const RETRY_MS: u64 = 1_000;
-/// Likewise, if too many of its kind came in this minute.
+/// When a caller should come back of whose kind too many came in this minute, in ms.
 const UNKNOWN_RETRY_MS: u64 = 10_000;
 /// How long the old leader's sessions may take to end.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -220,7 +218,8 @@ async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request)
             }
             let repeats = is_repeatable(&request);
             let (sent, again) = twice(request).await;
-            match there(shared, &leader, &call, peer.clone(), (sent, repeats && again.is_some())).await {
+            let sent = RepeatableRequest { request: sent, repeats: repeats && again.is_some() };
+            match there(shared, &leader, &call, peer.clone(), sent).await {
                 Ok(response) => return response,
                 Err(error @ NotForwarded::Unanswered { .. }) => return unanswered(&error),
                 // Another node is about to lead it, or its leader is about to be back.
@@ -335,6 +334,13 @@ async fn twice(request: Request) -> (Request, Option<Request>) {
     }
 }
 
+/// A call to pass on.
+struct RepeatableRequest {
+    request: Request,
+    /// Whether it may be made once more if it isn't known whether it was carried out.
+    repeats: bool,
+}
+
 /// Returns whether a call that may have been carried out may be made once more.
 fn is_repeatable(request: &Request) -> bool {
     request.method().is_safe() || request.headers().contains_key(KEY) || is_control(request.uri())
@@ -351,7 +357,7 @@ async fn there(
     leader: &Leader,
     call: &RoutedCall,
     peer: Option<Peer>,
-    (mut request, repeats): (Request, bool),
+    RepeatableRequest { mut request, repeats }: RepeatableRequest,
 ) -> Result<Response, NotForwarded> {
     let session = asks_for_session(request.uri(), request.headers()).then(|| hyper::upgrade::on(&mut request));
     let from = peer.as_ref().map(Peer::address);

@@ -68,12 +68,15 @@ use self::forward::Forwarder;
 use self::heartbeat::Heartbeat;
 use self::members::{ClusterView, Leader, node_key};
 use self::open::{InProgress, Open};
-use self::reach::{Listening, Reached};
+use self::reach::{Listening, ReachTable};
 use self::starter::{Standing, Starter};
 use self::starting::{Joined, claim, join, make_dir};
 use self::waking::Waking;
 use self::watching::{forget_dead, wake_due, watch_registry, watch_time};
 use self::workspaces::NodeSettings;
+
+/// When a caller should come back whose call can't be carried out now, in ms.
+const RETRY_MS: u64 = 1_000;
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
@@ -190,7 +193,7 @@ pub(crate) struct Shared {
     rest_after: Option<Duration>,
     waking: Waking,
     /// How the other nodes are reached at their addresses.
-    reached: watch::Sender<Reached>,
+    reached: watch::Sender<ReachTable>,
     /// The NATS servers that don't store what they should.
     lagging: Mutex<Vec<Lagging>>,
     /// What seals calls that go through NATS.
@@ -239,7 +242,7 @@ impl Shared {
             standings: Mutex::default(),
             rest_after: cluster.rest_after,
             waking: Waking::default(),
-            reached: watch::Sender::new(Reached::new()),
+            reached: watch::Sender::new(ReachTable::new()),
             lagging: Mutex::default(),
             calls_sealing,
             renewals: watch::Sender::new(0),

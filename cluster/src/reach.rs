@@ -56,7 +56,7 @@ pub(crate) struct Reach {
 }
 
 /// The other nodes, as far as they were tried.
-pub(crate) type Reached = BTreeMap<String, Reach>;
+pub(crate) type ReachTable = BTreeMap<String, Reach>;
 
 impl Shared {
     /// Returns the attempts in a row in which a node wasn't reached.
@@ -75,7 +75,7 @@ impl Shared {
     /// Waits until a node wasn't reached in this many attempts.
     pub(crate) async fn missed(&self, node: &str, times: u32) {
         let mut reached = self.reached.subscribe();
-        let missed = |reached: &Reached| reached.get(node).is_some_and(|reach| reach.misses >= times);
+        let missed = |reached: &ReachTable| reached.get(node).is_some_and(|reach| reach.misses >= times);
         // The sender lives as long as this node.
         let _missed = reached.wait_for(missed).await;
     }

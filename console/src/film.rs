@@ -32,18 +32,18 @@ const MOVES_MS: usize = 900;
 const LINES: f64 = 52.0;
 const WIDE: f64 = 620.0;
 
-/// What happens between two who take part.
-struct Step {
+/// Movement happens between two who take part.
+struct FilmStep {
     from: String,
     to: String,
-    what: What,
+    what: Movement,
     /// Who does what to whom.
     line: String,
     /// The message, or why it was refused.
     words: String,
 }
 
-enum What {
+enum Movement {
     Asks,
     Answers,
     /// A rule refused the message.
@@ -75,38 +75,38 @@ pub(super) fn offer(reference: &str) -> Markup {
 }
 
 /// Returns what is shown of a history: all of it, or what led to the last refusal.
-fn steps(history: &History) -> Vec<Step> {
-    let mut steps: Vec<Step> = history.page_lines().iter().filter_map(step).collect();
-    if let Some(cut) = steps.iter().rposition(|step| matches!(step.what, What::Cut(_))) {
+fn steps(history: &History) -> Vec<FilmStep> {
+    let mut steps: Vec<FilmStep> = history.page_lines().iter().filter_map(step).collect();
+    if let Some(cut) = steps.iter().rposition(|step| matches!(step.what, Movement::Cut(_))) {
         steps.truncate(cut + 1);
     }
     steps.split_off(steps.len().saturating_sub(STEPS_MAX))
 }
 
-fn step(line: &HistoryEntry) -> Option<Step> {
+fn step(line: &HistoryEntry) -> Option<FilmStep> {
     if let Fact::Refused(refused) = &line.entry.fact {
         let (from, to) = (line.event.agent.clone()?, refused.to.to_string());
         let (line, code) = (format!("{from} asks {to}"), refused.refusal.code);
-        return Some(Step {
+        return Some(FilmStep {
             from,
             to,
-            what: What::Cut(code),
+            what: Movement::Cut(code),
             line,
             words: format!("✕ refused: {}", told_within(code)),
         });
     }
     let message = line.event.message.as_ref()?;
     let (what, verb) = match message.kind {
-        MessageType::Request => (What::Asks, "asks"),
-        MessageType::Response => (What::Answers, "answers"),
+        MessageType::Request => (Movement::Asks, "asks"),
+        MessageType::Response => (Movement::Answers, "answers"),
         MessageType::Status | MessageType::Alert | MessageType::Info | MessageType::Broadcast => return None,
     };
     let (from, to) = (message.from.clone(), message.to.clone());
     let line = format!("{from} {verb} {to}");
-    Some(Step { from, to, what, line, words: shortened(&first_line(&message.body)) })
+    Some(FilmStep { from, to, what, line, words: shortened(&first_line(&message.body)) })
 }
 
-fn drawn(steps: &[Step]) -> Markup {
+fn drawn(steps: &[FilmStep]) -> Markup {
     let names = steps.iter().flat_map(|step| [&step.from, &step.to]).map(|name| Node {
         name: name.clone(),
         activity: None,
@@ -152,11 +152,11 @@ fn ms(n: usize) -> String {
 }
 
 /// Shows the line of a request from its step on, and the cross of one that was refused.
-fn way(at: usize, step: &Step, a: Spot, b: Spot, middle: f64) -> Markup {
+fn way(at: usize, step: &FilmStep, a: Spot, b: Spot, middle: f64) -> Markup {
     let state = match step.what {
-        What::Asks => "answered",
-        What::Answers => return html! {},
-        What::Cut(_) => "cut",
+        Movement::Asks => "answered",
+        Movement::Answers => return html! {},
+        Movement::Cut(_) => "cut",
     };
     let line = route(a, b, middle);
     let (x, y) = halfway(a, b, middle);
@@ -167,7 +167,7 @@ fn way(at: usize, step: &Step, a: Spot, b: Spot, middle: f64) -> Markup {
             path class={ "head " (state) } d=(line.head) {}
             (from(at * STEP_MS))
         }
-        @if let What::Cut(code) = step.what {
+        @if let Movement::Cut(code) = step.what {
             g.shown opacity="0" {
                 circle.cross cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r="9" {}
                 text.cross x=(format!("{x:.0}")) y=(format!("{:.0}", y + 4.0)) text-anchor="middle" { "✕" }
@@ -180,11 +180,11 @@ fn way(at: usize, step: &Step, a: Spot, b: Spot, middle: f64) -> Markup {
 
 /// Moves a dot along the line: a request to its recipient, an answer the way of its request back, and what was refused up
 /// to the cross.
-fn moves(at: usize, step: &Step, a: Spot, b: Spot, middle: f64) -> Markup {
+fn moves(at: usize, step: &FilmStep, a: Spot, b: Spot, middle: f64) -> Markup {
     let (path, points) = match step.what {
-        What::Asks => (route(a, b, middle).path, "0;1"),
-        What::Answers => (route(b, a, middle).path, "1;0"),
-        What::Cut(_) => (route(a, b, middle).path, "0;0.5"),
+        Movement::Asks => (route(a, b, middle).path, "0;1"),
+        Movement::Answers => (route(b, a, middle).path, "1;0"),
+        Movement::Cut(_) => (route(a, b, middle).path, "0;0.5"),
     };
     let (begin, dur) = (ms(at * STEP_MS), ms(MOVES_MS));
     html! {

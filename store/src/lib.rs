@@ -20,8 +20,8 @@ mod rows;
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 #[cfg(feature = "cluster")]
 pub use crate::log::jetstream::{
-    AskError, Copies, Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, Question, Questions,
-    SetAside, move_in, move_out, shown_address,
+    AskError, Copies, Lease, Listener, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, Question,
+    Questions, SetAside, move_in, move_out, shown_address,
 };
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};

@@ -31,7 +31,7 @@ mod record;
 mod tail;
 
 pub use self::address::shown_address;
-pub use self::asking::{AskError, Question, Questions};
+pub use self::asking::{AskError, Listener, Question, Questions};
 pub use self::leader::Lease;
 pub use self::mirror::{Mirror, MirrorError};
 pub use self::moves::{MoveError, Moved, move_in, move_out};

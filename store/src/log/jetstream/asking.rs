@@ -23,6 +23,15 @@ pub enum AskError {
     Unanswered(String),
 }
 
+/// Who is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener<'a> {
+    /// The subject on which it listens.
+    pub subject: &'a str,
+    /// What it opens questions by: those for an earlier listener stay closed.
+    pub label: &'a str,
+}
+
 /// The questions that a node is asked.
 pub struct Questions {
     client: Client,
@@ -52,14 +61,14 @@ impl Nats {
         self.client().max_payload().saturating_sub(ROOM)
     }
 
-    /// Asks whoever listens on a subject, under the label that it listens by, and waits for the answer.
+    /// Asks a question, and waits for the answer.
     ///
     /// # Errors
     /// See [`AskError`].
     pub async fn ask(
         &self,
-        subject: &str,
-        (sealing, label): (&Sealing, &str),
+        Listener { subject, label }: Listener<'_>,
+        sealing: &Sealing,
         question: &[u8],
         within: Duration,
     ) -> Result<Vec<u8>, AskError> {
