@@ -49,15 +49,15 @@ async fn what_a_model_cost_is_in_the_events_and_on_the_page() {
     let lines: Vec<&str> = models.split("<li>").skip(1).collect();
     assert_eq!(lines.len(), 3, "{models}");
     for (line, words) in lines.iter().zip([
-        ["<code>opus</code>", "700 tokens, <b>$0.25</b>"],
-        ["<code>&lt;i&gt;</code>", "100 tokens</span>"],
+        ["<span>opus</span>", "700 tokens, <b>$0.25</b>"],
+        ["<span>&lt;i&gt;</span>", "100 tokens</span>"],
         ["no model reported", "700 tokens, <b>$0.05</b>"],
     ]) {
         assert!(words.iter().all(|word| line.contains(word)), "{words:?}: {line}");
     }
     for over in ["1h", "7d"] {
         let seen = Browser::signed_in(&world).await.get(&format!("/spend?over={over}")).await.is(200).text;
-        assert!(section(&seen, "By model").contains("<code>opus</code>"), "{over}");
+        assert!(section(&seen, "By model").contains("<span>opus</span>"), "{over}");
     }
 
     let stream = world.get("operator", "/v1/events?until=1000&after=0").await.is(200);
