@@ -77,8 +77,8 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Waits until an answer is no longer to be expected, because the leader isn't reached any more: somewhat longer if the call
-    /// can't be made once more.
+    /// Waits until no answer is expected any more, because the leader isn't reached: for one attempt more if the call can't be
+    /// repeated.
     pub(crate) async fn is_lost(self, repeats: bool) {
         if self.detour {
             return std::future::pending().await;
@@ -105,6 +105,14 @@ fn read(headers: Headers) -> HeaderMap {
 
 fn refusal(text: &str) -> Response {
     let mut fault = ApiError::new(Code::Saturated, text);
+    fault.0.retry_after_ms = Some(RETRY_MS);
+    fault.into_response()
+}
+
+/// What a call gets that was made, or may have been, and whose answer can't be passed on.
+fn unknown(text: &str) -> Response {
+    let mut fault = ApiError::new(Code::Saturated, text);
+    fault.0.status = StatusCode::BAD_GATEWAY.as_u16();
     fault.0.retry_after_ms = Some(RETRY_MS);
     fault.into_response()
 }
@@ -172,7 +180,7 @@ async fn listen_once(
     let mut under_way = JoinSet::new();
     while let Some(question) = questions.next().await {
         while under_way.try_join_next().is_some() {}
-        // The others hear nothing, and ask again.
+        // Whoever asked hears nothing, and gives up after `ANSWER_MAX`.
         let Ok(permit) = Arc::clone(room).try_acquire_owned() else { continue };
         // By its own connection to itself, so that each call counts and is checked as any that a node passes on.
         let info = NodeInfo {
@@ -197,17 +205,27 @@ async fn carry_out(shared: &Shared, itself: &Leader, question: Question) {
     let Some((call, request)) = opened.and_then(|bytes| as_request(&bytes)) else {
         return tracing::warn!("a message for this node is of no node of this cluster");
     };
+    let reads = request.method().is_safe();
     let forwarded = shared.forwarder.forward(itself, &shared.secret, &call.workspace, call.from, request).await;
     let response = forwarded.unwrap_or_else(|error| {
         tracing::warn!(%error, "a call that came through NATS was not carried out");
-        refusal("The workspace's leader is busy, and nothing was done: try again")
+        match error {
+            NotForwarded::Unanswered { .. } => unknown(
+                "The workspace's leader gave no answer. Whether the call was carried out isn't known: repeat it with the same \
+                 Idempotency-Key",
+            ),
+            NotForwarded::Unreached { .. } => refusal("The workspace's leader is busy, and nothing was done: try again"),
+        }
     });
-    let response = if is_events(response.headers()) {
-        refusal(
+    let response = match is_events(response.headers()) {
+        true if reads => refusal(
             "This node reaches the workspace's leader through NATS alone, which has no event streams: ask another node",
-        )
-    } else {
-        response
+        ),
+        true => unknown(
+            "The call was made, and its answer is an event stream, which doesn't come through NATS: look at what it did \
+             before you repeat it",
+        ),
+        false => response,
     };
     let (parts, body) = response.into_parts();
     let answer = match to_bytes(body, shared.nats.question_bytes_max()).await {

@@ -11,7 +11,7 @@
 //! - A node renews one record for all that it leads. Without a renewal for 2 s it serves nothing, by its own monotonic
 //!   clock; the others take over after 3 s, by theirs.
 //! - Every node follows the log of every workspace that is awake, so that taking over is a lease and a few messages.
-//! - An idle workspace rests: nobody leads or follows it, and each node has its name and its lease in memory. A
+//! - An idle workspace rests: no node leads or follows it, and each node has its name and its lease in memory. A
 //!   call at any node wakes it, and so does the time at which it has something due.
 
 mod copies;
@@ -323,7 +323,7 @@ impl Shared {
         self.heartbeat.stretch() == Some(open.stretch)
     }
 
-    /// Renews this node's record at once: it says something new, or somebody has to know whether NATS hears it.
+    /// Renews this node's record at once: it says something new, or a caller waits to know whether NATS hears it.
     pub(crate) fn renew(&self) {
         self.renewals.send_modify(|renewals| *renewals += 1);
     }

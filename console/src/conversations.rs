@@ -37,11 +37,11 @@ pub(super) async fn page(
         let (history, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
         (Some(history.conv), Some(detail))
     };
-    let told = told(&params);
+    let by = filters_in_words(&params);
     // What tripped before is no part of what a filter finds.
     let tripped = if filtered.is_empty() { Some(incidents::history(&ctx, &viewer, &moment).await?) } else { None };
     let list = html! {
-        (heading("Conversations", &html! { p.faint { (foreign_line(&told)) } }))
+        (heading("Conversations", &html! { p.faint { (foreign_line(&by)) } }))
         (filters(&params, !filtered.is_empty()))
         @if listed.items.is_empty() {
             (nothing(!filtered.is_empty()))
@@ -68,7 +68,7 @@ pub(super) async fn page(
         }
     };
     let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
-    let title = if told.is_empty() { "Conversations".to_owned() } else { format!("Conversations: {}", escape(&told)) };
+    let title = if by.is_empty() { "Conversations".to_owned() } else { format!("Conversations: {}", escape(&by)) };
     let page = Page { title: &title, place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
@@ -128,7 +128,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
 }
 
 /// Returns the filters in words, for the heading and for the name of a bookmark.
-fn told(params: &ListParams) -> String {
+fn filters_in_words(params: &ListParams) -> String {
     let status =
         ConversationStatus::ALL.iter().find(|status| status.word() == params.state).map(|status| status.label());
     let outcome = Outcome::ALL.iter().find(|outcome| outcome.word() == params.state).map(|outcome| outcome.label());

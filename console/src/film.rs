@@ -32,7 +32,7 @@ const MOVES_MS: usize = 900;
 const LINES: f64 = 52.0;
 const WIDE: f64 = 620.0;
 
-/// Movement happens between two who take part.
+/// A step of the film, between two agents or humans.
 struct FilmStep {
     from: String,
     to: String,

@@ -193,7 +193,7 @@ fn a_nats_server_whose_disk_stays_full_is_named_and_writes_go_on() {
     disk.empty("ballast");
     world.nats.servers[full].kill();
     world.nats.servers[full].resume();
-    until("nobody names it any more", || lagging() == 0);
+    until("no node names it any more", || lagging() == 0);
     let (known, _) = traffic.end();
     check(&mut world, &known);
 }
