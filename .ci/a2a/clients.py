@@ -144,6 +144,16 @@ async def sends(world: World, caller: Caller, check: Checks) -> None:
     check.same(state(done), "COMPLETED", "a send that waits")
     check.same([part.text for part in done.artifacts[0].parts], ["Done.", ""], "the answer")
     check.same(done.artifacts[0].parts[1].data.struct_value["ok"], True, "the payload")
+    sending = asyncio.create_task(caller.send("Draw it."))
+    file = {"url": "https://files.example/plan.pdf", "filename": "plan.pdf", "mediaType": "application/pdf"}
+    await world.finish(await world.take(), answer="Drawn.", payload={"a2a": {"files": [file]}})
+    drawn = await sending
+    found = drawn.artifacts[0].parts[1]
+    check.same((found.url, found.filename, found.media_type), tuple(file.values()), "a file of the answer")
+    sending = asyncio.create_task(rest_of(caller.waits.send_message(caller.request("Which port?"))))
+    await world.finish(await world.take(), answer="8123", payload={"a2a": {"message": True}})
+    short = (await sending)[0].message
+    check.same((short.parts[0].text, short.role), ("8123", Role.ROLE_AGENT), "an answer without a task")
     request = caller.request("Again.", now=True)
     first, again = [(await rest_of(caller.waits.send_message(request)))[0].task for _ in range(2)]
     check.same((state(first), again.id), ("SUBMITTED", first.id), "a repeated send is the same task")
@@ -166,7 +176,7 @@ async def sends(world: World, caller: Caller, check: Checks) -> None:
     check.same([one.id for one in listed.tasks], [further.id, done.id], "the tasks of a context, newest first")
     check.same(listed.tasks[1].artifacts[0].parts[0].text, "Done.", "with their artifacts")
     completed = await caller.waits.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED, page_size=1))
-    check.same([one.id for one in completed.tasks], [done.id], "the tasks of a state")
+    check.same([one.id for one in completed.tasks], [short.task_id], "the tasks of a state, newest first")
     pages, token = [], ""
     while True:
         page = await caller.waits.list_tasks(ListTasksRequest(page_size=2, page_token=token))
@@ -174,7 +184,8 @@ async def sends(world: World, caller: Caller, check: Checks) -> None:
         token = page.next_page_token
         if not token:
             break
-    check.same(sorted(pages), sorted([done.id, first.id, further.id]), "all pages")
+    made = [done.id, drawn.id, short.task_id, first.id, further.id]
+    check.same(sorted(pages), sorted(made), "all pages")
 
 
 async def streams(world: World, caller: Caller, check: Checks) -> None:

@@ -305,7 +305,11 @@ impl Door {
                 let known = self.sent(&call, *send).await?;
                 let known = if now { known } else { waited(ctx, caller, agent, known).await? };
                 let room = call.room().await?;
-                Ok(Outcome::Value(json!({ "task": known.shown(ctx, history, true).await? }), room))
+                let value = match known.replied(ctx).await?.filter(|_| !now) {
+                    Some(message) => json!({ "message": message }),
+                    None => json!({ "task": known.shown(ctx, history, true).await? }),
+                };
+                Ok(Outcome::Value(value, room))
             }
             Operation::SendStreaming(send) => {
                 let history = send.configuration.history_length;

@@ -3,6 +3,7 @@
 //!
 //! Nothing is published unless the configuration names an agent.
 
+mod answer;
 mod binding;
 mod card;
 mod causality;

@@ -17,6 +17,7 @@ use lastword_store::{Cursor, Filter};
 use lastword_wire::{StoredMessage, parse_rfc3339, rfc3339};
 use serde_json::{Map, Value, json};
 
+use crate::answer::AnswerParts;
 use crate::fault::Fault;
 use crate::fold::{Fold, StatusText};
 use crate::model::{Artifact, ListTasks, Message, Part, Role, Task, TaskState, TaskStatus};
@@ -206,6 +207,16 @@ impl TaskSnapshot {
         Ok(Task { id, context_id: context, status, artifacts, history })
     }
 
+    /// Returns the answer as a message, if the agent says that it needs no task.
+    pub(crate) async fn replied(&self, ctx: &Context) -> Result<Option<Message>, Fault> {
+        let Some(answer) = self.fold.settled else { return Ok(None) };
+        let answer = messages::one(ctx, answer).await?;
+        let AnswerParts { parts, as_message } = AnswerParts::of(&answer);
+        let is_message = as_message && state_of(answer.status) == TaskState::Completed;
+        Ok(is_message
+            .then(|| Message { parts, ..words(answer.id, &self.id.to_string(), &self.context, String::new()) }))
+    }
+
     /// Returns the newest messages of its history, oldest first: the request, and the questions that were answered in the
     /// caller's seat with their answers. What anybody else says to the agent is none of the caller's.
     async fn history(&self, ctx: &Context, length: Option<i32>) -> Result<Vec<Message>, Fault> {
@@ -279,8 +290,7 @@ pub(crate) fn outcome(answer: &StoredMessage, task: &str, context: &str) -> (Opt
     let state = state_of(answer.status);
     let timestamp = answer.created_at.clone();
     if state == TaskState::Completed {
-        let text = Some(&answer.body).filter(|body| !body.is_empty() || answer.payload.is_none());
-        let parts = text.map(Part::text).into_iter().chain(answer.payload.clone().map(Part::data)).collect();
+        let parts = AnswerParts::of(answer).parts;
         let mut metadata = Map::new();
         if answer.status == Some(AnswerStatus::Partial) {
             metadata.insert(KEPT.into(), json!({ "completed": answer.completed, "failed": answer.failed }));

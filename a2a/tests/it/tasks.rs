@@ -523,3 +523,45 @@ async fn an_older_client_hears_of_the_version_and_protojson_is_read_in_all_its_f
     let refused = world.rpc("caller", "ListTasks", json!([1])).await;
     assert_eq!(error(refused).0, -32602);
 }
+
+/// Sends a message and waits; returns what the answer with a payload makes of it.
+async fn answered(world: &World, answer: &str, payload: &Value) -> Value {
+    let params = json!({ "message": world.message("Draw it.") });
+    let answering = async {
+        let delivery = world.take("coder").await;
+        world.finish("coder", &delivery, json!({ "answer": answer, "payload": payload })).await;
+    };
+    tokio::join!(world.rpc("caller", "SendMessage", params), answering).0.unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_has_files_and_is_a_message_where_the_agent_says_so() {
+    let world = World::new().await;
+    let file =
+        json!({ "url": "https://files.example/plan.pdf", "filename": "plan.pdf", "mediaType": "application/pdf" });
+    let raw = json!({ "raw": "aGk=", "filename": "hi.txt", "mediaType": "text/plain" });
+    let sent = answered(&world, "Drawn.", &json!({ "a2a": { "files": [file, raw] }, "pages": 3 })).await;
+    let data = json!({ "data": { "pages": 3 }, "mediaType": "application/json" });
+    let parts = json!([{ "text": "Drawn.", "mediaType": "text/plain" }, file, raw, data]);
+    assert_eq!(sent["task"]["artifacts"][0]["parts"], parts);
+
+    let message = answered(&world, "8123", &json!({ "a2a": { "message": true } })).await["message"].take();
+    assert_eq!(message["role"], "ROLE_AGENT");
+    assert_eq!(message["parts"], json!([{ "text": "8123", "mediaType": "text/plain" }]));
+    // The work has its task, as all work.
+    let task = world.rpc("caller", "GetTask", json!({ "id": message["taskId"] })).await.unwrap();
+    assert_eq!((state(&task), &task["contextId"]), ("TASK_STATE_COMPLETED", &message["contextId"]));
+
+    // What isn't a file stays what it is: data.
+    for wrong in [
+        json!([{ "url": "file:///etc/passwd" }]),
+        json!([{ "url": "https://a.example", "raw": "aGk=" }]),
+        json!([{ "raw": "not base64" }]),
+        json!([{}]),
+        json!("plan.pdf"),
+    ] {
+        let payload = json!({ "a2a": { "files": wrong } });
+        let sent = answered(&world, "Drawn.", &payload).await;
+        assert_eq!(sent["task"]["artifacts"][0]["parts"][1]["data"], payload);
+    }
+}
