@@ -29,7 +29,7 @@ const PLAIN: &[KeptProgram] = &[
     KeptProgram { folder: "sim", target: "it", test: true, name: "fuzzed" },
     KeptProgram { folder: "cli", target: "lastword", test: true, name: "fuzzed-config" },
 ];
-/// Tests with all features, and the program with them, which `.ci/rustc` links as a release is.
+/// Tests with all features, and the program with them, which is linked as a release is.
 const WHOLE: &[KeptProgram] = &[
     KeptProgram { folder: "cli", target: "cluster", test: true, name: "cluster" },
     KeptProgram { folder: "cli", target: "discord", test: true, name: "discord" },
@@ -38,15 +38,16 @@ const WHOLE: &[KeptProgram] = &[
 /// Keeps the static program apart from what other commands link.
 const STATIC: &str = "profile.test.package.lastword-cli.strip='debuginfo'";
 
-/// Builds all tests, or with `--features` those that need the features, and the program.
+/// Builds all tests, or with `--features` those that need the features, and the program. `.ci/rustc` lints them on the way.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
+    cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc"));
     if args != ["--features"] {
-        return build(&mut cargo, PLAIN);
+        return build(cargo.arg("--all-targets"), PLAIN);
     }
     cargo.args(["--features", FEATURES, "--test", "cluster", "--test", "discord", "--config", STATIC]);
-    build(cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc")), WHOLE)
+    build(cargo.env("LASTWORD_STATIC", "1"), WHOLE)
 }
 
 /// Builds by a command of Cargo, and keeps programs.
