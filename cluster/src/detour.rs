@@ -87,7 +87,8 @@ impl<'a> Way<'a> {
     }
 }
 
-fn subject(node: &str) -> String {
+/// Returns the subject on which a node listens for calls.
+pub(crate) fn subject(node: &str) -> String {
     format!("lastword.{node}.call")
 }
 

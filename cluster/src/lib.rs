@@ -444,7 +444,7 @@ impl Node {
         // It answers its own question, so it listens first.
         let fingerprint = certificate.as_ref().map(|certificate| certificate.fingerprint());
         let info = reach::own(info, transport, fingerprint, &shared.secret).await?;
-        let revision = claim(&shared.registry, &cluster.node, &info, &shared.secret).await?;
+        let revision = claim(&shared.nats, &shared.registry, &cluster.node, &info, &shared.secret).await?;
         let info = Info { info, certificate: certificate.clone() };
         listening.spawn(until(stopping.clone(), beat(Arc::clone(&shared), info, revision, report)));
         listening.spawn(until(stopping.clone(), reach::watch(Arc::clone(&shared))));

@@ -11,6 +11,7 @@ use lastword_broker::identity::{Secret, credential, hex};
 use lastword_facts::fact::Credential;
 use lastword_store::{KEY_NODES_SECRET, Nats, NatsError, Record, Registry, RegistryError};
 
+use crate::detour::subject;
 use crate::members::{NodeInfo, RENEW_EVERY, node_key, workspace_key};
 use crate::{ClusterConfig, NodeError, WORKSPACE_MAIN, create_workspace, parse, reach};
 
@@ -69,6 +70,7 @@ pub(crate) struct Joined {
 /// Connects to NATS, makes the workspace of calls that name none, and looks whether it has what the node in this directory remembers.
 pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, NodeError> {
     let nats = patiently(async || Nats::connect(cluster.nats.clone()).await.map_err(NodeError::from)).await?;
+    patiently(async || Ok(nats.ready(WORKSPACE_MAIN).await?)).await?;
     let registry = patiently(async || Ok(Registry::open(&nats, cluster.replicas).await?)).await?;
     let replicas = match cluster.replicas {
         Some(replicas) => replicas,
@@ -92,7 +94,13 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
 ///
 /// # Errors
 /// [`NodeError::Name`]: another program has the name.
-pub(crate) async fn claim(registry: &Registry, node: &str, info: &NodeInfo, secret: &str) -> Result<u64, NodeError> {
+pub(crate) async fn claim(
+    nats: &Nats,
+    registry: &Registry,
+    node: &str,
+    info: &NodeInfo,
+    secret: &str,
+) -> Result<u64, NodeError> {
     let (key, value) = (node_key(node), serde_json::to_vec(info).unwrap_or_default());
     let taken = || NodeError::Name(node.to_owned());
     let written = match registry.get(&key).await? {
@@ -104,8 +112,11 @@ pub(crate) async fn claim(registry: &Registry, node: &str, info: &NodeInfo, secr
             {
                 return Err(taken());
             }
-            // A program that is alive, but not reached from here, renews its record within this time.
-            tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
+            // A program that is alive, but not reached from here, listens for calls through NATS, and renews its record within
+            // this time.
+            if nats.may_be_heard(&subject(node)).await {
+                tokio::time::sleep(RENEW_EVERY * 3 / 2).await;
+            }
             registry.replace(&key, &value, record.revision).await
         }
     };

@@ -18,8 +18,9 @@ use crate::log::jetstream::Nats;
 
 mod sealing;
 
-/// The bucket's name.
+/// The bucket's name, and that of its stream.
 const BUCKET: &str = "LASTWORD";
+pub(crate) const STREAM: &str = "KV_LASTWORD";
 /// The header of a record that was deleted.
 const OPERATION: &str = "KV-Operation";
 /// The servers on which what nobody chose otherwise is stored.
@@ -106,7 +107,7 @@ impl Registry {
     pub async fn open(nats: &Nats, replicas: impl Into<Option<usize>>) -> Result<Self, RegistryError> {
         let context = nats.jetstream();
         let config = Config {
-            name: format!("KV_{BUCKET}"),
+            name: STREAM.to_owned(),
             subjects: vec![format!("$KV.{BUCKET}.>")],
             max_messages_per_subject: 1,
             discard: DiscardPolicy::New,

@@ -9,6 +9,8 @@ use futures_util::StreamExt as _;
 use super::nats::{Nats, NatsError};
 use crate::registry::Sealing;
 
+/// The wait for a sign that somebody listens.
+const LISTENS_MAX: Duration = Duration::from_millis(300);
 /// Room for what sealing and NATS add to a message.
 const ROOM: usize = 4 << 10;
 
@@ -59,6 +61,12 @@ impl Nats {
     #[must_use]
     pub fn question_bytes_max(&self) -> usize {
         self.client().max_payload().saturating_sub(ROOM)
+    }
+
+    /// Returns whether somebody may listen on a subject: NATS doesn't say that nobody does.
+    pub async fn may_be_heard(&self, subject: &str) -> bool {
+        let asked = self.client().send_request(subject.to_owned(), Request::new().timeout(Some(LISTENS_MAX))).await;
+        !asked.is_err_and(|error| error.kind() == RequestErrorKind::NoResponders)
     }
 
     /// Asks a question, and waits for the answer.

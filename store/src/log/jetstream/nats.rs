@@ -12,7 +12,8 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, header};
-use futures_util::TryStreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
@@ -23,10 +24,12 @@ use super::news::News;
 use super::options::{NatsOptions, first, is_refusal};
 use super::record::{MESSAGE_BYTES_MAX, PART_BYTES_MAX, SetAside};
 use super::tail::Subject;
-use crate::registry::Sealing;
+use crate::registry::{self, Sealing};
 
 /// The wait for an answer of the server. Longer than a slow disk's sync, shorter than an election.
 const REQUEST: Duration = Duration::from_secs(2);
+/// The pause before a server that doesn't answer yet is asked once more: what it was asked before an election, it forgets.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// The wait for a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 /// The interval of pings. Two that are unanswered end the connection, so that another server is tried.
@@ -271,6 +274,31 @@ impl Nats {
     #[must_use]
     pub const fn jetstream(&self) -> &jetstream::Context {
         &self.jetstream
+    }
+
+    /// Waits until the servers have elected those that answer for the registry and for this workspace, or know of neither.
+    ///
+    /// # Errors
+    /// [`NatsError::Unavailable`]: nobody answers for a while. The name is no workspace's.
+    pub async fn ready(&self, workspace: &str) -> Result<(), NatsError> {
+        for stream in [registry::STREAM, StreamNames::of(workspace)?.stream.as_str()] {
+            let mut asked = FuturesUnordered::new();
+            let answer = loop {
+                asked.push(self.jetstream.get_stream(stream));
+                tokio::select! {
+                    Some(answer) = asked.next() => break answer,
+                    () = tokio::time::sleep(ASK_AGAIN) => {}
+                }
+            };
+            let missing = |error: GetStreamErrorKind| {
+                matches!(error, GetStreamErrorKind::JetStream(error)
+                if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
+            };
+            if let Some(error) = answer.err().filter(|error| !missing(error.kind())) {
+                return Err(NatsError::Unavailable { reason: error.to_string() });
+            }
+        }
+        Ok(())
     }
 
     /// Creates the stream of a workspace with that many replicas: 3 in a cluster, 1 on a single server. Leaves one that is
