@@ -67,7 +67,31 @@ fn advice(shared: &Shared, known: bool) -> String {
     });
     match named {
         Some((node, url)) => format!("Ask the node {node} at {url}, which reaches them."),
-        None => "No other node that this one reaches does: see that two of three NATS servers run and have room on their disks, then try again."
-            .to_owned(),
+        None => {
+            format!("No other node that this one reaches does: see that {}, then try again.", needed(shared.replicas))
+        }
+    }
+}
+
+/// Returns what of NATS has to be there, by the number of servers on which each log is stored.
+fn needed(replicas: usize) -> String {
+    match replicas {
+        0 | 1 => "the NATS server runs and has room on its disk".to_owned(),
+        _ => {
+            let most = replicas / 2 + 1;
+            format!("{most} of the {replicas} NATS servers that store a log run and have room on their disks")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_that_are_needed_are_as_many_as_are_configured() {
+        for (replicas, said) in [(1, "the NATS server runs"), (3, "2 of the 3 NATS"), (5, "3 of the 5 NATS")] {
+            assert!(needed(replicas).contains(said), "{replicas}");
+        }
     }
 }

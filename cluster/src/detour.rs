@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use lastword_facts::Code;
 use lastword_server::{ApiError, Certificate};
-use lastword_store::{AskError, Listener, NatsError, Question};
+use lastword_store::{AskError, Listener, NatsError, Question, Sealing};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::forward::{NotForwarded, OF_CONNECTION, asks_for_session, is_events};
@@ -23,6 +23,8 @@ use crate::{RETRY_MS, Shared};
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 /// The calls that a node carries out at a time for nodes that don't reach it.
 const CALLS_MAX: usize = 256;
+/// Those of humans that it carries out beyond these.
+const HUMANS_MAX: usize = 64;
 /// The pause before a node listens anew.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -161,9 +163,28 @@ async fn forward(
     Ok(response)
 }
 
+/// The room for calls of nodes that don't reach this one.
+struct Room {
+    all: Arc<Semaphore>,
+    /// What is kept for humans' calls.
+    humans: Arc<Semaphore>,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self { all: Arc::new(Semaphore::new(CALLS_MAX)), humans: Arc::new(Semaphore::new(HUMANS_MAX)) }
+    }
+
+    /// Returns a place for a call, if there is one.
+    fn enter(&self, is_urgent: impl FnOnce() -> bool) -> Option<OwnedSemaphorePermit> {
+        let place = |of: &Arc<Semaphore>| Arc::clone(of).try_acquire_owned().ok();
+        place(&self.all).or_else(|| place(&self.humans).filter(|_| is_urgent()))
+    }
+}
+
 /// Carries out the calls of nodes that don't reach this one, for good.
 pub(crate) async fn listen(shared: Arc<Shared>, certificate: Option<Arc<Certificate>>) {
-    let room = Arc::new(Semaphore::new(CALLS_MAX));
+    let room = Room::new();
     loop {
         if let Err(error) = listen_once(&shared, certificate.as_ref(), &room).await {
             tracing::debug!(%error, "nodes that don't reach this one can't pass calls on to it");
@@ -175,14 +196,26 @@ pub(crate) async fn listen(shared: Arc<Shared>, certificate: Option<Arc<Certific
 async fn listen_once(
     shared: &Arc<Shared>,
     certificate: Option<&Arc<Certificate>>,
-    room: &Arc<Semaphore>,
+    room: &Room,
 ) -> Result<(), NatsError> {
     let mut questions = shared.nats.questions(&subject(&shared.name)).await?;
     let mut under_way = JoinSet::new();
     while let Some(question) = questions.next().await {
         while under_way.try_join_next().is_some() {}
-        // Whoever asked hears nothing, and gives up after `ANSWER_MAX`.
-        let Ok(permit) = Arc::clone(room).try_acquire_owned() else { continue };
+        let Some(sealing) = &shared.calls_sealing else { continue };
+        let opened = question.open(sealing, &shared.session);
+        let Some((call, request)) = opened.and_then(|bytes| as_request(&bytes)) else {
+            tracing::warn!("a message for this node is of no node of this cluster");
+            continue;
+        };
+        // What waits may hold its place for as long as it likes, also a human's.
+        let is_urgent = || !waits(request.uri()) && shared.is_humans(&call.workspace, request.headers(), request.uri());
+        let Some(place) = room.enter(is_urgent) else {
+            let full = "The workspace's leader has too many calls of nodes that don't reach it, and nothing was done: try \
+                        again, or ask another node";
+            answer(shared, sealing, question, refusal(full)).await;
+            continue;
+        };
         // By its own connection to itself, so that each call counts and is checked as any that a node passes on.
         let info = NodeInfo {
             session: shared.session.clone(),
@@ -192,20 +225,22 @@ async fn listen_once(
             ..NodeInfo::default()
         };
         let (shared, itself) = (Arc::clone(shared), Leader { node: shared.name.clone(), info, epoch: 0 });
+        let sealing = sealing.clone();
         under_way.spawn(async move {
-            carry_out(&shared, &itself, question).await;
-            drop(permit);
+            let response = carry_out(&shared, &itself, &call, request).await;
+            answer(&shared, &sealing, question, response).await;
+            drop(place);
         });
     }
     Ok(())
 }
 
-async fn carry_out(shared: &Shared, itself: &Leader, question: Question) {
-    let Some(sealing) = &shared.calls_sealing else { return };
-    let opened = question.open(sealing, &shared.session);
-    let Some((call, request)) = opened.and_then(|bytes| as_request(&bytes)) else {
-        return tracing::warn!("a message for this node is of no node of this cluster");
-    };
+/// Returns whether a call may wait for news.
+fn waits(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")))
+}
+
+async fn carry_out(shared: &Shared, itself: &Leader, call: &PassedCall, request: Request) -> Response {
     let reads = request.method().is_safe();
     let forwarded = shared.forwarder.forward(itself, &shared.secret, &call.workspace, call.from, request).await;
     let response = forwarded.unwrap_or_else(|error| {
@@ -218,7 +253,7 @@ async fn carry_out(shared: &Shared, itself: &Leader, question: Question) {
             NotForwarded::Unreached { .. } => refusal("The workspace's leader is busy, and nothing was done: try again"),
         }
     });
-    let response = match is_events(response.headers()) {
+    match is_events(response.headers()) {
         true if reads => refusal(
             "This node reaches the workspace's leader through NATS alone, which has no event streams: ask another node",
         ),
@@ -227,7 +262,10 @@ async fn carry_out(shared: &Shared, itself: &Leader, question: Question) {
              before you repeat it",
         ),
         false => response,
-    };
+    }
+}
+
+async fn answer(shared: &Shared, sealing: &Sealing, question: Question, response: Response) {
     let (parts, body) = response.into_parts();
     let answer = match to_bytes(body, shared.nats.question_bytes_max()).await {
         Ok(body) => {
@@ -256,4 +294,25 @@ fn as_request(bytes: &[u8]) -> Option<(PassedCall, Request)> {
     *request.uri_mut() = call.path.parse::<Uri>().ok()?;
     *request.headers_mut() = read(std::mem::take(&mut call.headers));
     Some((call, request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fills_the_room_leaves_a_humans_places_free() {
+        let room = Room::new();
+        let held: Vec<_> = std::iter::from_fn(|| room.enter(|| false)).collect();
+        assert_eq!(held.len(), CALLS_MAX);
+        let humans: Vec<_> = std::iter::from_fn(|| room.enter(|| true)).collect();
+        assert_eq!(humans.len(), HUMANS_MAX);
+        drop(held);
+        assert!(room.enter(|| false).is_some());
+        for (uri, waiting) in
+            [("/v1/inbox?turns=true&wait=30s", true), ("/v1/inbox?turns=true", false), ("/v1/stop", false)]
+        {
+            assert_eq!(waits(&Uri::from_static(uri)), waiting, "{uri}");
+        }
+    }
 }

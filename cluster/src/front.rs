@@ -347,7 +347,7 @@ fn is_repeatable(request: &Request) -> bool {
 }
 
 /// Returns whether a call is a human's stop or pause.
-fn is_control(uri: &Uri) -> bool {
+pub(crate) fn is_control(uri: &Uri) -> bool {
     CONTROLS.iter().any(|control| uri.path().ends_with(control))
 }
 

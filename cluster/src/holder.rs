@@ -388,7 +388,7 @@ impl Holder {
         let mut workspace = Workspace::open(settings, opening).await?;
         let routes = app(workspace.context().clone(), &self.settings.mounts, self.settings.pages);
         let ctx = workspace.context().clone();
-        let open = Arc::new(Open::new(routes, epoch, stretch));
+        let open = Arc::new(Open::new(routes, ctx.handle.clone(), epoch, stretch));
         let (mut stopping, calls) = (workspace.context().stopping.clone(), Arc::clone(&open));
         let sessions = Arc::clone(&workspace.context().sessions);
         workspace.spawn(async move {

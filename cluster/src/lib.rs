@@ -178,6 +178,8 @@ pub(crate) struct Shared {
     started: Duration,
     heartbeat: Heartbeat,
     secret: String,
+    /// The servers on which each log is stored.
+    replicas: usize,
     /// The hash of the token that sees the names in the metrics.
     metrics_token: Credential,
     forwarder: Forwarder,
@@ -233,6 +235,7 @@ impl Shared {
             started: uptime(),
             heartbeat: Heartbeat::new(),
             secret: joined.secret,
+            replicas: joined.replicas,
             metrics_token: joined.metrics_token,
             forwarder: Forwarder::default(),
             lapses: watch::Sender::new(0),

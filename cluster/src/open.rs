@@ -5,11 +5,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::{HeaderMap, Uri};
+use lastword_broker::Handle;
 use lastword_broker::clock::uptime;
+use lastword_core::Principal;
+
+use crate::Shared;
+use crate::front::is_control;
+use crate::waking::{bearer, cookies};
 
 /// A workspace that this node serves.
 pub(crate) struct Open {
     pub(crate) routes: Router,
+    handle: Handle,
     pub(crate) epoch: u64,
     /// The stretch of renewals in which the lease was won.
     pub(crate) stretch: u64,
@@ -24,10 +32,21 @@ pub(crate) struct Open {
 
 impl Open {
     /// Begins to serve a workspace, in an epoch and a stretch of renewals.
-    pub(crate) fn new(routes: Router, epoch: u64, stretch: u64) -> Self {
+    pub(crate) fn new(routes: Router, handle: Handle, epoch: u64, stretch: u64) -> Self {
         let (calls, answers, opened, used) =
             (AtomicUsize::default(), AtomicUsize::default(), uptime_ms(), AtomicU64::default());
-        Self { routes, epoch, stretch, calls, answers, opened, used }
+        Self { routes, handle, epoch, stretch, calls, answers, opened, used }
+    }
+
+    /// Returns whether a call is a human's, by what it shows.
+    fn is_humans(&self, headers: &HeaderMap) -> bool {
+        match bearer(headers) {
+            Some(token) => {
+                let signed = || self.handle.bearer(token).map(|bearer| bearer.principal);
+                self.handle.prove(token).or_else(signed).is_some_and(Principal::is_human)
+            }
+            None => cookies(headers).any(|cookie| self.handle.session(cookie).is_some()),
+        }
     }
 
     /// Notes that somebody uses it.
@@ -41,6 +60,16 @@ impl Open {
         let used = self.used.load(Ordering::Acquire);
         let since = Duration::from_millis(used.max(self.opened));
         (!in_use).then(|| (uptime().saturating_sub(since), used == 0))
+    }
+}
+
+impl Shared {
+    /// Returns whether a call is a human's. Of a workspace that this node is only about to serve, it knows the stops and pauses.
+    pub(crate) fn is_humans(&self, workspace: &str, headers: &HeaderMap, uri: &Uri) -> bool {
+        match self.enter(workspace) {
+            Some(call) => call.open().is_humans(headers),
+            None => is_control(uri) && self.knows(workspace, headers, uri),
+        }
     }
 }
 

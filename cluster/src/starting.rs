@@ -59,6 +59,8 @@ pub(crate) struct Joined {
     pub(crate) nats: Nats,
     pub(crate) registry: Registry,
     pub(crate) secret: String,
+    /// The servers on which each log is stored.
+    pub(crate) replicas: usize,
     /// Tells this run of the node from others.
     pub(crate) session: String,
     /// The hash of the token that sees the names in the metrics.
@@ -87,7 +89,7 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
     }
     patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, replicas).await).await?;
     let records = patiently(async || Ok(registry.list("").await?)).await?;
-    Ok(Joined { nats, registry, secret, session, metrics_token, records })
+    Ok(Joined { nats, registry, secret, replicas, session, metrics_token, records })
 }
 
 /// Takes the node's name: writes its record, in place of one that an earlier run left. Returns the record's revision.

@@ -46,15 +46,23 @@ enum Shown {
     Nothing,
 }
 
+/// Returns the token that a call shows, which may be empty; `None` without any.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let authorization = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    Some(authorization.split_once(' ').map_or("", |(_, token)| token.trim()))
+}
+
+/// Returns the values of a call's cookies.
+pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let all = headers.get(COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    all.split(';').filter_map(|cookie| Some(cookie.split_once('=')?.1.trim()))
+}
+
 fn shown(headers: &HeaderMap, uri: &Uri) -> Shown {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(authorization) = text(&AUTHORIZATION) {
-        let token = authorization.split_once(' ').map_or("", |(_, token)| token.trim());
+    if let Some(token) = bearer(headers) {
         return if is_signed(token) { Shown::Unverified } else { Shown::Token(credential(token)) };
     }
-    let session = text(&COOKIE).is_some_and(|all| {
-        all.split(';').any(|cookie| cookie.split_once('=').is_some_and(|(_, value)| is_signed(value.trim())))
-    });
+    let session = cookies(headers).any(is_signed);
     let door = DOORS.iter().any(|door| uri.path().starts_with(door));
     if session || door { Shown::Unverified } else { Shown::Nothing }
 }

@@ -72,6 +72,42 @@ fn nodes_that_do_not_reach_each_other_answer_and_stop_through_nats() {
     }
 }
 
+/// More polls than a node carries out at a time for those that don't reach it, and how long each waits.
+const POLLS: usize = 300;
+const POLL: Duration = Duration::from_secs(30);
+
+#[test]
+fn polls_through_nats_keep_no_human_out_and_what_is_too_much_is_refused_at_once() {
+    let Some(mut world) = World::start("polls through NATS") else { return };
+    let fronts = world.fronts();
+    let agents = world.enrol();
+    let node = &world.nodes[(world.led("main") + 1) % 3];
+    let human = node.client(&world.operator());
+    fronts.iter().for_each(|front| front.set(Passing::Silence));
+    until("calls go through NATS", || runtime().block_on(human.agents()).is_ok());
+    let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    let _in = runtime().enter();
+    let mut polls = tokio::task::JoinSet::new();
+    for n in 0..POLLS {
+        let (agent, ended) = (node.client(&agents[n % agents.len()]), ended.clone());
+        polls.spawn(async move { ended.send(agent.inbox_once(POLL).await.map(|_| ())) });
+    }
+    let end = runtime().block_on(async { tokio::time::timeout(WITHIN, ends.recv()).await });
+    let Ok(Some(Err(ClientError::Refused(problem)))) = end else { panic!("{end:?}") };
+    assert_eq!((problem.status, problem.retry_after_ms), (503, Some(1_000)), "{problem:?}");
+    assert!(problem.detail.contains("too many calls of nodes that don't reach it"), "{problem:?}");
+    // The others hold all places by now.
+    let asked = now();
+    let stop = stopped(human.clone(), "agent-0".to_owned(), asked);
+    let after = runtime().block_on(async { tokio::time::timeout(WITHIN, stop).await });
+    let after = after.expect("a human stops, however many wait");
+    assert!(!measures() || after < STOP_MAX, "{after:?}");
+    let approvals = runtime().block_on(async { tokio::time::timeout(WITHIN, human.approvals()).await });
+    assert!(approvals.expect("a human reads what is to be decided").is_ok());
+    while polls.try_join_next().is_some() {}
+    assert!(polls.len() > POLLS / 2, "the others still wait: {}", polls.len());
+}
+
 #[test]
 fn a_node_that_nats_does_not_hear_says_so_and_names_another_to_those_it_knows() {
     let Some(world) = World::start("nodes cut off from NATS") else { return };
