@@ -29,7 +29,7 @@ const TASKS: &[Task] = &[
     Task { name: "ci-features", about: "each feature, checked alone", run: ci::features },
     Task {
         name: "faults",
-        about: "the faults of a cluster, and after what time it goes on; --times, --only, --json",
+        about: "the faults of a cluster, and after what time it goes on; --times, --only, --random MINUTES, --seed, --json",
         run: faults::run,
     },
     Task { name: "measure", about: "how the project reads, in figures; --json, --list WHAT", run: measure::run },

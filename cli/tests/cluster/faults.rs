@@ -277,7 +277,7 @@ fn a_leader_keeps_its_lease_where_a_renewal_takes_more_than_half_a_second() {
     let Some(mut world) = World::start("slow renewals") else { return };
     let agents = world.enrol();
     let way = Duration::from_millis(300);
-    world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(way));
+    world.delay(way, 0.0);
     let traffic = Traffic::start(&world, &agents);
     // The nodes may elect once, as the delay begins, and hand over once.
     until("a leader keeps its lease", || {
@@ -285,7 +285,7 @@ fn a_leader_keeps_its_lease_where_a_renewal_takes_more_than_half_a_second() {
         traffic.goes_on(60);
         world.lease("main") == epoch
     });
-    world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(Duration::ZERO));
+    world.delay(Duration::ZERO, 0.0);
     let (known, _) = traffic.end();
     check(&mut world, &known);
 }

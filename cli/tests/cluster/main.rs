@@ -4,6 +4,8 @@
 //! The ordinary tests are the short form of the campaigns; `LASTWORD_FAULTS=50` repeats each fault as often.
 
 #[cfg(test)]
+mod campaign;
+#[cfg(test)]
 mod edges;
 #[cfg(test)]
 mod faults;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -26,36 +27,62 @@ pub(crate) enum Passing {
     RequestsOnly,
 }
 
+/// What TCP sends at a time, and the least that it waits for an acknowledgement beyond the way there and back (Linux).
+const SEGMENT: usize = 1_448;
+const RETRANSMIT_MIN: Duration = Duration::from_millis(200);
+
+/// The way between the ends, the same in each direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Road {
+    /// How long what passes is on it.
+    way: Duration,
+    /// The share of the packets that get lost.
+    lost: f64,
+}
+
+impl Road {
+    /// Returns how long TCP holds up what has this many bytes because packets of it get lost. On this machine none do: what TCP
+    /// makes of it is that a segment comes later, and all behind it, each time that it is lost by twice the time of the last.
+    fn held_up(self, bytes: usize) -> Duration {
+        let again = 2 * self.way + RETRANSMIT_MIN;
+        let segments = (0..bytes.div_ceil(SEGMENT)).map(|_| {
+            let times = std::iter::repeat_with(|| rand::rng().random_bool(self.lost)).take_while(|lost| *lost).count();
+            again * ((1 << times.min(8)) - 1)
+        });
+        segments.max().unwrap_or_default()
+    }
+}
+
 /// A proxy to one server, for as long as this lives.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     passing: Arc<watch::Sender<Passing>>,
-    /// How long what passes is on its way, in each direction.
-    delay: Arc<watch::Sender<Duration>>,
+    road: Arc<watch::Sender<Road>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Proxy {
     pub(crate) fn to(port: u16) -> Self {
         let (passing, watching) = watch::channel(Passing::All);
-        let (delay, delayed) = watch::channel(Duration::ZERO);
+        let (road, roads) = watch::channel(Road::default());
         let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let task = runtime().spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(pass(client, port, watching.clone(), delayed.clone()));
+                connections.spawn(pass(client, port, watching.clone(), roads.clone()));
             }
         });
-        Self { address, passing: Arc::new(passing), delay: Arc::new(delay), task }
+        Self { address, passing: Arc::new(passing), road: Arc::new(road), task }
     }
 
     pub(crate) fn set(&self, passing: Passing) {
         self.passing.send_replace(passing);
     }
 
-    pub(crate) fn delay(&self, delay: Duration) {
-        self.delay.send_replace(delay);
+    /// Has what passes be on its way for this long in each direction, and this share of the packets get lost.
+    pub(crate) fn delay(&self, way: Duration, lost: f64) {
+        self.road.send_replace(Road { way, lost });
     }
 
     /// Returns whether no connection goes through it.
@@ -71,17 +98,14 @@ impl Drop for Proxy {
     }
 }
 
-/// Copies until either end closes; what is read is written after a delay.
-async fn copy(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    delay: &watch::Receiver<Duration>,
-) {
+/// Copies until either end closes; what is read is written after its way.
+async fn copy(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), road: &watch::Receiver<Road>) {
     let (sender, mut queue) = mpsc::unbounded_channel();
     let read = async move {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            let due = Instant::from_std(now()) + *delay.borrow();
+            let road = *road.borrow();
+            let due = Instant::from_std(now()) + road.way + road.held_up(read);
             if sender.send((due, buffer[..read].to_vec())).is_err() {
                 return;
             }
@@ -114,16 +138,15 @@ async fn while_passing(
     }
 }
 
-async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing>, delay: watch::Receiver<Duration>) {
+async fn pass(client: TcpStream, port: u16, mut passing: watch::Receiver<Passing>, road: watch::Receiver<Road>) {
     if *passing.borrow() == Passing::Nothing {
         return;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let up =
-        while_passing(passing.clone(), |it| it != Passing::Silence, copy(&mut from_client, &mut to_server, &delay));
-    let down = while_passing(passing.clone(), |it| it == Passing::All, copy(&mut from_server, &mut to_client, &delay));
+    let up = while_passing(passing.clone(), |it| it != Passing::Silence, copy(&mut from_client, &mut to_server, &road));
+    let down = while_passing(passing.clone(), |it| it == Passing::All, copy(&mut from_server, &mut to_client, &road));
     tokio::select! {
         () = up => {}
         () = down => {}

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use lastword_client::{Client, Target};
+use lastword_store::{Nats, NatsOptions};
 use lastword_wire::NewAgent;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -29,12 +30,13 @@ enum Fault {
     QuorumLost,
     AllKilled,
     SlowNetwork,
+    LossyNetwork,
     NodeFull,
 }
 
 /// Those that take seconds.
 const SHORT: [Fault; 4] = [Fault::NodeKilled, Fault::CutFromNats, Fault::CutFromNodes, Fault::StreamKilled];
-const ALL: [Fault; 11] = [
+const ALL: [Fault; 12] = [
     Fault::NodeKilled,
     Fault::NodeStopped,
     Fault::CutFromNats,
@@ -45,6 +47,7 @@ const ALL: [Fault; 11] = [
     Fault::QuorumLost,
     Fault::AllKilled,
     Fault::SlowNetwork,
+    Fault::LossyNetwork,
     Fault::NodeFull,
 ];
 /// The bar of a human's stop.
@@ -53,8 +56,10 @@ pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(8);
 /// The time for which NATS has no quorum.
 const QUORUM_LOST: Duration = Duration::from_secs(10);
-/// The time that a message takes each way on a slow network.
+/// The time that a message takes each way on a slow network, and on one that loses packets, and which share of these.
 const WAY: Duration = Duration::from_millis(50);
+const LOSSY_WAY: Duration = Duration::from_millis(100);
+const LOST: f64 = 0.05;
 /// The disks of the NATS servers and of the nodes.
 const NATS_DISK: u64 = 128 << 20;
 const NODE_DISK: u64 = 200 << 20;
@@ -74,6 +79,7 @@ impl Fault {
             Self::QuorumLost => "NATS without a quorum for 10 s, from its return",
             Self::AllKilled => "all nodes and NATS servers killed, from their start",
             Self::SlowNetwork => "50 ms each way to NATS",
+            Self::LossyNetwork => "100 ms each way to NATS, and 5 % of the packets lost",
             Self::NodeFull => "the leading node's disk full, and left full",
         }
     }
@@ -87,7 +93,12 @@ impl Fault {
             | Self::CutFromNodes
             | Self::StandsStill
             | Self::NodeFull => Some(STOP_MAX),
-            Self::StreamKilled | Self::StreamFull | Self::QuorumLost | Self::AllKilled | Self::SlowNetwork => None,
+            Self::StreamKilled
+            | Self::StreamFull
+            | Self::QuorumLost
+            | Self::AllKilled
+            | Self::SlowNetwork
+            | Self::LossyNetwork => None,
         }
     }
 
@@ -159,9 +170,8 @@ impl Stage {
             Fault::StreamFull if run.number.is_multiple_of(2) => self.nats_disks[run.stream].fill("ballast"),
             Fault::StreamFull => self.nats_disks[run.stream].leave("ballast", LEFT),
             Fault::NodeFull => self.node_disks[leader].fill("ballast"),
-            Fault::SlowNetwork => {
-                world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(WAY));
-            }
+            Fault::SlowNetwork => world.delay(WAY, 0.0),
+            Fault::LossyNetwork => world.delay(LOSSY_WAY, LOST),
             Fault::QuorumLost => {
                 let lost = [run.stream, (run.stream + 1) % 3];
                 lost.iter().for_each(|n| world.nats.servers[*n].signal("STOP"));
@@ -174,6 +184,7 @@ impl Stage {
                 world.nats.servers.iter_mut().for_each(crate::nats_server::NatsServer::kill);
                 world.nats.servers.iter_mut().for_each(crate::nats_server::NatsServer::resume);
                 world.nodes.iter_mut().for_each(Node::start);
+                runtime().spawn(elected(world.servers(), now()));
                 return (now(), vec![0, 1, 2]);
             }
         }
@@ -202,9 +213,7 @@ impl Stage {
                 world.nats.servers[run.stream].resume();
             }
             Fault::NodeFull => self.node_disks[leader].empty("ballast"),
-            Fault::SlowNetwork => {
-                world.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(Duration::ZERO));
-            }
+            Fault::SlowNetwork | Fault::LossyNetwork => world.delay(Duration::ZERO, 0.0),
             Fault::QuorumLost | Fault::AllKilled => {}
         }
         world.settled("main");
@@ -217,6 +226,18 @@ pub(crate) async fn stopped(human: Client, agent: String, moment: Instant) -> Du
         let asked = tokio::time::timeout(ANSWER_MAX, human.stop(Target::Agent(&agent))).await;
         if matches!(asked, Ok(Ok(()))) {
             return now() - moment;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Says how long NATS itself takes until it answers.
+async fn elected(servers: String, moment: Instant) {
+    loop {
+        if let Ok(nats) = Nats::connect(NatsOptions::new(servers.split(','))).await
+            && nats.ready("main").await.is_ok()
+        {
+            return println!("NATS itself answers after {:.2?}", moment.elapsed());
         }
         tokio::time::sleep(PAUSE).await;
     }

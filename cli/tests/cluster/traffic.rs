@@ -52,10 +52,16 @@ struct Worker {
     heard: Heard,
     failed: Arc<std::sync::Mutex<Vec<String>>>,
     refused: Arc<std::sync::Mutex<Option<Box<Problem>>>>,
+    pace: Duration,
 }
 
 impl Traffic {
     pub(crate) fn start(world: &World, agents: &[String]) -> Self {
+        Self::paced(world, agents, Duration::ZERO)
+    }
+
+    /// Starts it with this pause of each sender between two requests.
+    pub(crate) fn paced(world: &World, agents: &[String], pace: Duration) -> Self {
         let _in = runtime().enter();
         let mut traffic = Self {
             tasks: JoinSet::new(),
@@ -74,6 +80,7 @@ impl Traffic {
             heard: Arc::clone(&traffic.heard),
             failed: Arc::clone(&traffic.failed),
             refused: Arc::clone(&traffic.refused),
+            pace,
         };
         let (human, agents): (_, Vec<_>) =
             (worker(&world.operator()), agents.iter().map(|token| worker(token)).collect());
@@ -88,15 +95,19 @@ impl Traffic {
 
     /// Waits until this many more sends are acknowledged.
     pub(crate) fn goes_on(&self, more: usize) {
-        let wanted = self.acked.lock().unwrap().len() + more;
-        until_or(
-            || self.acked.lock().unwrap().len() >= wanted,
-            || {
-                let (acked, refused) = (self.acked.lock().unwrap().len(), self.refused.lock().unwrap());
-                let failed = self.failed.lock().unwrap();
-                format!("{wanted} sends acknowledged; {acked} are, the last refusal {refused:?}, failed {failed:#?}")
-            },
-        );
+        let wanted = self.acknowledged() + more;
+        until_or(|| self.acknowledged() >= wanted, || format!("{wanted} sends acknowledged; {}", self.describe()));
+    }
+
+    /// Returns the number of sends that were acknowledged.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.acked.lock().unwrap().len()
+    }
+
+    /// Returns how far it is, and what failed.
+    pub(crate) fn describe(&self) -> String {
+        let (refused, failed) = (self.refused.lock().unwrap(), self.failed.lock().unwrap());
+        format!("{} are, the last refusal {refused:?}, failed {failed:#?}", self.acknowledged())
     }
 
     /// Returns the longest time without an acknowledged send around this moment and up to now.
@@ -157,6 +168,7 @@ impl Worker {
                 if let Ok(Ok(Sent::One { message, .. })) = sent {
                     self.known.lock().unwrap().sent.insert(key, message.id);
                     self.acked.lock().unwrap().push(now());
+                    tokio::time::sleep(self.pace).await;
                     break;
                 }
                 self.failed(sent).await;

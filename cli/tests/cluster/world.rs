@@ -1,6 +1,7 @@
 //! Three NATS servers and three nodes.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -81,6 +82,13 @@ impl Node {
     /// Waits until it ends by itself, and returns its exit code.
     pub(crate) fn ends(&mut self) -> i32 {
         self.child.take().unwrap().wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// Returns its exit code if it ended by itself.
+    pub(crate) fn has_ended(&mut self) -> Option<i32> {
+        let status = self.child.as_mut()?.try_wait().unwrap()?;
+        self.child = None;
+        Some(status.code().unwrap_or(-1))
     }
 
     /// Returns the number of its process.
@@ -233,7 +241,7 @@ impl World {
         fronts
     }
 
-    /// Restarts every node with a clock of its own.
+    /// Restarts every node with a clock of its own. `None`, with a note past the test harness, where that isn't possible.
     pub(crate) fn move_clocks(&mut self, test: &str) -> Option<()> {
         for n in 0..self.nodes.len() {
             let dir = self.dir.path().join(format!("clock-{n}"));
@@ -242,6 +250,13 @@ impl World {
             assert_eq!(self.nodes[n].terminate(), 0);
             self.nodes[n].start();
             self.settled("main");
+            // A program that is linked statically, as a release is, loads no library.
+            if !std::fs::read_to_string(format!("/proc/{}/maps", self.nodes[n].pid())).unwrap().contains("faults.so") {
+                let told = format!("\nNOT TESTED: {test}: the program that LASTWORD names is linked statically\n");
+                std::io::stderr().write_all(told.as_bytes()).unwrap();
+                self.nodes.iter_mut().for_each(|node| node.control = None);
+                return None;
+            }
         }
         Some(())
     }
@@ -306,6 +321,11 @@ impl World {
     pub(crate) fn lease(&self, workspace: &str) -> Option<u64> {
         let lease = runtime().block_on(self.registry.get(&format!("lease.{workspace}"))).ok()?;
         lease.map(|lease| lease.revision)
+    }
+
+    /// Has what passes between the nodes and NATS be on its way for this long, and this share of the packets get lost.
+    pub(crate) fn delay(&self, way: Duration, lost: f64) {
+        self.nodes.iter().flat_map(|node| &node.proxies).for_each(|proxy| proxy.delay(way, lost));
     }
 
     /// Moves a node's wall clock by this many seconds.

@@ -44,10 +44,14 @@ impl Mounted {
     /// Fills it but for this many bytes.
     #[allow(dead_code, reason = "for the tests of a cluster")]
     pub(crate) fn leave(&self, name: &str, bytes: u64) {
-        let found = rustix::fs::statvfs(&self.0).unwrap();
-        let free = found.f_bavail * found.f_frsize;
         let file = std::fs::File::create(self.0.join(name)).unwrap();
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free - bytes).unwrap();
+        let fills = || {
+            let found = rustix::fs::statvfs(&self.0).unwrap();
+            let free = (found.f_bavail * found.f_frsize).saturating_sub(bytes).max(1);
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free)
+        };
+        // Others write there meanwhile.
+        while fills() == Err(rustix::io::Errno::NOSPC) {}
     }
 
     pub(crate) fn empty(&self, name: &str) {
