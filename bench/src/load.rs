@@ -52,6 +52,11 @@ impl Times {
         self.0.push(time);
     }
 
+    /// Adds other durations.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// Returns the percentile `share`, in ms.
     pub(super) fn at(&self, share: usize) -> f64 {
         let mut sorted = self.0.clone();

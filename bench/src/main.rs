@@ -96,9 +96,12 @@ struct Args {
     /// NATS servers of a cluster, with commas between them
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     cluster: Vec<String>,
-    /// Number of idle workspaces
+    /// Number of workspaces, most of them idle
     #[arg(long, default_value_t = 1_000)]
     workspaces: usize,
+    /// Number of those in use
+    #[arg(long, default_value_t = 0)]
+    awake: usize,
     /// The NATS server that a measurement starts [default: `nats-server` of the path]
     #[arg(long, value_name = "FILE", default_value = "nats-server", hide_default_value = true)]
     nats_server: PathBuf,
@@ -136,7 +139,8 @@ enum What {
     /// Durable messages per second of a workspace on JetStream, beside JetStream's own acknowledged messages; needs
     /// `--cluster`, and is not part of `all`
     Cluster,
-    /// A node with `--workspaces` idle workspaces, over a NATS server that it starts; not part of `all`
+    /// A node with `--workspaces` idle workspaces, over a NATS server that it starts. With `--awake`: while that many of them are in
+    /// use, and a node that dies and led most of all. Not part of `all`
     Resting,
     /// What the export of spans costs: exchanges without and with it, and while the receiver is down; not part of `all`
     Telemetry,
@@ -180,7 +184,7 @@ const EXAMPLES: &str = "Examples:
   lastword-bench soak --minutes 30 --rate 1000
   lastword-bench telemetry --seconds 10
   lastword-bench cluster --cluster nats://127.0.0.1:4221,nats://127.0.0.1:4222
-  lastword-bench resting --workspaces 1000 --nats-server nats-server";
+  lastword-bench resting --workspaces 1000 --awake 100 --nats-server nats-server";
 
 /// Returns limits that suit a load whose messages are never taken, and an agent at full speed for the whole of it.
 fn limits() -> Limits {
@@ -287,7 +291,7 @@ async fn measure(args: &Args) -> Result<Measurements, Failure> {
 
 async fn resting(args: &Args, program: &Program, dir: &Path, bar: &ProgressBar) -> Result<Vec<Figure>, Failure> {
     bar.set_length(args.workspaces as u64);
-    let resting = Resting { program, nats_server: &args.nats_server, workspaces: args.workspaces };
+    let resting = Resting { program, nats_server: &args.nats_server, workspaces: args.workspaces, awake: args.awake };
     resting.run(dir, |done| bar.set_position(done as u64)).await
 }
 

@@ -1,4 +1,4 @@
-//! What idle workspaces cost a node: one node over one NATS server, both in processes of their own.
+//! What idle workspaces cost a node, and what follows if it dies: nodes over one NATS server, all in processes of their own.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use lastword_client::{Client, Endpoint, Token};
 use lastword_cluster::create_workspace;
 use lastword_store::{Nats, NatsOptions, Registry};
-use serde_json::Value;
+use lastword_wire::NewAgent;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -18,10 +19,11 @@ use crate::load::Times;
 use crate::program::Program;
 use crate::standing::Figure;
 
-/// The node's name.
-const NODE: &str = "a";
-/// The time without a use after which a workspace rests, for the program.
-const REST_AFTER: &str = "1s";
+/// The nodes' names.
+const NODES: [&str; 2] = ["a", "b"];
+/// The time without a use after which a workspace rests, for the program: soon, or longer than a measurement.
+const SOON: &str = "1s";
+const LATE: &str = "12h";
 /// The workspaces that are registered before those before them rest.
 const WAVE: usize = 64;
 /// How often the node is asked whether they rest, and for how long.
@@ -31,6 +33,10 @@ const REST_WITHIN: Duration = Duration::from_secs(120);
 const IDLE_OVER: Duration = Duration::from_secs(20);
 /// The most workspaces that are woken.
 const WOKEN_MAX: usize = 200;
+/// How long each workspace has had the same leader, once the nodes have settled.
+const SETTLED: Duration = Duration::from_secs(8);
+/// The longest wait for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A process of the measurement; killed when dropped.
 struct KilledChild(Child);
@@ -81,17 +87,33 @@ pub(crate) struct Resting<'a> {
     pub(crate) nats_server: &'a Path,
     /// The number of workspaces.
     pub(crate) workspaces: usize,
+    /// The number of those that are in use.
+    pub(crate) awake: usize,
+}
+
+/// A node that runs.
+struct RunningNode {
+    process: KilledChild,
+    url: String,
+}
+
+/// What the processes run on.
+struct Ground<'a> {
+    dir: &'a Path,
+    nats: String,
+    monitor: u16,
 }
 
 impl Resting<'_> {
-    /// Registers the workspaces, waits until they rest, starts the node anew, and wakes some of them one by one.
+    /// Registers the workspaces, waits until they rest, starts the node anew, and wakes some of them one by one. With some that
+    /// are in use, starts a second node, and kills the first.
     pub(crate) async fn run(&self, dir: &Path, progress: impl Fn(usize)) -> Result<Vec<Figure>, Failure> {
         let (port, monitor) = (free_port()?, free_port()?);
         let nats_process = self.nats(dir, port, monitor)?;
-        let url = format!("nats://127.0.0.1:{port}");
-        let (nats, registry) = connected(&url).await?;
-        let serve = async || self.node(dir, &url, monitor).await;
-        let (node, _) = serve().await?;
+        let ground = Ground { dir, nats: format!("nats://127.0.0.1:{port}"), monitor };
+        let (nats, registry) = connected(&ground.nats).await?;
+        let serve = async || self.node(&ground, NODES[0], SOON).await;
+        let RunningNode { process: node, .. } = serve().await?;
         let begin = now();
         let mut known = Vec::new();
         for n in 0..self.workspaces {
@@ -107,7 +129,7 @@ impl Resting<'_> {
         let after = node.resident_mib()?;
         node.end().await?;
         let begin = now();
-        let (node, url) = serve().await?;
+        let RunningNode { process: node, url } = serve().await?;
         let started = begin.elapsed();
         // What a start leaves to do, such as the records that it hears.
         tokio::time::sleep(IDLE_OVER / 4).await;
@@ -134,8 +156,7 @@ impl Resting<'_> {
         let mut times = Times::default();
         let step = self.workspaces.div_ceil(WOKEN_MAX).max(1);
         for name in known.iter().step_by(step) {
-            let token = std::fs::read_to_string(dir.join(NODE).join(name).join("operator.token"))?;
-            let client = Client::new(&Endpoint::new(&format!("{url}/w/{name}")), Some(Token::new(token.trim())?))?;
+            let client = ground.client(&url, name)?;
             let begin = now();
             client.agents().await?;
             times.push(begin.elapsed());
@@ -144,7 +165,74 @@ impl Resting<'_> {
             let what = of(&format!("a call that wakes one, p{percentile}"));
             figures.push(Figure::new(what, times.at(percentile), "ms"));
         }
+        at_rest(&registry, known.len()).await?;
         node.end().await?;
+        if self.awake > 0 {
+            figures.extend(self.in_use(&ground, &registry, &known).await?);
+        }
+        Ok(figures)
+    }
+
+    /// Measures a node while some of its workspaces are in use, and how long all are away when it dies.
+    async fn in_use(&self, ground: &Ground<'_>, registry: &Registry, known: &[String]) -> Result<Vec<Figure>, Failure> {
+        let of = |what: &str| format!("{what}, {} workspaces, {} in use", self.workspaces, self.awake);
+        let serve = async |name| self.node(ground, name, LATE).await;
+        let (awake, resting) = known.split_at((2 * self.awake).min(known.len() / 2));
+        let first = serve(NODES[0]).await?;
+        let agent: NewAgent = serde_json::from_value(json!({ "name": "worker" })).map_err(Failure::bug)?;
+        // What was only read since it woke rests soon under another leader.
+        let write = async |url: &str, names: &[String]| {
+            for name in names {
+                ground.client(url, name)?.register(&agent).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        let (some, more) = awake.split_at(awake.len() / 2);
+        write(&first.url, some).await?;
+        first.process.end().await?;
+        let begin = now();
+        let mut first = serve(NODES[0]).await?;
+        let started = begin.elapsed();
+        let back = answered(ground, &first.url, some).await?;
+        tokio::time::sleep(IDLE_OVER / 4).await;
+        let before = first.process.processor_seconds()?;
+        tokio::time::sleep(IDLE_OVER).await;
+        let used = first.process.processor_seconds()? - before;
+        let mut figures = vec![
+            Figure::new(of("node: start"), started.as_secs_f64(), "s"),
+            Figure::new(of("node: those in use answer after its start"), back.at(100) / 1e3, "s"),
+            Figure::new(of("node: resident"), first.process.resident_mib()?, "MiB"),
+            Figure::new(of("node: threads"), first.process.count("task")?, ""),
+            Figure::new(of("node: open files"), first.process.count("fd")?, ""),
+            Figure::new(of("node: idle processor"), 100.0 * used / IDLE_OVER.as_secs_f64(), "% of a core"),
+        ];
+        // As many again, of which the second node leads half.
+        write(&first.url, more).await?;
+        let second = serve(NODES[1]).await?;
+        let led = settled(registry).await?;
+        let led: Vec<String> = awake.iter().filter(|name| led.contains(name)).cloned().collect();
+        first.process.0.kill().await.map_err(Failure::unavailable)?;
+        let back = answered(ground, &second.url, &led).await?;
+        let step = (2 * resting.len()).div_ceil(WOKEN_MAX).max(2);
+        let mut one = Times::default();
+        for name in resting.iter().step_by(step) {
+            one.extend(answered(ground, &second.url, std::slice::from_ref(name)).await?);
+        }
+        let sample: Vec<String> = resting.iter().skip(1).step_by(step).cloned().collect();
+        let many = answered(ground, &second.url, &sample).await?;
+        let dies = |what: &str| {
+            format!("a node dies that led {}, {} in use: {what}", known.len() - awake.len() + led.len(), led.len())
+        };
+        figures.push(Figure::new(dies("the last in use answers"), back.at(100) / 1e3, "s"));
+        figures.push(Figure::new(dies("those in use answer, p50"), back.at(50) / 1e3, "s"));
+        let together = format!("one of {} first calls at once", sample.len());
+        for (what, times) in [("the first call of one at rest", &one), (together.as_str(), &many)] {
+            for percentile in [50, 99] {
+                figures.push(Figure::new(dies(&format!("{what}, p{percentile}")), times.at(percentile), "ms"));
+            }
+        }
+        figures.push(Figure::new(dies("resident"), second.process.resident_mib()?, "MiB"));
+        second.process.end().await?;
         Ok(figures)
     }
 
@@ -161,19 +249,74 @@ impl Resting<'_> {
         KilledChild::start(command)
     }
 
-    /// Starts the node; returns it with its address.
-    async fn node(&self, dir: &Path, nats: &str, monitor: u16) -> Result<(KilledChild, String), Failure> {
+    /// Starts a node.
+    async fn node(&self, ground: &Ground<'_>, name: &str, rest_after: &str) -> Result<RunningNode, Failure> {
         let mut command = self.program.command();
-        command.arg("--data").arg(dir.join(NODE)).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
-        command.args(["--cluster", nats, "--node", NODE, "--replicas", "1", "--rest-after", REST_AFTER]);
-        command.arg("--nats-monitor").arg(format!("http://127.0.0.1:{monitor}")).current_dir(dir);
-        let mut node = KilledChild::start(command)?;
-        let stdout = node.0.stdout.take().ok_or_else(|| Failure::bug("the node has no output"))?;
+        command.arg("--data").arg(ground.dir.join(name)).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--cluster", &ground.nats, "--node", name, "--replicas", "1", "--rest-after", rest_after]);
+        command.arg("--nats-monitor").arg(format!("http://127.0.0.1:{}", ground.monitor)).current_dir(ground.dir);
+        let mut process = KilledChild::start(command)?;
+        let stdout = process.0.stdout.take().ok_or_else(|| Failure::bug("the node has no output"))?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).await.map_err(Failure::unavailable)?;
         let started: Value = serde_json::from_str(&line).map_err(|_| Failure::unavailable("the node did not start"))?;
         let url = started["listening"].as_str().ok_or_else(|| Failure::bug("the node doesn't report its address"))?;
-        Ok((node, url.to_owned()))
+        Ok(RunningNode { process, url: url.to_owned() })
+    }
+}
+
+impl Ground<'_> {
+    /// Returns a client of a workspace at a node.
+    fn client(&self, url: &str, workspace: &str) -> Result<Client, Failure> {
+        let token = std::fs::read_to_string(self.dir.join(NODES[0]).join(workspace).join("operator.token"))?;
+        Ok(Client::new(&Endpoint::new(&format!("{url}/w/{workspace}")), Some(Token::new(token.trim())?))?)
+    }
+}
+
+/// Calls each of these workspaces at a node, all at once, until it answers; returns how long each took.
+async fn answered(ground: &Ground<'_>, url: &str, workspaces: &[String]) -> Result<Times, Failure> {
+    let clients: Result<Vec<Client>, Failure> = workspaces.iter().map(|name| ground.client(url, name)).collect();
+    let begin = now();
+    let calls = clients?.into_iter().map(async |client| {
+        while !matches!(tokio::time::timeout(ANSWER_MAX, client.agents()).await, Ok(Ok(_))) {
+            if begin.elapsed() > REST_WITHIN {
+                return Err(Failure::unavailable("a workspace doesn't answer"));
+            }
+            tokio::time::sleep(PACE / 10).await;
+        }
+        Ok(begin.elapsed())
+    });
+    let mut times = Times::default();
+    for took in futures_util::future::join_all(calls).await {
+        times.push(took?);
+    }
+    Ok(times)
+}
+
+/// Waits until no workspace changes its leader; returns those that the first node leads.
+async fn settled(registry: &Registry) -> Result<Vec<String>, Failure> {
+    let (begin, mut since, mut before) = (now(), now(), Vec::new());
+    loop {
+        let leases = registry.list("lease.").await.map_err(Failure::unavailable)?;
+        let of = |node: &str| -> Vec<String> {
+            let leads = |value: &Vec<u8>| {
+                serde_json::from_slice::<Value>(value)
+                    .is_ok_and(|lease| lease["node"] == node && lease["released"] == false)
+            };
+            let led = leases.iter().filter(|lease| lease.value.as_ref().is_some_and(leads));
+            led.map(|lease| lease.key.trim_start_matches("lease.").to_owned()).collect()
+        };
+        let led = of(NODES[0]);
+        if led != before || of(NODES[1]).is_empty() {
+            (before, since) = (led, now());
+        } else if since.elapsed() > SETTLED {
+            return Ok(led);
+        }
+        if begin.elapsed() > REST_WITHIN {
+            let (led, others) = (before.len(), of(NODES[1]).len());
+            return Err(Failure::unavailable(format!("the nodes don't settle: {led} and {others}")));
+        }
+        tokio::time::sleep(PACE).await;
     }
 }
 
