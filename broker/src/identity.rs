@@ -18,12 +18,14 @@ use sha2::{Digest as _, Sha256};
 use crate::files::Files;
 
 mod bearer;
+mod handover;
 #[cfg(test)]
 mod proof_tests;
 mod session;
 mod spent;
 
 pub use self::bearer::{Bearer, Scopes, is_of_sign_in};
+pub use self::handover::{HANDOVER_MS, HandedSession, Handover, HandoverCode, Handovers};
 pub use self::session::FILE_SIGNED_OUT;
 pub use self::session::{ConsoleSession, SESSION_MS, SignInCode};
 pub use self::spent::Spent;

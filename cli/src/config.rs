@@ -13,7 +13,7 @@ use lastword_server::{BasePath, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls}
 use lastword_wire::{ClaimRule, NewSchedule};
 use toml::Spanned;
 
-use crate::config_file::Configuration;
+use crate::config_file::{Configuration, ConsoleTable};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::notify;
@@ -108,6 +108,8 @@ pub(crate) struct Settings {
     pub(crate) notify: Vec<notify::NotifyTable>,
     /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
+    /// The console as people reach it.
+    pub(crate) console: ConsoleTable,
     /// The provider by which humans sign in.
     pub(crate) oidc: Option<oidc::OidcTable>,
     /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
@@ -157,6 +159,7 @@ impl Settings {
         if file.auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
             return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
         }
+        file.console.address()?;
         let archive = file.archive.policy()?;
         let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = token_source(global, environment, file.token_file.map(relative));
@@ -194,6 +197,7 @@ impl Settings {
             prices: Prices::new(file.prices),
             notify,
             schedules,
+            console: file.console,
             oidc: file.oidc.map(|table| table.at(&base)),
             checkpoint_every_facts: file.checkpoint_every_facts.unwrap_or(CHECKPOINT_EVERY_FACTS),
             discord: file.discord,
@@ -279,6 +283,8 @@ mod tests {
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),
             ("path = \"lw\"", "isn't a path such as /lw"),
+            ("[console]\naddress = \"lastword.example\"", "isn't an address such as"),
+            ("[console]\naddress = \"https://lastword.example/lw\"", "`path` is the path"),
             ("path = \"/agents\"", "a path of the server itself"),
             ("profile = \"short\"", "strict"),
             ("enforce = [\"grant_messages\"]", "always enforced"),

@@ -74,6 +74,8 @@ pub(crate) struct Configuration {
     pub(crate) claim: Vec<ClaimRule>,
     /// Schedules that `serve` sets for the operator (D13).
     pub(crate) schedule: Vec<Spanned<NewSchedule>>,
+    /// The console as people reach it.
+    pub(crate) console: ConsoleTable,
     /// Sessions that launchers start.
     pub(crate) sessions: Sessions,
     /// When the oldest part of the log moves to the archive.
@@ -178,6 +180,34 @@ impl A2a {
             return Err(Failure::usage(format!("[a2a.description] names {name}, which [a2a] publish doesn't")));
         }
         Ok(lastword_a2a::A2aSettings { publish, allow_private })
+    }
+}
+
+/// The members of `[console]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConsoleTable {
+    /// Its address for people, without a path, if they reach it by another one than that where the server listens.
+    address: Option<String>,
+}
+
+impl ConsoleTable {
+    /// Returns the address and its host.
+    pub(crate) fn address(&self) -> Result<Option<(&str, &str)>, Failure> {
+        let Some(address) = self.address.as_deref().map(|address| address.trim_end_matches('/')) else {
+            return Ok(None);
+        };
+        let rest = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
+        let authority = rest.filter(|rest| !rest.contains(|c: char| "/?#@".contains(c) || c.is_whitespace()));
+        let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let host =
+            authority.map(|all| all.rsplit_once(':').filter(|(_, after)| port(after)).map_or(all, |(host, _)| host));
+        match host.filter(|host| !host.is_empty()) {
+            Some(host) => Ok(Some((address, host))),
+            None => Err(Failure::usage(format!(
+                "[console] address {address:?} isn't an address such as \"https://lastword.example\"; `path` is the path in it"
+            ))),
+        }
     }
 }
 

@@ -10,7 +10,10 @@
     if (!code || location.hash.length <= 1) return;
     code.value = location.hash.slice(1);
     history.replaceState(null, '', location.pathname + location.search);
-    code.form.requestSubmit();
+    if (!('press' in code.form.dataset)) return code.form.requestSubmit();
+    // Not before its human presses the button.
+    code.type = 'hidden';
+    for (const label of code.labels ?? $$('label', code.form)) label.hidden = true;
   };
   // A link that is opened where the form stands already loads nothing anew.
   addEventListener('hashchange', signIn);

@@ -38,6 +38,8 @@ pub(super) enum Place {
     Limits,
     /// The agents and humans, and their tokens.
     Team,
+    /// The devices of the human.
+    Devices,
 }
 
 /// A place with its path, its name, and the key that leads there after `g`.
@@ -53,11 +55,12 @@ const ROOMS: [Entry; 5] = [
 ];
 
 /// The pages of the menu.
-const MENU: [Entry; 4] = [
+const MENU: [Entry; 5] = [
     (Place::Team, "/team", "Team", 't'),
     (Place::Schedules, "/schedules", "Schedules", 's'),
     (Place::Claims, "/claims", "Claims", 'f'),
     (Place::Limits, "/limits", "Limits", 'l'),
+    (Place::Devices, "/devices", "Devices", 'd'),
 ];
 
 /// Returns the rooms, and then the pages of the menu.

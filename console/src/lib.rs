@@ -20,6 +20,7 @@ mod compose;
 mod conversation;
 mod conversations;
 mod decision;
+mod devices;
 mod edit;
 mod exchange;
 mod film;
@@ -119,6 +120,8 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/team/channels/{name}/test", post(team::test_channel))
         .route("/team/{name}/token", post(team::renew))
         .route("/team/{name}/remove", post(team::remove))
+        .route("/devices", get(devices::page))
+        .route("/devices/phone", get(devices::handed_over).post(devices::hand_over))
         .route("/overview", get(async || Redirect::permanent("/spend#activity")))
         .route("/nodes", get(nodes::page))
         .route("/spend", get(spend::page))
@@ -129,6 +132,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/clock", get(clock::standing))
         .route("/clock/accept", post(clock::accept))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route(sign_in::DEVICE, get(devices::entry))
         .route(callback::BEGIN, get(callback::begin))
         .route(CALLBACK, get(callback::finish))
         .route("/sign-out", post(sign_in::sign_out))

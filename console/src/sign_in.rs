@@ -6,7 +6,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_broker::identity::{self, SESSION_MS, credential};
 use lastword_broker::off_thread;
-use lastword_facts::Code;
+use lastword_core::Principal;
+use lastword_facts::fact::Credential;
+use lastword_facts::{Code, Time};
 use lastword_server::calls::{humans, proven};
 use lastword_server::edges::http::{attempt, read};
 use lastword_server::{ApiError, Context};
@@ -19,7 +21,10 @@ use super::forms::{Form, Nothing, fields, filled};
 use super::frame::ErrorPage;
 use super::layout;
 use super::parts::{encoded, url};
-use super::session::{cookie, set_cookie};
+use super::session::{cookie, set_cookie, set_cookie_for};
+
+/// The path to which the code leads that hands a session over to another device.
+pub(super) const DEVICE: &str = "/sign-in/device";
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct NextParams {
@@ -83,7 +88,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await,
         None => by_token(&ctx, proof.token.trim()),
     };
-    let (token, principal) = match proven {
+    let Proven { token, principal, until } = match proven {
         Ok(proven) => proven,
         Err(fault) => {
             if fault.0.code == Code::Unauthenticated {
@@ -96,27 +101,46 @@ pub(super) async fn sign_in(
     };
     // Signing in counts as an act of the human (D12).
     humans::act(&ctx, principal).await?;
-    let expires_at = ctx.handle.now().plus(SESSION_MS);
+    let now = ctx.handle.now();
+    let expires_at = now.plus(SESSION_MS).min(until);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
-    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&ctx, &headers, &value)), (LOCATION, next)]).into_response())
+    let cookie = set_cookie_for(&ctx, &headers, &value, expires_at.since(now));
+    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, next)]).into_response())
 }
 
-type Proven = (lastword_facts::fact::Credential, lastword_core::Principal);
+/// What a sign-in proves.
+struct Proven {
+    /// The hash of the human's own token.
+    token: Credential,
+    principal: Principal,
+    /// When the session ends at the latest.
+    until: Time,
+}
 
 async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
-    let Some(human) = ctx.sign_in.spend(code, ctx.handle.now()) else {
-        ctx.handle.metrics().refuse(Code::Unauthenticated);
-        let text = "This link was used already or is older than 15 minutes. Run lastword console for a new one, or sign in \
-                    with your token";
-        return Err(ApiError::new(Code::Unauthenticated, text));
+    // Without scripts, the whole link is in the field.
+    let code = code.trim().rsplit('#').next().unwrap_or_default();
+    let now = ctx.handle.now();
+    // The token may have been replaced since the link was made.
+    let holder = |human, token| ctx.handle.proof_of(human).filter(|(current, _)| *current == token);
+    let (human, until) = match (ctx.sign_in.spend(code, now), ctx.handovers.spend(code, now)) {
+        (Some(Some((token, human))), _) => (holder(human, token), None),
+        (Some(None), _) => (humans::operator(ctx).await?, None),
+        // The session may have ended since.
+        (None, Some(from)) if !ctx.handle.signer().has_ended(&from.cookie) => {
+            (holder(from.human, from.token), Some(from.until))
+        }
+        (None, _) => {
+            ctx.handle.metrics().refuse(Code::Unauthenticated);
+            let text = "This link was used already or is older than 15 minutes, of a QR code 2. Make a new one, or sign in with \
+                        your token";
+            return Err(ApiError::new(Code::Unauthenticated, text));
+        }
     };
-    let human = match human {
-        // The token may have been replaced since the link was made.
-        Some((token, human)) => ctx.handle.proof_of(human).filter(|(current, _)| *current == token),
-        None => humans::operator(ctx).await?,
-    };
-    human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "No human is registered in this workspace"))
+    let nobody = || ApiError::new(Code::Unauthenticated, "No human is registered in this workspace");
+    let (token, principal) = human.ok_or_else(nobody)?;
+    Ok(Proven { token, principal, until: until.unwrap_or(Time(u64::MAX)) })
 }
 
 fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
@@ -132,7 +156,7 @@ fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
                     human's token";
         return Err(ApiError::new(Code::Forbidden, text));
     }
-    Ok((credential(token), principal))
+    Ok(Proven { token: credential(token), principal, until: Time(u64::MAX) })
 }
 
 /// Returns a path of this server; never one that leads to another site.

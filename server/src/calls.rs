@@ -53,7 +53,7 @@ use std::time::Duration;
 use lastword_broker::archive::Archives;
 use lastword_broker::checkpoint::LogSigner;
 use lastword_broker::files::Files;
-use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
+use lastword_broker::identity::{Bearer, ConsoleSession, Handovers, Proof, Scopes, SignInCode, credential};
 use lastword_broker::metrics::{Family, Gauges};
 use lastword_broker::scrub::LastScrub;
 use lastword_broker::{ClientId, Handle, Live, Unserved};
@@ -123,6 +123,10 @@ pub struct Resources {
     pub signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
     pub sign_in: Arc<SignInCode>,
+    /// The codes that hand sessions over to other devices.
+    pub handovers: Handovers,
+    /// The console's address for people, up to its path, if configured.
+    pub address: Option<String>,
     /// The provider by which humans sign in, if there is one.
     pub oidc: Option<Arc<sign_in::SignIn>>,
     /// The failed authentications of each address.

@@ -14,7 +14,7 @@ use lastword_broker::checkpoint::{self, CheckpointError, LogSigner};
 use lastword_broker::clock::{Gap, Source};
 use lastword_broker::disk::{Disk, LOOK_EVERY};
 use lastword_broker::files::Files;
-use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
+use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Handovers, Secret, TurnSigner};
 use lastword_broker::priority;
 use lastword_broker::scrub;
 use lastword_broker::sync::thread;
@@ -154,6 +154,8 @@ pub struct WorkspaceSettings {
     pub hosts: Vec<String>,
     /// The path under which a reverse proxy serves it.
     pub path: BasePath,
+    /// The console's address for people, up to its path, if it differs from where the server listens.
+    pub address: Option<String>,
     /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
     pub auth_failures_max: u64,
     /// When the oldest part of the log moves to the archive.
@@ -193,6 +195,7 @@ impl Default for WorkspaceSettings {
             policy: Policy::default(),
             hosts: Vec::new(),
             path: BasePath::default(),
+            address: None,
             auth_failures_max: AUTH_FAILURES_MAX,
             archive: ArchivePolicy::default(),
             renew_operator_token: false,
@@ -298,6 +301,8 @@ impl Workspace {
             claims: Claims::by(settings.claims),
             signer: signers.log,
             sign_in: Arc::default(),
+            handovers: Handovers::default(),
+            address: settings.address,
             archives,
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
             oidc: None,
@@ -411,10 +416,13 @@ async fn join(threads: Vec<thread::JoinHandle<()>>) {
     }
 }
 
-/// Returns the URL of the console for a human's browser: under the first configured host name if the certificate is one
+/// Returns the URL of the console for a human's browser: the configured one, or under the first configured host name if the certificate is one
 /// for names.
 pub(crate) fn console_url(resources: &Resources, url: &str) -> String {
     let path = &resources.path;
+    if let Some(address) = &resources.address {
+        return format!("{address}{path}");
+    }
     match (resources.transport, resources.origins.first_host()) {
         (Transport::Certified, Some(host)) => {
             let port = url.rsplit(':').next().unwrap_or_default();

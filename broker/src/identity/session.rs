@@ -51,7 +51,8 @@ impl TurnSigner {
         let canonical = value == self.sign_session(agent, &token, expires_at);
         let valid = valid && canonical && !self.ended.has(value);
         let forms = self.session_mac("forms", agent, &token, expires_at);
-        valid.then(|| ConsoleSession { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
+        let forms = || hex(&forms.finalize().into_bytes()[..16]);
+        valid.then(|| ConsoleSession { principal, token, until: expires_at, forms: forms() })
     }
 
     /// Ends a session before it expires. Its cookie is refused from then on, also after a restart.
@@ -94,6 +95,8 @@ pub struct ConsoleSession {
     pub principal: Principal,
     /// The hash of the human's token, from which the cookie's MAC is computed.
     pub token: Credential,
+    /// When it expires.
+    pub until: Time,
     /// The value that each form of this session carries. Another site can't know it, so it can't forge a form.
     pub forms: String,
 }

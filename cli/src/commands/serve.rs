@@ -133,7 +133,7 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
             .hint("serve with --tls auto or with a certificate (--tls-cert, --tls-key), or accept the risk with --insecure-http"));
     }
     let mut config = Config { listen, tls, ..of_settings(&cx.settings, args.path)? };
-    config.settings.hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
+    config.settings.hosts.extend(args.hosts);
     config.settings.renew_operator_token = args.renew_operator_token;
     Ok((config, args.node))
 }
@@ -141,6 +141,7 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
 /// Returns the server's configuration as far as the settings decide it, under this path if one is named.
 pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result<Config, Failure> {
     let path = path.unwrap_or_else(|| settings.path.clone());
+    let address = settings.console.address()?;
     let workspace = WorkspaceSettings {
         limits: settings.limits.clone(),
         policy: settings.policy.clone(),
@@ -152,6 +153,8 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         notify: notify::channels(&settings.notify)?,
         schedules: settings.schedules.clone(),
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
+        address: address.map(|(address, _)| address.to_owned()),
+        hosts: settings.hosts.iter().cloned().chain(address.map(|(_, host)| host.to_owned())).collect(),
         path,
         checkpoint_every_facts: settings.checkpoint_every_facts,
         traces: settings.telemetry.as_ref().map(TelemetryTable::traces).unwrap_or_default(),

@@ -5,6 +5,7 @@ mod browser;
 mod console;
 mod counts;
 mod decisions;
+mod devices;
 mod history_pages;
 mod links;
 #[path = "../../../server/tests/it/machine.rs"]
