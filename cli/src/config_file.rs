@@ -189,9 +189,16 @@ impl A2a {
 pub(crate) struct ConsoleTable {
     /// Its address for people, without a path, if they reach it by another one than that where the server listens.
     address: Option<String>,
+    /// Whether humans may switch notifications on in their browsers.
+    push: Switch,
 }
 
 impl ConsoleTable {
+    /// Returns whether humans may switch notifications on in their browsers.
+    pub(crate) fn pushes(&self) -> bool {
+        self.push == Switch::On
+    }
+
     /// Returns the address and its host.
     pub(crate) fn address(&self) -> Result<Option<(&str, &str)>, Failure> {
         let Some(address) = self.address.as_deref().map(|address| address.trim_end_matches('/')) else {

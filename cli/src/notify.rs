@@ -8,19 +8,13 @@ use std::time::Duration;
 
 use lastword_broker::identity::Secret;
 use lastword_facts::names::Label;
-use lastword_server::notify::{Channel, Command, Format, Means, Severity, Webhook};
+use lastword_server::notify::{Channel, Command, Format, HOURLY_MAX, Means, STALE, Severity, WINDOW, Webhook};
 use serde::Deserialize;
 
 use crate::environment::variable;
 use crate::failure::Failure;
 use crate::quantity::duration;
 
-/// Default window: events within this time of the first become one notification.
-const WINDOW: Duration = Duration::from_secs(30);
-/// Default maximum of notifications per hour.
-const HOURLY_MAX: usize = 12;
-/// Default time after which an open matter is notified again.
-const STALE: Duration = Duration::from_hours(4);
 /// Prefix of the variables that may hold a secret: agents that the server runs don't get them.
 pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
 
@@ -31,6 +25,8 @@ pub(crate) struct NotifyTable {
     name: String,
     command: Option<Vec<String>>,
     webhook: Option<Address>,
+    #[serde(default)]
+    devices: bool,
     secret_env: Option<String>,
     secret_file: Option<PathBuf>,
     allow_private: Option<bool>,
@@ -67,6 +63,9 @@ pub(crate) fn tables(tables: Vec<NotifyTable>, base: &Path) -> Result<Vec<Notify
         if tables.iter().take(index).any(|earlier| earlier.name == table.name) {
             return Err(wrong(format!("name {:?} is used twice", table.name)));
         }
+        if table.devices && tables.iter().take(index).any(|earlier| earlier.devices) {
+            return Err(wrong("there is one channel to devices".into()));
+        }
     }
     Ok(tables)
 }
@@ -88,8 +87,13 @@ impl NotifyTable {
 
     fn checked(&self) -> Result<(), String> {
         Label::new(&self.name).map_err(|error| format!("name {:?} {error}", self.name))?;
-        match (&self.command, &self.webhook) {
-            (Some(words), None) => {
+        match (&self.command, &self.webhook, self.devices) {
+            (None, None, true) => {
+                if self.secret_env.is_some() || self.secret_file.is_some() || self.format.is_some() {
+                    return Err("secret_env, secret_file and format are for a webhook".into());
+                }
+            }
+            (Some(words), None, false) => {
                 if words.first().is_none_or(String::is_empty) {
                     return Err("command has no program, such as [\"notify-send\", \"{title}\", \"{text}\"]".into());
                 }
@@ -99,7 +103,7 @@ impl NotifyTable {
                     return Err("secret_env, secret_file, allow_private and format are for a webhook".into());
                 }
             }
-            (None, Some(_)) => {
+            (None, Some(_), false) => {
                 if self.secret_env.is_some() == self.secret_file.is_some() {
                     return Err("a webhook needs a signing secret: set secret_env or secret_file".into());
                 }
@@ -109,7 +113,7 @@ impl NotifyTable {
                     );
                 }
             }
-            (Some(_), Some(_)) | (None, None) => return Err("set either command or webhook".into()),
+            _ => return Err("set either command or webhook, or devices = true".into()),
         }
         if self.hourly_max == Some(0) {
             return Err("hourly_max = 0 would send nothing: remove the channel instead".into());
@@ -136,7 +140,7 @@ impl NotifyTable {
                 let webhook = Webhook::new(url, self.secret()?, self.allow_private.unwrap_or_default())?;
                 Means::Webhook(webhook.with_format(self.format.unwrap_or_default()))
             }
-            (None, None) => return Err("set either command or webhook".into()),
+            (None, None) => Means::Devices { allow_private: self.allow_private.unwrap_or_default(), devices: None },
         };
         Ok(Channel {
             name: self.name.clone(),
@@ -210,6 +214,9 @@ mod tests {
             ("name = \"a\"\nwebhook = \"https://x\"", "secret_env"),
             ("name = \"a\"\nwebhook = \"https://x\"\nsecret_env = \"OTHER\"", "LASTWORD_"),
             (&format!("{command}secret_env = \"LASTWORD_X\""), "for a webhook"),
+            ("name = \"a\"\ndevices = true\ncommand = [\"true\"]", "either command or webhook"),
+            ("name = \"a\"\ndevices = true\nformat = \"lastword\"", "for a webhook"),
+            ("name = \"a\"\ndevices = true\n[[notify]]\nname = \"b\"\ndevices = true", "one channel to devices"),
             (&format!("{command}hourly_max = 0"), "hourly_max"),
             (&format!("{command}console = \"javascript:alert(1)\""), "isn't an address such as"),
             (&format!("{command}console = \"https://\""), "isn't an address such as"),
@@ -248,7 +255,7 @@ mod tests {
         let channels = channels(&settings.unwrap().notify).unwrap();
         let programs = channels.into_iter().map(|channel| match channel.means {
             Means::Command(command) => command.program,
-            Means::Webhook(_) => unreachable!("both are commands"),
+            Means::Webhook(_) | Means::Devices { .. } => unreachable!("both are commands"),
         });
         assert_eq!(programs.collect::<Vec<_>>(), [dir.path().join("./tell"), "true".into()]);
     }

@@ -145,7 +145,7 @@ impl NodeSettings {
         Ok(WorkspaceSettings {
             hosts: node.hosts,
             path: node.path,
-            address: node.address,
+            console: node.console,
             auth_failures_max: node.auth_failures_max,
             renew_operator_token: node.renew_operator_token,
             notify: node.notify,

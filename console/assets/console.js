@@ -384,6 +384,43 @@
     sourceElement.reset();
   });
 
+  // --- A form asks the browser for something, and is sent again with it.
+  const plain = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+  const raw = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (letter) => letter.charCodeAt(0));
+  const ways = {
+    // The key is that of the server, by which the push service knows it.
+    push: async (key) => {
+      if (!('PushManager' in window)) throw new Error('This browser has no notifications here. On an iPhone or iPad, add the console to the home screen first.');
+      if ((await Notification.requestPermission()) !== 'granted') throw new Error('The browser blocks notifications of this site: allow them in its settings.');
+      const worker = await navigator.serviceWorker.register(new URL('notifier.js', $('#sign-out').action));
+      await navigator.serviceWorker.ready;
+      const subscription = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: raw(key) });
+      return ['subscription', { endpoint: subscription.endpoint, p256dh: plain(subscription.getKey('p256dh')), auth: plain(subscription.getKey('auth')) }];
+    },
+  };
+  const answer = async (form, asked) => {
+    const [[way, what]] = Object.entries(JSON.parse(asked));
+    try {
+      const [name, value] = await ways[way](what);
+      const field = Object.assign(document.createElement('input'), { type: 'hidden', name, value: JSON.stringify(value) });
+      field.dataset.answer = '';
+      form.append(field);
+      form.requestSubmit();
+    } catch (error) {
+      const said = $('[data-said]', form) ?? $('#flash');
+      said.replaceChildren(Object.assign(document.createElement('p'), { textContent: error.message || error.name }));
+    }
+  };
+  document.addEventListener('htmx:finally:request', ({ detail: { ctx: { sourceElement, response } } }) => {
+    for (const field of $$('[data-answer]', sourceElement)) field.remove();
+    const asked = response?.headers?.get('lastword-asks');
+    if (asked) answer(sourceElement, asked);
+  });
+  // Some browsers ask for leave in the very press alone.
+  document.addEventListener('click', ({ target }) => {
+    if (target.closest('[data-permission]') && 'Notification' in window && Notification.permission === 'default') Notification.requestPermission();
+  });
+
   // What came of a form in the window is told on the page below. Nothing else closes it.
   document.addEventListener('htmx:finally:request', (event) => {
     event.detail.ctx.sourceElement.closest?.('[data-question] form')?.closest('dialog').close();

@@ -83,6 +83,20 @@ static MANIFEST: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("manifest", "webmanifest", "application/manifest+json", manifest.to_string())
 });
 
+/// The worker that shows notifications and opens their pages. Its scope is its folder, so it isn't among the other files.
+const NOTIFIER: &str = include_str!("../assets/notifier.js");
+
+/// `GET /notifier.js`. Browsers compare it with the one that they have.
+pub(super) async fn notifier() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, SCRIPT),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, NOTIFIER).into_response()
+}
+
 fn all() -> [&'static Asset; 7] {
     [&*STYLE, &*THEME, &*CONSOLE, &*HINTS, &*ICON, &*SQUARE_ICON, &*MANIFEST]
 }

@@ -1,26 +1,41 @@
-//! The devices of the signed-in human: the code that signs another one in.
+//! The devices of the signed-in human: the code that signs another one in, and those that are notified.
 
 use std::fmt::Write as _;
 
-use axum::extract::{Query, State};
+use axum::Router;
+use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
+use axum::http::header::USER_AGENT;
 use axum::response::{Html, IntoResponse as _, Response};
+use axum::routing::{get, post};
 use lastword_broker::identity::{HANDOVER_MS, HandedSession, Handover, HandoverCode, credential};
+use lastword_facts::Code;
+use lastword_server::notify::{DeviceView, Subscription};
 use lastword_server::{ApiError, Context};
 use lastword_wire::rfc3339;
 use maud::{Markup, html};
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{self, Moment, Page, Place, heading};
-use super::parts::{countdown, encoded, time, url};
+use super::live::Topic;
+use super::parts::{countdown, encoded, foreign_line, time, url};
 use super::session::{self, Viewer};
 use super::{sign_in, team};
 
 /// The pixels of a quiet zone that readers of QR codes ask for, in modules.
 const QUIET: i32 = 4;
+
+pub(super) fn routes() -> Router<Context> {
+    Router::new()
+        .route("/devices", get(page))
+        .route("/devices/phone", get(handed_over).post(hand_over))
+        .route("/devices/notified", post(subscribe))
+        .route("/devices/notified/{id}/{verb}", post(act))
+}
 
 /// `GET /devices`.
 pub(super) async fn page(
@@ -31,14 +46,17 @@ pub(super) async fn page(
     let moment = Moment::of(&ctx);
     let main = html! {
         (heading("Devices", &html! {}))
-        div.columns { div { (phone(&viewer, &address(&ctx, &headers))) } }
+        div.columns {
+            div { (phone(&viewer, &address(&ctx, &headers))) }
+            div { (notified(&ctx, &viewer, &moment, &headers).await) }
+        }
     };
-    viewer.page(&ctx, &moment, Page { title: "Devices", place: Place::Devices, topics: &[], main }).await
+    viewer.page(&ctx, &moment, Page { title: "Devices", place: Place::Devices, topics: &[Topic::Agents], main }).await
 }
 
 /// Returns the console's address for another device.
 fn address(ctx: &Context, headers: &HeaderMap) -> String {
-    ctx.address.as_ref().map_or_else(|| team::address(ctx, headers), |address| format!("{address}{}", url("")))
+    ctx.console.address.as_ref().map_or_else(|| team::address(ctx, headers), |address| format!("{address}{}", url("")))
 }
 
 fn phone(viewer: &Viewer, address: &str) -> Markup {
@@ -134,6 +152,91 @@ pub(super) async fn entry() -> Response {
         p.faint { "As whom the other device is signed in, for as long as that one is." }
     };
     Html(layout::bare("Sign in on this device", &main).into_string()).into_response()
+}
+
+/// Shows the browsers that are notified, and the form that adds this one.
+async fn notified(ctx: &Context, viewer: &Viewer, moment: &Moment, headers: &HeaderMap) -> Markup {
+    let Some(devices) = &ctx.devices else { return html! {} };
+    let own = devices.list(viewer.caller.principal.agent()).await;
+    html! {
+        section.card #notified aria-labelledby="notified-title" {
+            header { h2 #notified-title { "Notify this device" } }
+            p { "Where no page of the console is open, this browser says what waits for you, and opens it. The text goes, encrypted, through the push service of the browser's maker." }
+            ul.lines { @for device in &own { (line(viewer, moment, device)) } }
+            (viewer.fill_in("notify-device", "/devices/notified", &html! {
+                div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }
+                button.main type="submit" data-permission { "Notify this device" }
+            }))
+            noscript { p.faint { "That needs scripts." } }
+        }
+    }
+}
+
+fn line(viewer: &Viewer, moment: &Moment, device: &DeviceView) -> Markup {
+    let id = &device.id;
+    let button = |verb: &str, label: &str| {
+        let content = html! { button type="submit" aria-label={ (label) ": " (device.name) } { (label) } };
+        viewer.form(&format!("{id}-{verb}"), &format!("/devices/notified/{id}/{verb}"), &content)
+    };
+    html! {
+        li {
+            b { (foreign_line(&device.name)) } " " span.faint { "by " (foreign_line(&device.service)) ", since " (time(&rfc3339(device.since), moment.now)) }
+            div.buttons { (button("test", "Send a test")) (button("remove", "Remove")) }
+        }
+    }
+}
+
+/// Returns a name for a browser, by what it says of itself.
+fn guessed(headers: &HeaderMap) -> &'static str {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let known = [
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Android", "Android"),
+        ("Mac OS", "Mac"),
+        ("Windows", "Windows"),
+        ("Linux", "Linux"),
+    ];
+    known.iter().find(|(word, _)| agent.contains(word)).map_or("my browser", |(_, name)| name)
+}
+
+/// The fields of the form. Those of the subscription are the script's.
+#[derive(Debug, Deserialize)]
+pub(super) struct NotifiedFields {
+    #[serde(default)]
+    name: String,
+    subscription: Option<String>,
+}
+
+/// `POST /devices/notified`: asks the browser for its subscription, or adds it.
+pub(super) async fn subscribe(State(ctx): State<Context>, form: Form<NotifiedFields>) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: NotifiedFields { name, subscription } } = form;
+    let devices = ctx.devices.as_ref().ok_or_else(off)?;
+    let Some(text) = subscription else { return Ok(viewer.asks(&json!({ "push": devices.key().await? }))) };
+    let wrong = |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the subscription: {error}"));
+    let subscription: Subscription = serde_json::from_str(&text).map_err(wrong)?;
+    devices.add(viewer.caller.principal.agent(), Subscription { name, ..subscription }).await?;
+    Ok(viewer.done(&html! { "This device is notified. Send it a test." }, "/devices", &[Topic::Agents]))
+}
+
+fn off() -> ApiError {
+    ApiError::new(Code::Forbidden, "Notifications of devices are off here (`push` in [console] of lastword.toml)")
+}
+
+/// `POST /devices/notified/{id}/{verb}`: `test` or `remove`.
+pub(super) async fn act(
+    State(ctx): State<Context>,
+    Path((id, verb)): Path<(String, String)>,
+    form: Form<Nothing>,
+) -> Result<Response, ErrorPage> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let (devices, human) = (ctx.devices.as_ref().ok_or_else(off)?, viewer.caller.principal.agent());
+    let words = match verb.as_str() {
+        "test" => devices.test(human, &id).await.map(|()| "A test is on its way.")?,
+        "remove" => devices.remove(human, &id).await.map(|()| "The device is notified no more.")?,
+        _ => return Err(ApiError::unknown(&verb).into()),
+    };
+    Ok(viewer.done(&html! { (words) }, "/devices", &[Topic::Agents]))
 }
 
 /// Draws a text as a QR code; `None` if it is too long for one.

@@ -13,6 +13,7 @@ use lastword_server::{ApiError, Context};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::frame::ErrorPage;
 use super::layout::{self, INTO_FLASH, Tone, flash};
@@ -176,6 +177,14 @@ impl Viewer {
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
         (trigger, INTO_FLASH, Html(html! { (flash(tone, words)) (part) }.into_string())).into_response()
+    }
+
+    /// Returns the response by which a form asks the browser for something; its script sends the form again with it.
+    pub(super) fn asks(&self, what: &Value) -> Response {
+        let words = html! { p { "This is confirmed in the browser, which needs scripts." } };
+        let page = if self.partial { words } else { layout::bare("Scripts are needed", &words) };
+        let header = [(HeaderName::from_static("lastword-asks"), what.to_string())];
+        (StatusCode::PRECONDITION_REQUIRED, header, Html(page.into_string())).into_response()
     }
 
     /// Redirects the browser to the page that shows the result.

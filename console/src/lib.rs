@@ -120,8 +120,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/team/channels/{name}/test", post(team::test_channel))
         .route("/team/{name}/token", post(team::renew))
         .route("/team/{name}/remove", post(team::remove))
-        .route("/devices", get(devices::page))
-        .route("/devices/phone", get(devices::handed_over).post(devices::hand_over))
+        .merge(devices::routes())
         .route("/overview", get(async || Redirect::permanent("/spend#activity")))
         .route("/nodes", get(nodes::page))
         .route("/spend", get(spend::page))
@@ -141,5 +140,5 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/live", get(live::hints))
         .layer(middleware::from_fn_with_state(ctx.clone(), frame::around));
     // Outside of the layer: assets may be cached, and pages may not.
-    pages.route("/assets/{name}", get(assets::serve))
+    pages.route("/assets/{name}", get(assets::serve)).route("/notifier.js", get(assets::notifier))
 }

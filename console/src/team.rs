@@ -183,15 +183,16 @@ fn own_limits(agents: &[&Person]) -> Markup {
 }
 
 fn channels(ctx: &Context, viewer: &Viewer) -> Markup {
+    let listed = ctx.channels.iter().filter(|channel| channel.is_listed());
     html! {
         section.card #notifications aria-labelledby="notifications-title" {
             header { h2 #notifications-title { "Notifications" } }
-            @if ctx.channels.is_empty() {
-                p { "No channel is configured, so only an open page notifies. A channel is a table in " code { (bound::place(ctx)) } ":" }
+            @if !listed.clone().any(|_| true) {
+                p { "No channel is configured, so only an open page notifies, or a " a href=(url("/devices")) { "device" } " on which you switch it on. A channel is a table in " code { (bound::place(ctx)) } ":" }
                 pre.rule { "[[notify]]\nname = \"desk\"\ncommand = [\"notify-send\", \"Lastword\"]\n" }
             }
             ul.lines {
-                @for channel in ctx.channels.iter() {
+                @for channel in listed {
                     li {
                         b { (foreign_line(channel.name())) } " from severity " (channel.minimum()) ", at most " (channel.hourly_max()) " an hour "
                         @if viewer.role <= Role::Operator {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// The first segments of the server's own paths. A path that begins with one would be ambiguous.
 const OWN: &str = ".well-known agents approvals assets asyncapi.json attend claims clock cluster compose \
                    conversations devices dismiss escalations graph healthz inbox incidents limits live mcp messages metrics \
-                   nodes openapi.json overview palette questions readyz rooms schedules schema settings sign-in \
+                   nodes notifier.js openapi.json overview palette questions readyz rooms schedules schema settings sign-in \
                    sign-out spend standing team unread v1 w waiting workspace";
 
 tokio::task_local! {

@@ -71,10 +71,12 @@ use self::errands::{Agenda, Errands};
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
 use crate::error::ApiError;
+use crate::notify::Devices;
 use crate::origins::Origins;
 use crate::tls::Transport;
 use crate::trace::Traces;
 use crate::views::{Nodes, NotifyChannel};
+use crate::workspace::ConsoleSettings;
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -105,6 +107,8 @@ pub struct Resources {
     pub traces: Traces,
     /// What changes the policy of held calls.
     pub policies: policy::Policies,
+    /// The browsers that are notified; `None` where that is off.
+    pub devices: Option<Arc<Devices>>,
     /// The channels through which humans are notified.
     pub channels: Arc<[Box<dyn NotifyChannel>]>,
     /// Takes calls to the task that sends notifications, if there is one.
@@ -124,9 +128,9 @@ pub struct Resources {
     /// The code of the console's one-time link.
     pub sign_in: Arc<SignInCode>,
     /// The codes that hand sessions over to other devices.
-    pub handovers: Handovers,
-    /// The console's address for people, up to its path, if configured.
-    pub address: Option<String>,
+    pub handovers: Arc<Handovers>,
+    /// The console as people reach it.
+    pub console: ConsoleSettings,
     /// The provider by which humans sign in, if there is one.
     pub oidc: Option<Arc<sign_in::SignIn>>,
     /// The failed authentications of each address.

@@ -37,5 +37,6 @@ pub use crate::server::{Config, DRAIN_MAX, Server, bind, local_url};
 pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport, cause, http_client};
 pub use crate::views::{NodeView, Nodes, NodesView};
 pub use crate::workspace::{
-    CHECKPOINT_EVERY_FACTS, Companion, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings, open_index,
+    CHECKPOINT_EVERY_FACTS, Companion, ConsoleSettings, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings,
+    open_index,
 };

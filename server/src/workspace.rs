@@ -1,7 +1,6 @@
 //! A workspace at work: its broker, read model, schedules and notifications, from opening to closing. Whoever opens it
 //! gives it a log and serves its routes.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_broker::archive::{self, ArchivePolicy};
+use lastword_broker::archive;
 use lastword_broker::checkpoint::{self, CheckpointError, LogSigner};
-use lastword_broker::clock::{Gap, Source};
+use lastword_broker::clock::Gap;
 use lastword_broker::disk::{Disk, LOOK_EVERY};
 use lastword_broker::files::Files;
-use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Handovers, Secret, TurnSigner};
+use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner};
 use lastword_broker::priority;
 use lastword_broker::scrub;
 use lastword_broker::sync::thread;
@@ -27,23 +26,26 @@ use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_facts::{Limits, Seq};
 use lastword_store::{Index, IndexError, Log, LogReader, OpenError};
-use lastword_wire::{ClaimRule, DiskSpace};
+use lastword_wire::DiskSpace;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
-use crate::base_path::BasePath;
+use crate::attempts::Attempts;
+use crate::backup::FILE_PUSH;
 use crate::calls::claims::Claims;
-use crate::calls::policy::{Policies, RuleBook};
-use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
+use crate::calls::policy::Policies;
+use crate::calls::schedules::{self, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::calls::{Context, Resources};
-use crate::notify::{Channel, Follower};
-use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
+use crate::notify::{self, Channel, Devices, Follower};
+use crate::oidc::{Accounts, FILE_SUBJECTS, OidcError};
 use crate::origins::Origins;
 use crate::tls::{TlsError, Transport};
-use crate::trace::Traces;
 use crate::views::Nodes;
+
+mod settings;
+
+pub use self::settings::{ConsoleSettings, WorkspaceSettings};
 
 /// The facts between two kept checkpoints, by default.
 pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
@@ -143,77 +145,6 @@ impl std::fmt::Debug for Companion {
     }
 }
 
-/// The configuration of a workspace.
-#[derive(Clone, Debug)]
-pub struct WorkspaceSettings {
-    /// The limits to put in force.
-    pub limits: Limits,
-    /// The policy that allows, denies or holds tool calls.
-    pub policy: Policy,
-    /// Host names under which it may be called, besides literal addresses and `localhost`.
-    pub hosts: Vec<String>,
-    /// The path under which a reverse proxy serves it.
-    pub path: BasePath,
-    /// The console's address for people, up to its path, if it differs from where the server listens.
-    pub address: Option<String>,
-    /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
-    pub auth_failures_max: u64,
-    /// When the oldest part of the log moves to the archive.
-    pub archive: ArchivePolicy,
-    /// Whether to replace the first human's token by a new one, in case it was lost.
-    pub renew_operator_token: bool,
-    /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
-    /// be answered there.
-    pub seats: BTreeMap<String, String>,
-    /// Who may claim certain paths, and how (C1).
-    pub claims: Vec<ClaimRule>,
-    /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
-    /// for all guards.
-    pub set_at: BTreeMap<String, String>,
-    /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
-    pub rules: Option<Arc<dyn RuleBook>>,
-    /// The channels through which humans are notified of pending decisions.
-    pub notify: Vec<Channel>,
-    /// How grants are traced.
-    pub traces: Traces,
-    /// What follows the log beside the broker, from other crates.
-    pub companions: Vec<Companion>,
-    /// The schedules of the configuration.
-    pub schedules: Vec<ConfiguredSchedule>,
-    /// The provider by which humans sign in.
-    pub oidc: Option<Oidc>,
-    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
-    pub checkpoint_every_facts: u64,
-    /// The clocks that the broker's time follows.
-    pub clocks: Source,
-}
-
-impl Default for WorkspaceSettings {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            policy: Policy::default(),
-            hosts: Vec::new(),
-            path: BasePath::default(),
-            address: None,
-            auth_failures_max: AUTH_FAILURES_MAX,
-            archive: ArchivePolicy::default(),
-            renew_operator_token: false,
-            seats: BTreeMap::new(),
-            claims: Vec::new(),
-            set_at: BTreeMap::new(),
-            rules: None,
-            notify: Vec::new(),
-            traces: Traces::default(),
-            companions: Vec::new(),
-            schedules: Vec::new(),
-            oidc: None,
-            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
-            clocks: Source::machine(),
-        }
-    }
-}
-
 /// What a workspace is opened on.
 pub struct Opening {
     /// Its log, with the right to write to it.
@@ -257,10 +188,7 @@ impl Workspace {
         let disk = Arc::new(Disk::of(files.dir(), reserve));
         let signers = Signers::open(&files, &disk)?;
         let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, gap };
-        let limits = settings.limits.clone();
-        // A log may wait for its servers, and a long one takes a while to fold.
-        let booted = tokio::task::spawn_blocking(move || boot_by(boot, log, signers.turns, limits));
-        let (handle, broker) = booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??;
+        let (handle, broker) = booted(boot, log, signers.turns, settings.limits.clone()).await?;
         let mut threads = vec![broker];
         let operator_token_file = match set_up(&handle, &files, &mut settings).await {
             Ok(file) => file,
@@ -279,6 +207,7 @@ impl Workspace {
             archive::start(stored.clone(), handle.clone(), settings.archive).map_err(StartError::Thread)?;
         let scrubbing = scrub::start(Arc::clone(&reader), handle.clone(), files.dir(), stopping.clone());
         let (scrub, scrubber) = scrubbing.map_err(StartError::Thread)?;
+        let devices = open_devices(&mut settings, &handle, &files)?;
         let mut resources = Resources {
             handle: handle.clone(),
             scrub,
@@ -293,6 +222,7 @@ impl Workspace {
             set_at: Arc::new(settings.set_at),
             traces: settings.traces,
             policies: Policies::new(settings.rules),
+            devices,
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             notifier: OnceLock::new(),
             scheduled: Arc::default(),
@@ -301,8 +231,8 @@ impl Workspace {
             claims: Claims::by(settings.claims),
             signer: signers.log,
             sign_in: Arc::default(),
-            handovers: Handovers::default(),
-            address: settings.address,
+            handovers: Arc::default(),
+            console: settings.console,
             archives,
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
             oidc: None,
@@ -382,6 +312,27 @@ impl Drop for Workspace {
     }
 }
 
+/// Starts the broker. A log may wait for its servers, and a long one takes a while to fold.
+async fn booted(
+    boot: Boot,
+    log: Box<dyn Log>,
+    turns: TurnSigner,
+    limits: Limits,
+) -> Result<(Handle, thread::JoinHandle<()>), StartError> {
+    let booted = tokio::task::spawn_blocking(move || boot_by(boot, log, turns, limits));
+    Ok(booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??)
+}
+
+/// Opens the devices of the workspace, unless they are off.
+fn open_devices(
+    settings: &mut WorkspaceSettings,
+    handle: &Handle,
+    files: &Files,
+) -> Result<Option<Arc<Devices>>, StartError> {
+    let opened = notify::open(&mut settings.notify, &settings.console, handle, files);
+    opened.map_err(|source| StartError::File { path: files.path(FILE_PUSH), source })
+}
+
 /// Gives the broker its first human, and what of the configuration is a fact. Returns the path of that human's token.
 async fn set_up(handle: &Handle, files: &Files, settings: &mut WorkspaceSettings) -> Result<PathBuf, StartError> {
     let operator_token_file = bootstrap(handle, files, settings.renew_operator_token).await?;
@@ -420,7 +371,7 @@ async fn join(threads: Vec<thread::JoinHandle<()>>) {
 /// for names.
 pub(crate) fn console_url(resources: &Resources, url: &str) -> String {
     let path = &resources.path;
-    if let Some(address) = &resources.address {
+    if let Some(address) = &resources.console.address {
         return format!("{address}{path}");
     }
     match (resources.transport, resources.origins.first_host()) {

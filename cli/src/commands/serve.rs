@@ -11,7 +11,9 @@ use std::time::Duration;
 use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
 use lastword_facts::ids::AgentId;
-use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls, WorkspaceSettings};
+use lastword_server::{
+    AUTH_FAILURES_MAX, BasePath, Config, ConsoleSettings, Server, StartError, Tls, WorkspaceSettings,
+};
 use lastword_telemetry::LogLayer;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -153,7 +155,10 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         notify: notify::channels(&settings.notify)?,
         schedules: settings.schedules.clone(),
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
-        address: address.map(|(address, _)| address.to_owned()),
+        console: ConsoleSettings {
+            address: address.map(|(address, _)| address.to_owned()),
+            push: settings.console.pushes(),
+        },
         hosts: settings.hosts.iter().cloned().chain(address.map(|(_, host)| host.to_owned())).collect(),
         path,
         checkpoint_every_facts: settings.checkpoint_every_facts,

@@ -1,9 +1,14 @@
-//! The devices of a human: the session that is handed over to a phone.
+//! The devices of a human: the session that is handed over to a phone, and the browsers that are notified.
 
 use lastword_facts::Limits;
+use lastword_server::notify::{Channel, Means};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::browser::Browser;
 use crate::machine::{Machine, SECOND};
+use crate::world::World;
 
 /// Shows a code on the desktop; returns its link, and where it is told what came of it.
 async fn shown(desktop: &Browser<'_>) -> (String, String) {
@@ -66,4 +71,88 @@ async fn a_code_ends_with_its_time_with_another_one_and_with_its_session() {
     world.post("operator", "/v1/agents/operator/token", serde_json::json!({})).await.is(201);
     Browser::of(&world).sign_in("code", code(&fourth)).await.is(401);
     Browser::of(&world).get("/devices").await.is(303);
+}
+
+/// The keys of a browser, as RFC 8291 has them.
+const POINT: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+
+fn subscription(endpoint: &str) -> String {
+    json!({ "endpoint": endpoint, "p256dh": POINT, "auth": AUTH }).to_string()
+}
+
+#[tokio::test]
+async fn a_browser_is_asked_for_its_subscription_which_leads_to_public_services_alone() {
+    let world = World::with(&[]).await;
+    let browser = Browser::signed_in(&world).await;
+    let add = async |text: &str| browser.post("/devices/notified", &[("name", "<i>"), ("subscription", text)]).await;
+    let asked = browser.post("/devices/notified", &[("name", "phone")]).await.is(428);
+    let again = browser.post("/devices/notified", &[("name", "phone")]).await.is(428);
+    assert_eq!(asked.headers["lastword-asks"], again.headers["lastword-asks"], "the key is made once");
+    for (endpoint, why) in [
+        ("http://push.example/x", "use https"),
+        ("https://127.0.0.1/x", "loopback"),
+        ("https://[::ffff:10.0.0.1]/x", "private"),
+        ("https://169.254.169.254/x", "link-local"),
+        ("nonsense", "isn"),
+    ] {
+        add(&subscription(endpoint)).await.is(400).has(why);
+    }
+    add(&json!({ "endpoint": "https://push.example/x", "p256dh": AUTH, "auth": AUTH }).to_string()).await.is(400);
+    add("{}").await.is(400).has("the subscription");
+    for _ in 0..2 {
+        add(&subscription("https://push.example/x")).await.is(200);
+    }
+    let page = browser.get("/devices").await.is(200).has("by push.example").has("&lt;i&gt;");
+    assert_eq!(page.text.matches("by push.example").count(), 1, "the same browser");
+    for n in 0..7 {
+        add(&subscription(&format!("https://push.example/{n}"))).await.is(200);
+    }
+    add(&subscription("https://push.example/more")).await.is(503).has("limit 8");
+    assert!(!page.text.contains("push.example/x"), "the address is a secret");
+    browser.get("/team").await.is(200).has("devices</b> from severity normal");
+    world.post("operator", "/v1/agents/operator/token", json!({})).await.is(201);
+    // The devices of a human end with the token, as sessions do.
+    assert!(browser.get("/devices").await.status.is_redirection());
+}
+
+#[tokio::test]
+async fn a_device_whose_browser_ended_its_subscription_is_removed() {
+    let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/push/x", service.local_addr().unwrap());
+    let world = World::set(&[], |config| {
+        let means = Means::Devices { allow_private: true, devices: None };
+        config.settings.notify = vec![Channel { means, ..Channel::to_devices() }];
+    })
+    .await;
+    let browser = Browser::signed_in(&world).await;
+    browser.post("/devices/notified", &[]).await.is(428);
+    let fields = [("name", "phone"), ("subscription", &*subscription(&endpoint))];
+    browser.post("/devices/notified", &fields).await.is(200);
+    let page = browser.get("/devices").await.is(200).has("Send a test: phone");
+    let id = page.text.split_once("/devices/notified/dev-").unwrap().1.split('/').next().unwrap().to_owned();
+    let answered = async |status: &str| {
+        let (mut stream, _) = service.accept().await.unwrap();
+        let (mut got, mut buffer) = (Vec::new(), [0; 8192]);
+        let body = |got: &[u8]| got.windows(4).position(|end| end == b"\r\n\r\n").map(|at| got[at + 4..].to_vec());
+        // The salt, the size of a record and the key, and then one record.
+        while body(&got).is_none_or(|body| body.len() < 104) {
+            let n = stream.read(&mut buffer).await.unwrap();
+            assert!(n > 0, "the call broke off");
+            got.extend_from_slice(&buffer[..n]);
+        }
+        stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
+        let head = String::from_utf8_lossy(&got).into_owned();
+        assert!(head.starts_with("POST /push/x HTTP/1.1\r\n"), "{head}");
+        for line in ["content-encoding: aes128gcm", "ttl: 86400", "urgency: normal", "authorization: vapid t=ey"] {
+            assert!(head.contains(line), "{line} is not in {head}");
+        }
+    };
+    let test = format!("/devices/notified/dev-{id}/test");
+    for (status, seen) in [("201 Created", 200), ("503 Busy", 400), ("410 Gone", 400)] {
+        let (told, ()) = tokio::join!(browser.post(&test, &[]), answered(status));
+        told.is(seen);
+    }
+    browser.get("/devices").await.is(200).lacks("Send a test: phone");
+    browser.post(&test, &[]).await.is(404);
 }

@@ -2,17 +2,26 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_broker::identity::Secret;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
+use super::devices::Devices;
 use super::target;
 use super::webhook;
 
 /// The shortest secret that may sign a webhook, in bytes.
 const SECRET_BYTES_MIN: usize = 16;
+
+/// Default window: events within this time of the first become one notification.
+pub const WINDOW: Duration = Duration::from_secs(30);
+/// Default maximum of notifications per hour.
+pub const HOURLY_MAX: usize = 12;
+/// Default time after which an open matter is notified again.
+pub const STALE: Duration = Duration::from_hours(4);
 
 /// How urgent a topic is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +76,45 @@ pub enum Means {
     Command(Command),
     /// Makes an HTTP call.
     Webhook(Webhook),
+    /// Sends to the browsers in which humans switched it on.
+    Devices {
+        /// Whether their services may be on this machine or its network.
+        allow_private: bool,
+        /// The devices of the workspace, once it is open.
+        devices: Option<Arc<Devices>>,
+    },
+}
+
+impl Means {
+    /// Returns the devices that it sends to.
+    pub(crate) const fn devices(&self) -> Option<&Arc<Devices>> {
+        match self {
+            Self::Devices { devices, .. } => devices.as_ref(),
+            Self::Command(_) | Self::Webhook(_) => None,
+        }
+    }
+
+    /// Returns whether it would send to nobody.
+    pub(super) fn is_idle(&self) -> bool {
+        self.devices().is_some_and(|devices| *devices.count().borrow() == 0)
+    }
+}
+
+impl Channel {
+    /// Returns the channel to devices as it is unless it is configured.
+    #[must_use]
+    pub fn to_devices() -> Self {
+        Self {
+            name: "devices".to_owned(),
+            means: Means::Devices { allow_private: false, devices: None },
+            minimum: Severity::default(),
+            window: WINDOW,
+            hourly_max: HOURLY_MAX,
+            stale: STALE,
+            include_arguments: false,
+            console: None,
+        }
+    }
 }
 
 /// A program that is run for each notification.

@@ -111,7 +111,7 @@ enum Pushed {
 
 impl Devices {
     /// Reads the devices of a workspace.
-    pub(crate) fn open(handle: Handle, files: Files, console: &str, allow_private: bool) -> io::Result<Self> {
+    pub(crate) fn open(handle: Handle, files: Files, address: Option<&str>, allow_private: bool) -> io::Result<Self> {
         let book = match fs::read(files.path(FILE_PUSH)) {
             Ok(bytes) => serde_json::from_slice::<Book>(&bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Book { version: VERSION, ..Book::default() },
@@ -122,7 +122,8 @@ impl Devices {
         }
         let count = watch::channel(book.kept.len()).0;
         // Services take no other kinds of addresses.
-        let subject = if console.starts_with("https://") { console.to_owned() } else { "mailto:lastword@example.com".to_owned() };
+        let subject = address.filter(|address| address.starts_with("https://"));
+        let subject = subject.unwrap_or("mailto:lastword@example.com").to_owned();
         Ok(Self { handle, files, subject, allow_private, book: Mutex::new(book), count })
     }
 
@@ -150,14 +151,18 @@ impl Devices {
         }
         Target::new(&endpoint, self.allow_private)
             .map_err(|why| FieldError::new("endpoint", format!("can't be used: {why}")))?;
-        BrowserKeys::parse(&p256dh, &auth).ok_or_else(|| FieldError::new("p256dh", "or auth is no key of a browser"))?;
+        BrowserKeys::parse(&p256dh, &auth)
+            .ok_or_else(|| FieldError::new("p256dh", "or auth is no key of a browser"))?;
         let (token, _) = self.handle.proof_of(human).ok_or_else(|| Refusal::new(Code::Unauthenticated))?;
         let id = random().map_err(|error| ApiError::internal(&error.to_string()))?;
         let name = name.trim().chars().take(NAME_CHARS_MAX).collect();
         let since = self.handle.now();
-        let device = Device { id: format!("dev-{}", hex(&id[..8])), name, human: human.0, token, since, endpoint, p256dh, auth };
+        let device =
+            Device { id: format!("dev-{}", hex(&id[..8])), name, human: human.0, token, since, endpoint, p256dh, auth };
         let kept = self.alive().await;
-        let others = |of: &dyn Fn(&Device) -> bool| kept.iter().filter(|known| known.endpoint != device.endpoint && of(known)).count();
+        let others = |of: &dyn Fn(&Device) -> bool| {
+            kept.iter().filter(|known| known.endpoint != device.endpoint && of(known)).count()
+        };
         for (max, current) in [(OF_HUMAN_MAX, others(&|known| known.human == human.0)), (ALL_MAX, others(&|_| true))] {
             if current >= max {
                 let refusal = Refusal::new(Code::Saturated).about("devices");
@@ -202,7 +207,9 @@ impl Devices {
                 let text = "The browser has ended its subscription, so the device is removed: switch it on again there";
                 Err(ApiError::new(Code::Malformed, text))
             }
-            Pushed::Failed(why) => Err(ApiError::new(Code::Malformed, format!("The push service didn't take it: {why}"))),
+            Pushed::Failed(why) => {
+                Err(ApiError::new(Code::Malformed, format!("The push service didn't take it: {why}")))
+            }
         }
     }
 
@@ -219,7 +226,8 @@ impl Devices {
             let removed = self.change(|book| book.kept.retain(|device| !gone.contains(&device.id.as_str()))).await;
             removed.map_err(|fault| fault.0.detail)?;
         }
-        let failed = results.iter().filter_map(|pushed| if let Pushed::Failed(why) = pushed { Some(why) } else { None });
+        let failed =
+            results.iter().filter_map(|pushed| if let Pushed::Failed(why) = pushed { Some(why) } else { None });
         let failed: Vec<&String> = failed.collect();
         let words = |first: &&String| format!("{} of {} devices: {first}", failed.len(), devices.len());
         failed.first().map_or(Ok(()), |first| Err(words(first)))
@@ -234,13 +242,20 @@ impl Devices {
         }
     }
 
-    async fn posted(&self, device: &Device, told: &Notification, resolver: &impl Resolve) -> Result<StatusCode, String> {
+    async fn posted(
+        &self,
+        device: &Device,
+        told: &Notification,
+        resolver: &impl Resolve,
+    ) -> Result<StatusCode, String> {
         let target = Target::new(&device.endpoint, self.allow_private)?;
         let keys = BrowserKeys::parse(&device.p256dh, &device.auth).ok_or("its keys are damaged")?;
         let body = keys.encrypt(&told.for_device(MESSAGE_BYTES_MAX)).map_err(|error| error.to_string())?;
-        let key = self.book.lock().await.key.as_deref().and_then(ServerKey::read).ok_or("the server's key is damaged")?;
+        let key =
+            self.book.lock().await.key.as_deref().and_then(ServerKey::read).ok_or("the server's key is damaged")?;
         let service = target.url.origin().ascii_serialization();
-        let authorization = key.authorization(&service, &self.subject, wall_time()).map_err(|error| error.to_string())?;
+        let authorization =
+            key.authorization(&service, &self.subject, wall_time()).map_err(|error| error.to_string())?;
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, HeaderValue::from_str(&authorization).map_err(|error| error.to_string())?);
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("aes128gcm"));

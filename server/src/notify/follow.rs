@@ -39,6 +39,8 @@ pub(crate) struct Follower {
     cursor: Seq,
     sends: JoinSet<(usize, Result<(), String>)>,
     calls: mpsc::Receiver<NotifyCall>,
+    /// The number of devices.
+    devices: watch::Receiver<usize>,
     /// What humans send again.
     resends: JoinSet<Resending>,
 }
@@ -76,18 +78,39 @@ impl Follower {
         let channels = channels.into_iter().map(Arc::new).collect();
         let composer = Composer { ctx: ctx.clone(), console };
         let (sends, resends) = (JoinSet::new(), JoinSet::new());
-        Self { ctx, channels, composer, files, plan, cursor: Seq(0), sends, calls, resends }
+        let devices = ctx.devices.as_ref().map_or_else(|| watch::channel(0).1, |devices| devices.count());
+        Self { ctx, channels, composer, files, plan, cursor: Seq(0), sends, calls, devices, resends }
     }
 
     /// Follows until the server shuts down. A send that is cut off then is repeated after the next start.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         let mut stopping = self.ctx.stopping.clone();
+        let listened = async {
+            self.listened().await;
+            self.follow().await;
+        };
         tokio::select! {
             // A send in progress is aborted; it was saved, so the next start repeats it.
             () = ended(&mut stopping) => {}
-            () = self.follow() => {}
+            () = listened => {}
         }
         Ok(())
+    }
+
+    /// Returns the channels that send to nobody.
+    fn idle(&self) -> BTreeSet<usize> {
+        (0..self.channels.len()).filter(|place| self.channels[*place].means.is_idle()).collect()
+    }
+
+    /// Waits until some channel goes somewhere: reading the log for nobody would keep it awake.
+    async fn listened(&mut self) {
+        while self.idle().len() == self.channels.len() {
+            tokio::select! {
+                _ = self.devices.changed() => {}
+                Some(call) = self.calls.recv() => self.called(call),
+                Some(resent) = self.resends.join_next() => if let Ok(resent) = resent { self.resent(resent).await },
+            }
+        }
     }
 
     async fn follow(&mut self) {
@@ -98,6 +121,7 @@ impl Follower {
             tokio::time::sleep(PACE).await;
         }
         loop {
+            self.plan.rest(self.idle());
             let (cursor, now) = (self.cursor, self.ctx.handle.now());
             let next = self.plan.next();
             self.ctx.errands.plan("notifications", next);
@@ -109,6 +133,7 @@ impl Follower {
                     None => return,
                 },
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => self.tell().await,
+                _ = self.devices.changed() => {}
                 Some(sent) = self.sends.join_next() => match sent {
                     Ok((place, result)) => self.sent(place, &result).await,
                     Err(error) => tracing::error!(%error, "sending a notification failed"),

@@ -169,6 +169,8 @@ pub(super) struct Plan {
     book: NotificationLedger,
     /// The channels with a send in progress, by their place in the configuration.
     busy: BTreeSet<usize>,
+    /// The channels that go nowhere at present. What is pending becomes due for them once they do.
+    idle: BTreeSet<usize>,
 }
 
 impl Plan {
@@ -178,7 +180,12 @@ impl Plan {
         for rules in &rules {
             book.entry(rules.name.clone()).or_default();
         }
-        Self { rules, waiting: BTreeMap::new(), book, busy: BTreeSet::new() }
+        Self { rules, waiting: BTreeMap::new(), book, busy: BTreeSet::new(), idle: BTreeSet::new() }
+    }
+
+    /// Says which channels go nowhere at present.
+    pub(super) fn rest(&mut self, idle: BTreeSet<usize>) {
+        self.idle = idle;
     }
 
     /// Returns the record that must survive a restart.
@@ -261,7 +268,8 @@ impl Plan {
     }
 
     fn moment(&self, place: usize) -> Option<Time> {
-        let rules = self.rules.get(place).filter(|_| !self.busy.contains(&place))?;
+        let rests = self.busy.contains(&place) || self.idle.contains(&place);
+        let rules = self.rules.get(place).filter(|_| !rests)?;
         let ledger = self.book.get(&rules.name)?;
         // A failed notification goes first; everything newer waits for it.
         if let Some(parcel) = &ledger.parcel {

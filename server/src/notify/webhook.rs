@@ -65,6 +65,23 @@ impl Target {
     }
 
     async fn post_by(&self, headers: HeaderMap, body: Vec<u8>, resolver: &impl Resolve) -> Result<(), String> {
+        let status = self.call(headers, body, resolver).await?;
+        if status.is_success() {
+            Ok(())
+        } else if status.is_redirection() {
+            Err(format!("the receiver redirects ({status}), which is not followed: name the address that it leads to"))
+        } else {
+            Err(format!("the receiver answered {status}"))
+        }
+    }
+
+    /// Posts a body to it, without retries; returns the status of the answer.
+    pub(super) async fn call(
+        &self,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        resolver: &impl Resolve,
+    ) -> Result<StatusCode, String> {
         let host = self.url.host_str().unwrap_or_default();
         let port = self.url.port_or_known_default().unwrap_or_default();
         let request = request(&self.url, headers, body)?;
@@ -77,18 +94,7 @@ impl Target {
                 exchange(stream, request).await
             }
         };
-        done(call).await
-    }
-}
-
-async fn done(call: impl Future<Output = Result<StatusCode, String>>) -> Result<(), String> {
-    let status = timeout(CALL_MAX, call).await.map_err(|_| format!("no answer within {} s", CALL_MAX.as_secs()))??;
-    if status.is_success() {
-        Ok(())
-    } else if status.is_redirection() {
-        Err(format!("the receiver redirects ({status}), which is not followed: name the address that it leads to"))
-    } else {
-        Err(format!("the receiver answered {status}"))
+        timeout(CALL_MAX, call).await.map_err(|_| format!("no answer within {} s", CALL_MAX.as_secs()))?
     }
 }
 

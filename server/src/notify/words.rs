@@ -7,6 +7,7 @@ use lastword_facts::fact::EscalationCause;
 use lastword_facts::visible::escape;
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
 use serde::Serialize;
+use serde_json::json;
 
 use super::channel::{Channel, Severity};
 
@@ -224,14 +225,19 @@ impl Item {
 
     /// Adds the page of the item at the console with this address.
     fn at(self, console: &str) -> Self {
+        let url = self.path().map(|path| format!("{}/{path}", console.trim_end_matches('/')));
+        Self { url, ..self }
+    }
+
+    /// Returns the path of the item's page, below the console's.
+    fn path(&self) -> Option<String> {
         let folder = match self.what {
             What::Question => "questions",
             What::Approval => "approvals",
             What::Incident => "incidents",
-            What::Stop | What::Note => return self,
+            What::Stop | What::Note => return None,
         };
-        let url = format!("{}/{folder}/{}", console.trim_end_matches('/'), self.id);
-        Self { url: Some(url), ..self }
+        Some(format!("{folder}/{}", self.id))
     }
 
     fn lines(&self, out: &mut String) {
@@ -315,10 +321,15 @@ impl Notification {
 
     /// Builds a notification that tests the channel.
     pub(super) fn test(id: String, channel: &Channel, at: Time) -> Self {
+        Self::test_of(id, &channel.name, at, channel.console.clone())
+    }
+
+    /// Builds a notification that tests the channel with this name.
+    pub(super) fn test_of(id: String, channel: &str, at: Time, console: Option<String>) -> Self {
         Self {
             id,
             kind: Kind::Test,
-            channel: channel.name.clone(),
+            channel: channel.to_owned(),
             severity: Severity::Normal,
             at: rfc3339(at),
             title: "Lastword: a test".into(),
@@ -327,8 +338,35 @@ impl Notification {
             items: Vec::new(),
             more: 0,
             folded: 0,
-            console: channel.console.clone(),
+            console,
         }
+    }
+
+    /// Returns what a device shows of it, and the page that it opens, in at most this many bytes.
+    pub(super) fn for_device(&self, bytes_max: usize) -> Vec<u8> {
+        let path = match self.items.as_slice() {
+            [only] if self.more == 0 => only.path(),
+            _ => None,
+        };
+        let path = path.unwrap_or_else(|| if self.items.is_empty() { "devices" } else { "inbox" }.to_owned());
+        let whole = |body: &str| json!({ "title": self.title, "body": body, "path": path, "tag": self.id }).to_string();
+        let mut body = if self.items.is_empty() { self.text.clone() } else { String::new() };
+        let mut more = self.more;
+        for item in &self.items {
+            let place = item.reference.as_ref().map(|reference| format!(", in {reference}")).unwrap_or_default();
+            let arguments = item.arguments.as_ref().map(|arguments| format!("\n{arguments}")).unwrap_or_default();
+            let line = format!("{}{place}{arguments}\n", item.summary);
+            // With room for the number of those that have none.
+            if whole(&format!("{body}{line}")).len() + 32 > bytes_max {
+                more += 1;
+            } else {
+                body.push_str(&line);
+            }
+        }
+        if more > 0 {
+            body.push_str(&format!("and {more} more"));
+        }
+        whole(body.trim_end()).into_bytes()
     }
 
     /// Serializes the notification.
@@ -408,12 +446,18 @@ mod tests {
             let counts = Counts { approvals: 500, ..Counts::default() };
             let channel = channel(Means::Command(Command::default()));
             let told = Notification::waiting("ntf-1".into(), Time(0), &channel, counts, items, 0, "http://c/".into());
-            (told.json().unwrap(), told.text)
+            (told.json().unwrap(), told.for_device(3_993), told.text)
         };
-        let (whole, text) = told(true);
+        let (whole, device, text) = told(true);
         assert!(text.ends_with("and 490 more\nDecide at http://c/"), "{text}");
         assert!(whole.windows(3).any(|w| w == b"key"));
-        let (bare, _) = told(false);
+        let shown: serde_json::Value = serde_json::from_slice(&device).unwrap();
+        let body = shown["body"].as_str().unwrap();
+        assert!(device.len() <= 3_993 && body.starts_with("aaaa") && body.contains(r#"{"key":"#), "{shown}");
+        let lines = body.lines().filter(|line| line.contains("asks to call")).count();
+        assert!(lines > 0 && body.ends_with(&format!("and {} more", 500 - lines)), "{shown}");
+        assert_eq!(shown["path"], "inbox");
+        let (bare, ..) = told(false);
         assert!(!bare.windows(3).any(|w| w == b"key"), "arguments may be secret");
     }
 

@@ -4,6 +4,8 @@ use futures_util::future::BoxFuture;
 
 /// A channel through which humans are notified of pending decisions.
 pub trait NotifyChannel: Send + Sync {
+    /// Returns whether it goes somewhere: one for devices goes nowhere before there is one.
+    fn is_listed(&self) -> bool;
     /// Returns its name.
     fn name(&self) -> &str;
 
