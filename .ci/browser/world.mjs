@@ -15,8 +15,8 @@ const FLAGS = [
 
 /** A broker: its data stays over restarts, and so does its port. */
 export class Broker {
-  /** With this configuration, where there is one. */
-  static async start(config) {
+  /** With this configuration, where there is one, at this address, or at a port that is free. */
+  static async start(config, listen = '127.0.0.1:0') {
     const broker = new Broker();
     broker.data = await mkdtemp(join(tmpdir(), 'lastword-browser-'));
     broker.tokens = {};
@@ -24,7 +24,7 @@ export class Broker {
       broker.config = join(broker.data, 'lastword.toml');
       await writeFile(broker.config, config);
     }
-    await broker.up('127.0.0.1:0');
+    await broker.up(listen);
     broker.tokens.operator = (await readFile(join(broker.data, 'operator.token'), 'utf8')).trim();
     return broker;
   }

@@ -159,7 +159,7 @@ impl Settings {
         if file.auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
             return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
         }
-        file.console.address()?;
+        file.console.settings()?;
         let archive = file.archive.policy()?;
         let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = token_source(global, environment, file.token_file.map(relative));
@@ -285,6 +285,9 @@ mod tests {
             ("path = \"lw\"", "isn't a path such as /lw"),
             ("[console]\naddress = \"lastword.example\"", "isn't an address such as"),
             ("[console]\naddress = \"https://lastword.example/lw\"", "`path` is the path"),
+            ("[console]\npasskey = \"console\"", "needs the console's address"),
+            ("[console]\npasskey = \"always\"\naddress = \"https://192.0.2.1\"", "has no name"),
+            ("[console]\npasskey = \"console\"\naddress = \"http://lastword.example\"", "isn't https"),
             ("path = \"/agents\"", "a path of the server itself"),
             ("profile = \"short\"", "strict"),
             ("enforce = [\"grant_messages\"]", "always enforced"),

@@ -10,7 +10,8 @@ use lastword_facts::limits::{Approvers, LIMITS, Profile};
 use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_programs::Price;
-use lastword_server::BasePath;
+use lastword_server::passkeys::PasskeyUse;
+use lastword_server::{BasePath, ConsoleSettings};
 use lastword_wire::{ClaimRule, NewSchedule};
 use serde::Deserialize;
 use toml::Spanned;
@@ -191,16 +192,25 @@ pub(crate) struct ConsoleTable {
     address: Option<String>,
     /// Whether humans may switch notifications on in their browsers.
     push: Switch,
+    /// Where a passkey is asked for.
+    passkey: PasskeyUse,
 }
 
 impl ConsoleTable {
-    /// Returns whether humans may switch notifications on in their browsers.
-    pub(crate) fn pushes(&self) -> bool {
-        self.push == Switch::On
+    /// Returns what the server needs of it, and the host of the address.
+    pub(crate) fn settings(&self) -> Result<(ConsoleSettings, Option<&str>), Failure> {
+        let address = self.address()?;
+        let settings = ConsoleSettings {
+            address: address.map(|(address, _)| address.to_owned()),
+            push: self.push == Switch::On,
+            passkey: self.passkey,
+        };
+        settings.site().map_err(|why| Failure::usage(format!("[console] passkey: {why}")))?;
+        Ok((settings, address.map(|(_, host)| host)))
     }
 
     /// Returns the address and its host.
-    pub(crate) fn address(&self) -> Result<Option<(&str, &str)>, Failure> {
+    fn address(&self) -> Result<Option<(&str, &str)>, Failure> {
         let Some(address) = self.address.as_deref().map(|address| address.trim_end_matches('/')) else {
             return Ok(None);
         };

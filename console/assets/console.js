@@ -398,6 +398,28 @@
       return ['subscription', { endpoint: subscription.endpoint, p256dh: plain(subscription.getKey('p256dh')), auth: plain(subscription.getKey('auth')) }];
     },
   };
+  const key = (id) => ({ type: 'public-key', id: raw(id) });
+  Object.assign(ways, {
+    // A passkey that there is signs for what the form says.
+    get: async ({ nonce, challenge, site, allow }) => {
+      const { id, response } = await navigator.credentials.get({
+        publicKey: { challenge: raw(challenge), rpId: site, userVerification: 'required', allowCredentials: allow.map(key) },
+      });
+      const [client_data, authenticator_data, signature] = [response.clientDataJSON, response.authenticatorData, response.signature].map(plain);
+      return ['passkey', { nonce, id, client_data, authenticator_data, signature }];
+    },
+    create: async ({ nonce, challenge, site, user, exclude }) => {
+      const { id, response } = await navigator.credentials.create({
+        publicKey: {
+          challenge: raw(challenge), rp: { id: site, name: 'Lastword' }, user: { ...user, id: raw(user.id) },
+          pubKeyCredParams: [-7, -8, -257].map((alg) => ({ type: 'public-key', alg })), excludeCredentials: exclude.map(key),
+          authenticatorSelection: { userVerification: 'required' }, attestation: 'none',
+        },
+      });
+      const [client_data, authenticator_data, made] = [response.clientDataJSON, response.getAuthenticatorData(), response.getPublicKey()].map(plain);
+      return ['created', { nonce, id, client_data, authenticator_data, key: made, algorithm: response.getPublicKeyAlgorithm() }];
+    },
+  });
   const answer = async (form, asked) => {
     const [[way, what]] = Object.entries(JSON.parse(asked));
     try {

@@ -247,7 +247,7 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
     let button = |verb: &str, label: &str, question: &str| {
         let class = if verb == "stop" { "danger" } else { "" };
         let id = format!("do-{verb}");
-        viewer.confirmed(&id, &to(verb), question, &html! { button type="submit" class=(class) { (label) } })
+        viewer.asked(&id, &to(verb), question, &html! { button type="submit" class=(class) { (label) } })
     };
     html! {
         div.controls {

@@ -141,6 +141,10 @@ pub(super) async fn allow(
     form: Form<Chosen>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Chosen { width } } = form;
+    let viewer = match viewer.confirmed(&ctx).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let held = held(&ctx, viewer.caller, &id).await?;
     let rule = match width {
         Width::Exact => policy::exact(&held),

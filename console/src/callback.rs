@@ -4,6 +4,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::header::{HOST, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, Html, IntoResponse as _, Response};
+use lastword_broker::identity::credential;
 use lastword_facts::Code;
 use lastword_server::calls::sign_in::{self, BEGUN_MS, SignedInHuman};
 use lastword_server::edges::http::{attempt, succeeded};
@@ -61,6 +62,9 @@ pub(super) async fn finish(
     succeeded(&ctx, &parts.extensions);
     let SignedInHuman { principal, token, expires_at, valid_ms, .. } = known;
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
+    if let Some(passkeys) = &ctx.passkeys {
+        passkeys.began(credential(&value), ctx.handle.now());
+    }
     let cookies = [
         (SET_COOKIE, set_cookie_for(&ctx, &parts.headers, &value, valid_ms)),
         (SET_COOKIE, set_begun(&ctx, &parts.headers, "", 0)),

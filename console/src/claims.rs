@@ -68,7 +68,7 @@ fn card(viewer: &Viewer, moment: &Moment, claim: &ClaimView) -> Markup {
                 @if let Some(since) = &claim.works_since { dt { "At work since" } dd { (time(since, moment.now)) } }
                 dt { "Ends" } dd { (time(&claim.expires_at, moment.now)) ", or with its task" }
             }
-            (viewer.allowed(Role::Operator, "Ending a claim", || viewer.confirmed(
+            (viewer.allowed(Role::Operator, "Ending a claim", || viewer.asked(
                 &format!("end-{}", encoded(&claim.id)),
                 &format!("/claims/{}/end", encoded(&claim.id)),
                 &format!("End the claim of {}? {} isn't told before its next edit, which may then meet another one's.", claim.path(), claim.agent),

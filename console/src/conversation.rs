@@ -307,7 +307,7 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
     let reference = &view.summary.reference;
     let button = |verb: &str, name: &str, question: &str| {
         let class = if verb == "stop" { "danger" } else { "" };
-        viewer.confirmed(
+        viewer.asked(
             &format!("do-{verb}"),
             &format!("/conversations/{}/{verb}", encoded(reference)),
             question,

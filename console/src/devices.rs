@@ -24,7 +24,7 @@ use super::layout::{self, Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{countdown, encoded, foreign_line, time, url};
 use super::session::{self, Viewer};
-use super::{sign_in, team};
+use super::{passkeys, sign_in, team};
 
 /// The pixels of a quiet zone that readers of QR codes ask for, in modules.
 const QUIET: i32 = 4;
@@ -35,6 +35,7 @@ pub(super) fn routes() -> Router<Context> {
         .route("/devices/phone", get(handed_over).post(hand_over))
         .route("/devices/notified", post(subscribe))
         .route("/devices/notified/{id}/{verb}", post(act))
+        .merge(passkeys::routes())
 }
 
 /// `GET /devices`.
@@ -48,7 +49,8 @@ pub(super) async fn page(
         (heading("Devices", &html! {}))
         div.columns {
             div { (phone(&viewer, &address(&ctx, &headers))) }
-            div { (notified(&ctx, &viewer, &moment, &headers).await) }
+            div { (passkeys::section(&ctx, &viewer, &moment, &headers).await)
+                (notified(&ctx, &viewer, &moment, &headers).await) }
         }
     };
     viewer.page(&ctx, &moment, Page { title: "Devices", place: Place::Devices, topics: &[Topic::Agents], main }).await
@@ -69,7 +71,7 @@ fn phone(viewer: &Viewer, address: &str) -> Markup {
             @if is_here {
                 p.faint { "It leads to " code { (address) } ", which is this machine alone. Open this page by an address that the phone reaches, or name one as " code { "address" } " in " code { "[console]" } " of " code { "lastword.toml" } "." }
             }
-            (viewer.fill_in("phone-form", "/devices/phone", &html! { button.main type="submit" { "Show a code" } }))
+            div { (viewer.fill_in("phone-form", "/devices/phone", &html! { button.main type="submit" { "Show a code" } })) }
         }
     }
 }
@@ -85,7 +87,7 @@ pub(super) async fn hand_over(
     let session = ctx.handle.session(cookie).ok_or_else(|| ApiError::unknown("the session"))?;
     let human = session.principal.agent();
     let from = HandedSession { human, token: session.token, cookie: credential(cookie), until: session.until };
-    let made = ctx.handovers.mint(ctx.handle.now(), from);
+    let made = ctx.sign_in.handovers.mint(ctx.handle.now(), from);
     let HandoverCode { code, id, .. } = made.map_err(|error| ApiError::internal(&error.to_string()))?;
     let link = format!("{}{}#{}", address(&ctx, &headers), sign_in::DEVICE, code.reveal());
     let qr = qr(&link).ok_or_else(|| ApiError::internal("the address is too long for a QR code"))?;
@@ -126,7 +128,7 @@ pub(super) async fn handed_over(
 fn standing(ctx: &Context, viewer: &Viewer, id: &str) -> Markup {
     let now = ctx.handle.now();
     let at = format!("/devices/phone?id={}", encoded(id));
-    match ctx.handovers.of(viewer.caller.principal.agent(), id, now) {
+    match ctx.sign_in.handovers.of(viewer.caller.principal.agent(), id, now) {
         Handover::Waits(until) => html! {
             p #handed hx-get=(url(&at)) hx-trigger="every 2s" hx-target="this" hx-swap="outerHTML" role="status" {
                 "Not used yet, " (countdown(until, now)) ". " noscript { a href=(url(&at)) { "Look again" } }
@@ -163,10 +165,10 @@ async fn notified(ctx: &Context, viewer: &Viewer, moment: &Moment, headers: &Hea
             header { h2 #notified-title { "Notify this device" } }
             p { "Where no page of the console is open, this browser says what waits for you, and opens it. The text goes, encrypted, through the push service of the browser's maker." }
             ul.lines { @for device in &own { (line(viewer, moment, device)) } }
-            (viewer.fill_in("notify-device", "/devices/notified", &html! {
+            div { (viewer.fill_in("notify-device", "/devices/notified", &html! {
                 div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }
                 button.main type="submit" data-permission { "Notify this device" }
-            }))
+            })) }
             noscript { p.faint { "That needs scripts." } }
         }
     }
@@ -187,7 +189,7 @@ fn line(viewer: &Viewer, moment: &Moment, device: &DeviceView) -> Markup {
 }
 
 /// Returns a name for a browser, by what it says of itself.
-fn guessed(headers: &HeaderMap) -> &'static str {
+pub(super) fn guessed(headers: &HeaderMap) -> &'static str {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let known = [
         ("iPhone", "iPhone"),

@@ -7,20 +7,20 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_facts::Code;
-use lastword_facts::fact::Role;
+use lastword_facts::fact::{Decision, Role};
 use lastword_server::edges::http::read;
 use lastword_server::{ApiError, Context};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::frame::ErrorPage;
 use super::layout::{self, INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::packed::is_secret;
 use super::parts::{foreign_line, url};
-use super::session::Viewer;
+use super::session::{SentForm, Viewer};
 use super::sign_in::within;
 
 /// The suffix of the id of the element in which a form shows its refusal.
@@ -42,17 +42,19 @@ struct Common {
     question: Option<String>,
     /// Whether the human was asked, and is sure.
     sure: Option<String>,
+    /// What a passkey confirms the form with.
+    passkey: Option<String>,
 }
 
 impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
     type Rejection = Response;
 
     async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
-        let viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
+        let mut viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
         let told = |fault: ApiError| ErrorPage(fault).into_response();
         let (parts, body) = request.into_parts();
         let bytes = read(&parts, body).await.map_err(told)?;
-        let Common { forms, question, sure } = fields(&bytes).map_err(told)?;
+        let Common { forms, question, sure, passkey } = fields(&bytes).map_err(told)?;
         // No constant-time comparison is needed: another site never sees the response, so it can't measure anything.
         if !is_secret(&forms, &viewer.secret) {
             ctx.handle.metrics().refuse(Code::Forbidden);
@@ -64,8 +66,19 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
             let all: Vec<(String, String)> = fields(&bytes).map_err(told)?;
             return Err(ask(&viewer, &parts, &question, &all));
         }
+        if ctx.passkeys.is_some() {
+            let said: Vec<(String, String)> = fields(&bytes).map_err(told)?;
+            viewer.sent = SentForm { content: content(parts.uri.path(), &said), passkey };
+        }
         Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })
     }
+}
+
+/// Returns what a form says: its path and its fields, but those that are of each sending.
+fn content(path: &str, fields: &[(String, String)]) -> String {
+    let said = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "forms" | "passkey" | "question" | "sure"));
+    let all: Vec<&str> = std::iter::once(path).chain(said.flat_map(|(name, value)| [&**name, &**value])).collect();
+    json!(all).to_string()
 }
 
 /// Returns the page that asks what the script of an open page would ask, and sends the form again.
@@ -140,7 +153,7 @@ impl Viewer {
     }
 
     /// Returns a form that asks the human for confirmation.
-    pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
+    pub(super) fn asked(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
         let action = url(action);
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
@@ -177,6 +190,30 @@ impl Viewer {
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
         (trigger, INTO_FLASH, Html(html! { (flash(tone, words)) (part) }.into_string())).into_response()
+    }
+
+    /// Returns this human with the form that a passkey confirmed, where the workspace asks for one. Otherwise the form asks
+    /// for it.
+    pub(super) async fn confirmed(mut self, ctx: &Context) -> Result<Self, Response> {
+        let Some(passkeys) = &ctx.passkeys else { return Ok(self) };
+        let told = |fault: ApiError| ErrorPage(fault).into_response();
+        let (human, now, content) = (self.caller.principal.agent(), ctx.handle.now(), &self.sent.content);
+        let Some(passkey) = &self.sent.passkey else {
+            return Err(self.asks(&passkeys.ask(human, content, now).await.map_err(told)?));
+        };
+        let wrong = |error: serde_json::Error| told(ApiError::new(Code::Malformed, format!("the passkey: {error}")));
+        let stated = serde_json::from_str(passkey).map_err(wrong)?;
+        passkeys.confirm(human, content, &stated, now).await.map_err(told)?;
+        self.caller = self.caller.confirmed();
+        Ok(self)
+    }
+
+    /// Returns this human for a decision on a held call: a passkey confirms one that allows it.
+    pub(super) async fn deciding(self, ctx: &Context, decision: Decision) -> Result<Self, Response> {
+        match decision {
+            Decision::Approve | Decision::Edit => self.confirmed(ctx).await,
+            Decision::Reject | Decision::Respond | Decision::Ignore | Decision::Expire => Ok(self),
+        }
     }
 
     /// Returns the response by which a form asks the browser for something; its script sends the form again with it.

@@ -132,6 +132,10 @@ pub(super) async fn decide_alike(
     if decision == Verdict::Approve && unseen {
         return Ok(Redirect::to(&format!("/approvals/{first}")).into_response());
     }
+    let viewer = match viewer.deciding(&ctx, decision).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let asked = |digest: &str| DecideApproval {
         decision,
         digest: Some(digest.to_owned()),
@@ -299,6 +303,10 @@ pub(super) async fn decide(
     if decision == Verdict::Approve && fields.unseen > 0 {
         return Ok(Redirect::to(&format!("/approvals/{wanted}")).into_response());
     }
+    let viewer = match viewer.deciding(&ctx, decision).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let input = match fields.input.as_deref() {
         Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
         Some(_) | None => None,

@@ -177,10 +177,10 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
         p #{ (id) "-effect" } { b { (term("Lift")) } ": " (effect) }
         p #{ (id) "-stopped" } { b { "Stop" } ": " (STOPPED) }
         div.decide {
-            (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
+            (viewer.asked(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
                 button.main type="submit" data-key="a" aria-describedby={ (id) "-effect" } { "Lift" }
             }))
-            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? {STOPPED}"), &html! {
+            (viewer.asked(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? {STOPPED}"), &html! {
                 button.danger type="submit" aria-describedby={ (id) "-stopped" } { "Stop" }
             }))
         }

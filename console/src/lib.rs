@@ -43,6 +43,7 @@ mod packed;
 mod pages;
 mod palette;
 mod parts;
+mod passkeys;
 mod reads;
 mod rooms;
 mod schedules;

@@ -207,7 +207,7 @@ fn held(viewer: &Viewer, index: usize, rule: &ApprovalRuleView, written: Option<
             td { @if rule.agents.is_empty() { "every agent" } @else { (foreign_line(&rule.agents.join(", "))) } }
             td { (ruled(rule.decision)) @if let Some(tier) = &rule.tier { " " span.badge.plain { (foreign_line(tier)) } }
                 @if let Some((text, _)) = written.filter(|_| viewer.role == Role::Owner) {
-                    (viewer.confirmed(&format!("withdraw-{index}"), "/limits/rules/withdraw", "Take back this rule? Such a call is held again.", &html! {
+                    (viewer.asked(&format!("withdraw-{index}"), "/limits/rules/withdraw", "Take back this rule? Such a call is held again.", &html! {
                         input type="hidden" name="rule" value=(text);
                         button type="submit" { "Take back" }
                     }))

@@ -321,7 +321,7 @@ fn dismissals(viewer: &Viewer, wrong: &[Wrong]) -> Markup {
     let asked = format!("Dismiss the {} requests in this list? No agent is told.", ended.len());
     html! {
         @if ended.len() > 1 {
-            (viewer.confirmed("dismiss-all", "/dismiss", &asked, &html! {
+            (viewer.asked("dismiss-all", "/dismiss", &asked, &html! {
                 @for one in &ended { (one) }
                 button.quiet type="submit" { "Dismiss these " (ended.len()) }
             }))

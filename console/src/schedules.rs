@@ -120,7 +120,7 @@ fn controls(viewer: &Viewer, schedule: &ScheduleView) -> Markup {
     html! {
         div.buttons {
             (viewer.form(&id("run"), &action("run"), &html! { button type="submit" data-key="a" { "Run now" } }))
-            (viewer.confirmed(
+            (viewer.asked(
                 &id("remove"),
                 &action("remove"),
                 &format!("Remove {name}? It sends no further requests to {to}. Work started by its last tick continues."),

@@ -39,8 +39,19 @@ pub(super) struct Viewer {
     pub(super) workspace: String,
     /// What came of the form that led to this page, where no script tells it on the form's own page.
     pub(super) said: Option<(Tone, String)>,
+    /// The form that was sent.
+    pub(super) sent: SentForm,
     /// The cookie by which it comes here: its name, and its attributes.
     said_cookie: (String, String),
+}
+
+/// What a form says, and what a passkey confirms it with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentForm {
+    /// Its path and its fields.
+    pub(super) content: String,
+    /// What the browser states of the passkey's signature.
+    pub(super) passkey: Option<String>,
 }
 
 /// The longest text that such a cookie has, in characters.
@@ -75,6 +86,7 @@ impl FromRequestParts<Context> for Viewer {
                 name_of(SAID, &parts.headers),
                 format!("; Path={}; HttpOnly; SameSite=Lax{}", root(), secure(ctx, &parts.headers)),
             ),
+            sent: SentForm::default(),
             forms: masked(&session.forms),
             secret: session.forms,
         })

@@ -88,7 +88,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await,
         None => by_token(&ctx, proof.token.trim()),
     };
-    let Proven { token, principal, until } = match proven {
+    let Proven { token, principal, until, from } = match proven {
         Ok(proven) => proven,
         Err(fault) => {
             if fault.0.code == Code::Unauthenticated {
@@ -105,6 +105,12 @@ pub(super) async fn sign_in(
     let expires_at = now.plus(SESSION_MS).min(until);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
+    if let Some(passkeys) = &ctx.passkeys {
+        match &from {
+            Some(from) => passkeys.began_from(from, credential(&value)),
+            None => passkeys.began(credential(&value), now),
+        }
+    }
     let cookie = set_cookie_for(&ctx, &headers, &value, expires_at.since(now));
     Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, next)]).into_response())
 }
@@ -116,6 +122,8 @@ struct Proven {
     principal: Principal,
     /// When the session ends at the latest.
     until: Time,
+    /// The hash of the cookie of the session from which it was handed over.
+    from: Option<Credential>,
 }
 
 async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
@@ -124,12 +132,12 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
     let now = ctx.handle.now();
     // The token may have been replaced since the link was made.
     let holder = |human, token| ctx.handle.proof_of(human).filter(|(current, _)| *current == token);
-    let (human, until) = match (ctx.sign_in.spend(code, now), ctx.handovers.spend(code, now)) {
+    let (human, from) = match (ctx.sign_in.spend(code, now), ctx.sign_in.handovers.spend(code, now)) {
         (Some(Some((token, human))), _) => (holder(human, token), None),
         (Some(None), _) => (humans::operator(ctx).await?, None),
         // The session may have ended since.
         (None, Some(from)) if !ctx.handle.signer().has_ended(&from.cookie) => {
-            (holder(from.human, from.token), Some(from.until))
+            (holder(from.human, from.token), Some(from))
         }
         (None, _) => {
             ctx.handle.metrics().refuse(Code::Unauthenticated);
@@ -140,7 +148,8 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
     };
     let nobody = || ApiError::new(Code::Unauthenticated, "No human is registered in this workspace");
     let (token, principal) = human.ok_or_else(nobody)?;
-    Ok(Proven { token, principal, until: until.unwrap_or(Time(u64::MAX)) })
+    let until = from.map_or(Time(u64::MAX), |from| from.until);
+    Ok(Proven { token, principal, until, from: from.map(|from| from.cookie) })
 }
 
 fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
@@ -156,7 +165,7 @@ fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
                     human's token";
         return Err(ApiError::new(Code::Forbidden, text));
     }
-    Ok(Proven { token: credential(token), principal, until: Time(u64::MAX) })
+    Ok(Proven { token: credential(token), principal, until: Time(u64::MAX), from: None })
 }
 
 /// Returns a path of this server; never one that leads to another site.

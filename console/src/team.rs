@@ -12,13 +12,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::agents::{View, name_link, views};
-use super::bound;
 use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign_line, quantity, time, url};
 use super::session::{Viewer, secure};
+use super::{bound, passkeys};
 use crate::reads::people::{self, Person};
 
 /// A token that expires within this time is marked, in ms.
@@ -46,12 +46,12 @@ async fn shown(ctx: &Context, viewer: &Viewer, made: &Markup) -> Result<Response
         (made)
         div.columns {
             div {
-                (members(viewer, &moment, "agents", "Agents", &agents))
+                (members(ctx, viewer, &moment, "agents", "Agents", &agents))
                 (own_limits(&agents))
                 (channels(ctx, viewer))
             }
             div {
-                (members(viewer, &moment, "humans", "Humans", &humans))
+                (members(ctx, viewer, &moment, "humans", "Humans", &humans))
                 section.card #add aria-labelledby="add-title" {
                     header { h2 #add-title { "Add" } }
                     div { (viewer.allowed(Role::Owner, "Adding an agent or a human", || adding(viewer))) }
@@ -63,17 +63,17 @@ async fn shown(ctx: &Context, viewer: &Viewer, made: &Markup) -> Result<Response
     viewer.page(ctx, &moment, Page { title: "Team", place: Place::Team, topics: &topics, main }).await
 }
 
-fn members(viewer: &Viewer, moment: &Moment, id: &str, title: &str, people: &[&Person]) -> Markup {
+fn members(ctx: &Context, viewer: &Viewer, moment: &Moment, id: &str, title: &str, people: &[&Person]) -> Markup {
     html! {
         section.card #(id) aria-labelledby={ (id) "-title" } {
             header { h2 id={ (id) "-title" } { (title) } }
             @if people.is_empty() { p.faint { "None yet." } }
-            ul.lines { @for person in people { (member(viewer, moment, person)) } }
+            ul.lines { @for person in people { (member(ctx, viewer, moment, person)) } }
         }
     }
 }
 
-fn member(viewer: &Viewer, moment: &Moment, person: &Person) -> Markup {
+fn member(ctx: &Context, viewer: &Viewer, moment: &Moment, person: &Person) -> Markup {
     let soon = |at: &Time| at.since(moment.now) < SOON_MS;
     html! {
         li id={ "m-" (encoded(&person.name)) } {
@@ -91,6 +91,7 @@ fn member(viewer: &Viewer, moment: &Moment, person: &Person) -> Markup {
                 details {
                     summary { "Renew the token" @if person.name != viewer.name { ", or remove" } }
                     (renewing(viewer, &person.name))
+                    @if person.name != viewer.name && person.role.is_some() { (passkeys::removal(ctx, viewer, &person.name)) }
                     @if person.name != viewer.name { (removing(viewer, person)) }
                 }
             }
@@ -126,7 +127,7 @@ fn removing(viewer: &Viewer, person: &Person) -> Markup {
     } else {
         "Its token ends at once, and its requests are handed back to their senders."
     };
-    viewer.confirmed(
+    viewer.asked(
         &format!("remove-{}", encoded(name)),
         &format!("/team/{}/remove", encoded(name)),
         &format!("Remove {name}? {effect}"),
@@ -227,6 +228,10 @@ pub(super) async fn add_agent(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     humans::require(&ctx, viewer.caller, Role::Owner).await?;
+    let viewer = match viewer.confirmed(&ctx).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let list = |text: &str| text.split([',', ' ']).filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let new = NewAgent {
         name: fields.name.trim().to_owned(),
@@ -257,6 +262,10 @@ pub(super) async fn add_human(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     humans::require(&ctx, viewer.caller, Role::Owner).await?;
+    let viewer = match viewer.confirmed(&ctx).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let role = Role::from_word(&fields.role).ok_or_else(|| ApiError::unknown(&fields.role))?;
     let new = NewHuman { name: fields.name.trim().to_owned(), role }.into();
     let made = agents::add(&ctx, viewer.caller, new).await?;
@@ -280,6 +289,10 @@ pub(super) async fn renew(
     form: Form<TokenFields>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: TokenFields { expires_in_ms, overlap_ms } } = form;
+    let viewer = match viewer.confirmed(&ctx).await {
+        Ok(viewer) => viewer,
+        Err(asked) => return Ok(asked),
+    };
     let terms = TokenTerms { expires_in_ms: Some(expires_in_ms).filter(|ms| *ms > 0), overlap_ms };
     let made = agents::rekey(&ctx, viewer.caller, &name, terms).await?;
     let is_agent = agents::member(&ctx, viewer.caller, &name).await?.view.kind == Kind::Agent;

@@ -14,16 +14,19 @@ use lastword_store::{BackedUp, BackupError, DataDir, VerifyError, format};
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
-pub const FILES: [&str; 8] = [
+pub const FILES: [&str; 9] = [
     FILE_SECRET_KEY,
     FILE_OPERATOR_TOKEN,
     FILE_SIGNED_OUT,
     FILE_PUSH,
+    FILE_PASSKEYS,
     FILE_SUBJECTS,
     FILE_USED,
     FILE_CHECKPOINT_KEY,
     FILE_CHECKPOINTS,
 ];
+/// The file with the passkeys of humans.
+pub const FILE_PASSKEYS: &str = "passkeys.json";
 /// The file with the browsers that notifications are sent to, and the key by which their services know the server.
 pub const FILE_PUSH: &str = "push.json";
 /// The file that says which notifications were sent.

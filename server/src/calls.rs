@@ -53,7 +53,7 @@ use std::time::Duration;
 use lastword_broker::archive::Archives;
 use lastword_broker::checkpoint::LogSigner;
 use lastword_broker::files::Files;
-use lastword_broker::identity::{Bearer, ConsoleSession, Handovers, Proof, Scopes, SignInCode, credential};
+use lastword_broker::identity::{Bearer, ConsoleSession, Proof, Scopes, SignInCode, credential};
 use lastword_broker::metrics::{Family, Gauges};
 use lastword_broker::scrub::LastScrub;
 use lastword_broker::{ClientId, Handle, Live, Unserved};
@@ -73,6 +73,7 @@ use crate::base_path::BasePath;
 use crate::error::ApiError;
 use crate::notify::Devices;
 use crate::origins::Origins;
+use crate::passkeys::{PasskeyUse, Passkeys};
 use crate::tls::Transport;
 use crate::trace::Traces;
 use crate::views::{Nodes, NotifyChannel};
@@ -109,6 +110,8 @@ pub struct Resources {
     pub policies: policy::Policies,
     /// The browsers that are notified; `None` where that is off.
     pub devices: Option<Arc<Devices>>,
+    /// The passkeys of humans; `None` where none is asked for.
+    pub passkeys: Option<Arc<Passkeys>>,
     /// The channels through which humans are notified.
     pub channels: Arc<[Box<dyn NotifyChannel>]>,
     /// Takes calls to the task that sends notifications, if there is one.
@@ -127,8 +130,6 @@ pub struct Resources {
     pub signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
     pub sign_in: Arc<SignInCode>,
-    /// The codes that hand sessions over to other devices.
-    pub handovers: Arc<Handovers>,
     /// The console as people reach it.
     pub console: ConsoleSettings,
     /// The provider by which humans sign in, if there is one.
@@ -211,6 +212,9 @@ pub struct Caller {
     scopes: Scopes,
     /// The hash of that signed token.
     signed: Option<Credential>,
+    /// Whether the cookie of a session authenticated it, and whether a passkey confirmed the call.
+    session: bool,
+    confirmed: bool,
     pub(crate) turn: Option<TurnId>,
     /// The client that calls, if it has an id (F1).
     pub(crate) client: Option<ClientId>,
@@ -230,6 +234,8 @@ impl Caller {
                     until: Some(until),
                     scopes,
                     signed: Some(shown),
+                    session: false,
+                    confirmed: false,
                     turn: None,
                     client: None,
                 }
@@ -240,6 +246,8 @@ impl Caller {
                 until: None,
                 scopes: Scopes::ALL,
                 signed: None,
+                session: false,
+                confirmed: false,
                 turn: None,
                 client: None,
             },
@@ -258,9 +266,35 @@ impl Caller {
             until: None,
             scopes: Scopes::ALL,
             signed: None,
+            session: true,
+            confirmed: false,
             turn: None,
             client: None,
         }
+    }
+
+    /// Returns this human with a call that a passkey confirmed.
+    #[must_use]
+    pub const fn confirmed(self) -> Self {
+        Self { confirmed: true, ..self }
+    }
+
+    /// Refuses a session's call that gives somebody more rights, unless a passkey confirmed it where one is asked for.
+    pub(crate) fn gives_rights(&self, ctx: &Context) -> Result<(), ApiError> {
+        self.unless(ctx.console.passkey != PasskeyUse::Off && self.session)
+    }
+
+    /// Refuses a call that allows what an agent asked for, unless a passkey confirmed it where one is asked for.
+    pub(crate) fn allows(&self, ctx: &Context) -> Result<(), ApiError> {
+        let always = ctx.console.passkey == PasskeyUse::Always && self.principal.is_human();
+        self.unless(always || (ctx.console.passkey == PasskeyUse::Console && self.session))
+    }
+
+    fn unless(&self, is_asked: bool) -> Result<(), ApiError> {
+        if self.confirmed || !is_asked {
+            return Ok(());
+        }
+        Err(ApiError::new(Code::Forbidden, "This workspace asks for a passkey here: decide in the console"))
     }
 
     /// Returns an agent as the holder of its current token, for work that goes on without a request of its own; `None` if
@@ -268,7 +302,9 @@ impl Caller {
     #[must_use]
     pub fn standing(handle: &Handle, agent: AgentId) -> Option<Self> {
         let (credential, principal) = handle.proof_of(agent)?;
-        Some(Self { principal, credential, until: None, scopes: Scopes::ALL, signed: None, turn: None, client: None })
+        let (session, confirmed) = (false, false);
+        let (until, signed, turn, client) = (None, None, None, None);
+        Some(Self { principal, credential, until, scopes: Scopes::ALL, signed, session, confirmed, turn, client })
     }
 
     /// Returns the turn in which it calls, if it named one.

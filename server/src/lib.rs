@@ -7,6 +7,7 @@ pub mod backup;
 pub mod calls;
 pub mod edges;
 pub mod notify;
+pub mod passkeys;
 #[cfg(feature = "properties")]
 pub mod properties;
 pub mod trace;

@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::attempts::Attempts;
-use crate::backup::FILE_PUSH;
+use crate::backup::{FILE_PASSKEYS, FILE_PUSH};
 use crate::calls::claims::Claims;
 use crate::calls::policy::Policies;
 use crate::calls::schedules::{self, UnsetSchedule};
@@ -40,6 +40,7 @@ use crate::calls::{Context, Resources};
 use crate::notify::{self, Channel, Devices, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, OidcError};
 use crate::origins::Origins;
+use crate::passkeys::Passkeys;
 use crate::tls::{TlsError, Transport};
 use crate::views::Nodes;
 
@@ -223,6 +224,7 @@ impl Workspace {
             traces: settings.traces,
             policies: Policies::new(settings.rules),
             devices,
+            passkeys: open_passkeys(&settings.console, &files)?,
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             notifier: OnceLock::new(),
             scheduled: Arc::default(),
@@ -231,7 +233,6 @@ impl Workspace {
             claims: Claims::by(settings.claims),
             signer: signers.log,
             sign_in: Arc::default(),
-            handovers: Arc::default(),
             console: settings.console,
             archives,
             attempts: Arc::new(Attempts::new(settings.auth_failures_max)),
@@ -323,7 +324,7 @@ async fn booted(
     Ok(booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??)
 }
 
-/// Opens the devices of the workspace, unless they are off.
+/// Opens the devices that are notified, unless that is off.
 fn open_devices(
     settings: &mut WorkspaceSettings,
     handle: &Handle,
@@ -331,6 +332,13 @@ fn open_devices(
 ) -> Result<Option<Arc<Devices>>, StartError> {
     let opened = notify::open(&mut settings.notify, &settings.console, handle, files);
     opened.map_err(|source| StartError::File { path: files.path(FILE_PUSH), source })
+}
+
+/// Opens the passkeys of humans, if one is asked for.
+fn open_passkeys(console: &ConsoleSettings, files: &Files) -> Result<Option<Arc<Passkeys>>, StartError> {
+    let site = console.site().map_err(io::Error::other);
+    let opened = site.and_then(|site| site.map(|site| Passkeys::open(site, files.clone()).map(Arc::new)).transpose());
+    opened.map_err(|source| StartError::File { path: files.path(FILE_PASSKEYS), source })
 }
 
 /// Gives the broker its first human, and what of the configuration is a fact. Returns the path of that human's token.

@@ -11,7 +11,7 @@ use lastword_facts::fact::Credential;
 use lastword_facts::ids::AgentId;
 use sha2::Sha256;
 
-use super::{Directory, Secret, TurnSigner, credential, hex, unhex};
+use super::{Directory, Handovers, Secret, TurnSigner, credential, hex, unhex};
 
 /// The lifetime of a session, in ms.
 pub const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -116,7 +116,11 @@ struct Code {
 
 /// The codes of one-time links, each until it is used or expires.
 #[derive(Default)]
-pub struct SignInCode(Mutex<Vec<Code>>);
+pub struct SignInCode {
+    held: Mutex<Vec<Code>>,
+    /// The codes that hand sessions over to other devices.
+    pub handovers: Handovers,
+}
 
 impl SignInCode {
     /// Generates a new code for a human; an unused earlier one for the same human becomes invalid. Returns the code, and
@@ -126,7 +130,7 @@ impl SignInCode {
     /// The system's random number generator fails.
     pub fn mint(&self, now: Time, human: SignInFor) -> io::Result<(Secret, Time)> {
         let (code, until) = (Secret::code()?, now.plus(CODE_MS));
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|code| now < code.until && code.human.map(|human| human.1) != human.map(|human| human.1));
         if held.len() >= CODES_MAX {
             held.remove(0);
@@ -137,7 +141,7 @@ impl SignInCode {
 
     /// Uses up a code and returns the human whom it signs in; `None` if it is wrong, used or expired.
     pub fn spend(&self, code: &str, now: Time) -> Option<SignInFor> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let hash = credential(code);
         // Comparing hashes keeps the timing from revealing the code.
         let at = held.iter().position(|code| code.hash == hash && now < code.until)?;

@@ -11,9 +11,7 @@ use std::time::Duration;
 use lastword_broker::BrokerFailure;
 use lastword_client::Endpoint;
 use lastword_facts::ids::AgentId;
-use lastword_server::{
-    AUTH_FAILURES_MAX, BasePath, Config, ConsoleSettings, Server, StartError, Tls, WorkspaceSettings,
-};
+use lastword_server::{AUTH_FAILURES_MAX, BasePath, Config, Server, StartError, Tls, WorkspaceSettings};
 use lastword_telemetry::LogLayer;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -143,7 +141,7 @@ fn config(args: Args, cx: &Context) -> Result<(Config, cluster::NodeArgs), Failu
 /// Returns the server's configuration as far as the settings decide it, under this path if one is named.
 pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result<Config, Failure> {
     let path = path.unwrap_or_else(|| settings.path.clone());
-    let address = settings.console.address()?;
+    let (console, host) = settings.console.settings()?;
     let workspace = WorkspaceSettings {
         limits: settings.limits.clone(),
         policy: settings.policy.clone(),
@@ -155,11 +153,8 @@ pub(super) fn of_settings(settings: &Settings, path: Option<BasePath>) -> Result
         notify: notify::channels(&settings.notify)?,
         schedules: settings.schedules.clone(),
         oidc: settings.oidc.as_ref().map(|table| table.settings(&path)).transpose()?,
-        console: ConsoleSettings {
-            address: address.map(|(address, _)| address.to_owned()),
-            push: settings.console.pushes(),
-        },
-        hosts: settings.hosts.iter().cloned().chain(address.map(|(_, host)| host.to_owned())).collect(),
+        console,
+        hosts: settings.hosts.iter().cloned().chain(host.map(str::to_owned)).collect(),
         path,
         checkpoint_every_facts: settings.checkpoint_every_facts,
         traces: settings.telemetry.as_ref().map(TelemetryTable::traces).unwrap_or_default(),

@@ -1,7 +1,9 @@
 //! The devices of a human: the session that is handed over to a phone, and the browsers that are notified.
 
 use lastword_facts::Limits;
+use lastword_server::ConsoleSettings;
 use lastword_server::notify::{Channel, Means};
+use lastword_server::passkeys::PasskeyUse;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -155,4 +157,65 @@ async fn a_device_whose_browser_ended_its_subscription_is_removed() {
     }
     browser.get("/devices").await.is(200).lacks("Send a test: phone");
     browser.post(&test, &[]).await.is(404);
+}
+
+/// A world that asks for passkeys, with a held call, and its digest.
+async fn asking(passkey: PasskeyUse) -> (World, String) {
+    let address = Some("https://lastword.example".to_owned());
+    let world = World::set(&["kilo"], |config| {
+        config.settings.console = ConsoleSettings { address, passkey, ..ConsoleSettings::default() };
+    })
+    .await;
+    world.send("operator", "kilo", "T-1", "deploy").await.is(201);
+    world.take("kilo").await;
+    let held = world.post("kilo", "/v1/approvals", json!({ "tool": "deploy", "arguments": {} })).await.is(201);
+    let digest = held["digest"].as_str().unwrap().to_owned();
+    (world, digest)
+}
+
+#[tokio::test]
+async fn without_a_passkey_a_session_allows_nothing_and_gives_nobody_rights() {
+    let (world, digest) = asking(PasskeyUse::Console).await;
+    let browser = Browser::signed_in(&world).await;
+    let named = [("digest", &*digest)];
+    let alike = [("apr-1", &*digest)];
+    let edited = [("digest", &*digest), ("input", "{}")];
+    let human = [("name", "eve"), ("role", "owner")];
+    for (path, fields) in [
+        ("/approvals/apr-1/approve", &named[..]),
+        ("/approvals/apr-1/edit", &edited),
+        ("/inbox/alike/approve", &alike),
+        ("/approvals/apr-1/always", &[]),
+        ("/team/agents", &[("name", "eve")]),
+        ("/team/humans", &human),
+        ("/team/operator/token", &[]),
+        ("/team/operator/passkeys/remove", &[]),
+        ("/agents/operator/role", &[("role", "owner")]),
+    ] {
+        browser.post(path, fields).await.is(403).has("you have none yet");
+        let forged = r#"{"nonce":"x","id":"x","client_data":"","authenticator_data":""}"#;
+        let fields: Vec<_> = fields.iter().copied().chain([("passkey", forged)]).collect();
+        browser.post(path, &fields).await.is(403).has("confirm it");
+    }
+    assert_eq!(world.get("operator", "/v1/approvals/apr-1").await.is(200)["state"], "pending");
+    world.get("operator", "/v1/agents/eve").await.is(404);
+    // The one who has only a cookie of some time ago adds none; who has just signed in is asked to make one.
+    let asked = browser.post("/devices/passkeys", &[("name", "mine")]).await.is(428);
+    assert!(asked.headers["lastword-asks"].to_str().unwrap().contains("\"site\":\"lastword.example\""));
+    browser.post("/devices/passkeys", &[("created", "{}")]).await.is(400);
+    browser.post("/approvals/apr-1/reject", &[("comment", "no")]).await.is(200);
+}
+
+#[tokio::test]
+async fn tokens_decide_as_before_unless_a_passkey_is_asked_for_always() {
+    let decide = async |world: &World, digest: &str| {
+        let decision = json!({ "decision": "approve", "digest": digest });
+        world.post("operator", "/v1/approvals/apr-1/decision", decision).await
+    };
+    let (world, digest) = asking(PasskeyUse::Console).await;
+    assert_eq!(decide(&world, &digest).await.is(200)["state"], "approved");
+    let (world, digest) = asking(PasskeyUse::Always).await;
+    decide(&world, &digest).await.refused(403, "forbidden");
+    let reject = json!({ "decision": "reject" });
+    world.post("operator", "/v1/approvals/apr-1/decision", reject).await.is(200);
 }

@@ -33,6 +33,7 @@ const REASON_CHARS: usize = 500;
 /// # Errors
 /// What is wrong with the registration, or the rule that refuses it.
 pub async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
+    caller.gives_rights(ctx)?;
     let name = checked("name", &new.name, AgentName::new).map_err(|error| {
         let fault = ApiError::from(error);
         let other = "Choose a name in ASCII, and give this one as `display_name`.";
@@ -124,6 +125,7 @@ pub async fn rekey(
     TokenTerms { expires_in_ms, overlap_ms }: TokenTerms,
 ) -> Result<AgentToken, ApiError> {
     caller.human()?;
+    caller.gives_rights(ctx)?;
     if expires_in_ms.is_some_and(|ms| ms == 0 || ms > EXPIRES_MS_MAX) {
         return Err(ApiError::pointless(&FieldError::new(
             "expires_in_ms",

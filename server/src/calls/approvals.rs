@@ -156,6 +156,9 @@ pub async fn decide(
     mut decision: DecideApproval,
     key: Option<Key>,
 ) -> Result<ApprovalView, ApiError> {
+    if matches!(decision.decision, Decision::Approve | Decision::Edit) {
+        caller.allows(ctx)?;
+    }
     let unnamed = decision.decision == Decision::Approve && decision.digest.is_none();
     if unnamed {
         decision.digest = ctx.shown.digest(caller.principal.agent(), id);

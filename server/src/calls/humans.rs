@@ -48,6 +48,7 @@ pub async fn require(ctx: &Context, caller: Caller, role: Role) -> Result<(), Ap
 /// Sets the role of a human (H7).
 pub async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
     caller.human()?;
+    caller.gives_rights(ctx)?;
     let human = agents::find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::SetRole(caller.principal, human, role)).await)?;
     agents::show(ctx, name).await

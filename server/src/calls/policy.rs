@@ -172,6 +172,7 @@ pub async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiEr
 
 /// Allows the calls of a rule from now on: above all other rules, and in the configuration file.
 pub async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, after: &str) -> Result<(), ApiError> {
+    caller.gives_rights(ctx)?;
     humans::require(ctx, caller, Role::Owner).await?;
     let book = book(ctx)?;
     let human = caller.principal.agent();

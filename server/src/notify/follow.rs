@@ -106,7 +106,7 @@ impl Follower {
     async fn listened(&mut self) {
         while self.idle().len() == self.channels.len() {
             tokio::select! {
-                _ = self.devices.changed() => {}
+                Ok(()) = self.devices.changed() => {}
                 Some(call) = self.calls.recv() => self.called(call),
                 Some(resent) = self.resends.join_next() => if let Ok(resent) = resent { self.resent(resent).await },
             }
@@ -133,7 +133,7 @@ impl Follower {
                     None => return,
                 },
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => self.tell().await,
-                _ = self.devices.changed() => {}
+                Ok(()) = self.devices.changed() => {}
                 Some(sent) = self.sends.join_next() => match sent {
                     Ok((place, result)) => self.sent(place, &result).await,
                     Err(error) => tracing::error!(%error, "sending a notification failed"),
