@@ -81,7 +81,8 @@ pub(super) async fn detail(
         (waiting(moment, &history))
         (open_work(moment, &history))
         (claims::held(&history.view.claims, reference))
-        (details(viewer, moment, &history))
+        (details(moment, &history))
+        (more_budget(viewer, &history.view))
         (links::section(viewer, moment, reference, link.as_ref()))
         }
         div.content {
@@ -232,8 +233,8 @@ fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup
     }
 }
 
-/// Shows the rest in a fold: who takes part, each limit, the grants, and the form to extend one.
-fn details(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
+/// Shows the rest in a fold: who takes part, each limit, and the grants.
+fn details(moment: &Moment, history: &History) -> Markup {
     let view = &history.view;
     let summary = &view.summary;
     let open = view.grants.iter().filter(|grant| grant.open).count();
@@ -255,7 +256,6 @@ fn details(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
             (bars(&view.limits))
             @for granted in &view.grants { (grant(moment, granted)) }
             @if !view.grants.is_empty() { p.faint { "A grant counts all the work it causes, in every conversation." } }
-            @if open > 0 { (viewer.allowed(Role::Operator, "Extending a grant", || extension(viewer, view))) }
         }
     }
 }
@@ -343,13 +343,20 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
     })
 }
 
-/// Shows the form that extends a grant.
+/// Shows the form that extends a grant, if one is open.
+fn more_budget(viewer: &Viewer, view: &ConversationView) -> Markup {
+    if !view.grants.iter().any(|grant| grant.open) {
+        return html! {};
+    }
+    viewer.allowed(Role::Operator, "Extending a grant", || extension(viewer, view))
+}
+
 fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
     let open: Vec<&GrantView> = view.grants.iter().filter(|grant| grant.open).collect();
     let to = format!("/conversations/{}/grant", encoded(&view.summary.reference));
     html! {
-        details #more {
-            summary { "Extend a grant" }
+        details #more.fold {
+            summary { "More budget" }
             (viewer.form("do-grant", &to, &html! {
                 @if let [_, _, ..] = open.as_slice() {
                     label { span { "To" } select name="grant" {

@@ -105,6 +105,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/agents/{name}/{verb}", post(agents::act))
         .route("/compose", get(compose::page).post(compose::send))
         .route("/schedules", get(schedules::page).post(schedules::set))
+        .route("/schedules/ticks", get(schedules::ticks))
         .route("/schedules/{name}/{verb}", post(schedules::act))
         .route("/incidents", get(async || Redirect::permanent("/inbox")))
         .route("/incidents/{id}", get(decision::page))

@@ -4,7 +4,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_facts::fact::{EndReason, EscalationCause, Role};
 use lastword_facts::ids::EscalationId;
-use lastword_facts::{AnswerStatus, Code};
+use lastword_facts::{AnswerStatus, Code, Seq, Time};
 use lastword_server::Context;
 use lastword_server::calls::limits;
 use lastword_store::SpentIn;
@@ -25,7 +25,7 @@ use super::terms::{term, told_within};
 use super::{call, decision, incidents, markdown};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
-use crate::reads::now::{self, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
+use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -257,7 +257,8 @@ fn who(work: &RunningWork) -> Markup {
 }
 
 fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
-    let more = now.wrong_all.saturating_sub(now.wrong.len());
+    let shown: usize = now.wrong.iter().map(|one| 1 + alike(one).len()).sum();
+    let more = now.wrong_all.saturating_sub(shown);
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
@@ -270,10 +271,51 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     }
 }
 
+/// Returns the other requests that a line is about.
+fn alike(wrong: &Wrong) -> &[EndedRequest] {
+    match wrong {
+        Wrong::Ended { alike, .. } => alike,
+        Wrong::Away { .. } | Wrong::Held { .. } | Wrong::Rests { .. } => &[],
+    }
+}
+
+/// Shows the requests that an agent never took, on one line that unfolds.
+fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
+    let Wrong::Ended { agent, reference, subject, at, request, id, question, alike, .. } = wrong else {
+        return html! {};
+    };
+    let line = |reference: &str, at: Time, request: Seq| {
+        html! {
+            (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
+            a.step href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
+        }
+    };
+    html! {
+        details id={ "away-" (request) } {
+            summary { b { (alike.len() + 1) " × " (foreign_line(agent)) " was away" } " " (time(&rfc3339(*at), moment.now)) }
+            ul.lines {
+                li { q { (excerpt(subject, EXCERPT_CHARS)) } " in " (line(reference, *at, *request)) }
+                @for one in alike { li { "in " (line(&one.reference, one.at, one.request)) } }
+            }
+        }
+        div.steps {
+            a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" }
+            @if viewer.role <= Role::Approver {
+                (viewer.form(&format!("dismiss-{request}"), "/dismiss", &html! {
+                    (dismissed(id, *question))
+                    @for one in alike { (dismissed(&one.id, one.question)) }
+                    button.quiet type="submit" aria-label={ "Dismiss the " (alike.len() + 1) " of " (agent) } { "Dismiss" }
+                }))
+            }
+        }
+    }
+}
+
 /// Shows what happened in one sentence, and one step that mends it.
 fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
-        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, id, question } => html! {
+        Wrong::Ended { alike, .. } if !alike.is_empty() => never_took(viewer, moment, wrong),
+        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, id, question, .. } => html! {
             p {
                 (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
                 @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
@@ -314,13 +356,16 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
 /// Shows the button that dismisses all requests in the list.
 fn dismissals(viewer: &Viewer, wrong: &[Wrong]) -> Markup {
     let ended = wrong.iter().filter_map(|one| match one {
-        Wrong::Ended { id, question, .. } => Some(dismissed(id, *question)),
+        Wrong::Ended { id, question, alike, .. } => {
+            Some(std::iter::once((id, *question)).chain(alike.iter().map(|one| (&one.id, one.question))))
+        }
         Wrong::Away { .. } | Wrong::Held { .. } | Wrong::Rests { .. } => None,
     });
-    let ended: Vec<Markup> = ended.collect();
+    let ended: Vec<Markup> = ended.flatten().map(|(id, question)| dismissed(id, question)).collect();
+    let lines = wrong.iter().filter(|one| matches!(one, Wrong::Ended { .. })).count();
     let asked = format!("Dismiss the {} requests in this list? No agent is told.", ended.len());
     html! {
-        @if ended.len() > 1 {
+        @if lines > 1 {
             (viewer.asked("dismiss-all", "/dismiss", &asked, &html! {
                 @for one in &ended { (one) }
                 button.quiet type="submit" { "Dismiss these " (ended.len()) }

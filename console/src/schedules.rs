@@ -1,11 +1,12 @@
 //! Schedules: recurring requests with their last tick, and the forms that set, run and remove them (D13).
 
-use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::extract::{Path, Query, State};
+use axum::response::{Html, IntoResponse as _, Response};
+use lastword_facts::Time;
 use lastword_facts::fact::{Kind, Role};
 use lastword_server::calls::{agents, schedules as calls};
 use lastword_server::{ApiError, Context, Ticks};
-use lastword_wire::{NewSchedule, ScheduleView};
+use lastword_wire::{NewSchedule, ScheduleView, parse_rfc3339, rfc3339};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -14,10 +15,12 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, time};
+use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, time, url};
 use super::session::Viewer;
 use super::terms::told;
 
+/// The number of ticks that are shown.
+const TICKS: usize = 3;
 /// Expressions to choose from.
 const CRONS: [(&str, &str); 4] = [
     ("0 9 * * MON-FRI", "weekdays at 9:00"),
@@ -42,9 +45,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         }
         div.cards { @for schedule in &schedules { (card(&viewer, &moment, schedule)) } }
         h2 { "Set a schedule" }
-        (viewer.allowed(Role::Operator, "Setting a schedule", || form(&viewer)))
+        (viewer.allowed(Role::Operator, "Setting a schedule", || form(&viewer, moment.now)))
         datalist #agents { @for name in agents { option value=(name) {} } }
-        datalist #crons { @for (cron, words) in CRONS { option value=(cron) { (words) } } }
     };
     let topics = [Topic::Limits, Topic::Conversations];
     viewer.page(&ctx, &moment, Page { title: "Schedules", place: Place::Schedules, topics: &topics, main }).await
@@ -64,7 +66,7 @@ fn card(viewer: &Viewer, moment: &Moment, schedule: &ScheduleView) -> Markup {
                 dt { "When" } dd { (when(schedule)) }
                 dt { "To" } dd { (addressee(&schedule.to)) }
                 dt { "REF" } dd { code { (foreign_line(&schedule.reference)) } }
-                dt { "Next tick" } dd { (tick(&schedule.next_at, moment)) }
+                dt { "Next ticks" } dd { (tick(&schedule.next_at, moment)) (ticks_after(schedule)) }
                 dt { "Last tick" } dd { (last(schedule, moment)) }
                 @if let Some(at) = &schedule.skipped_at { dt { "Skipped" } dd { (tick(at, moment)) ": " (skipped(schedule)) } }
             }
@@ -80,6 +82,63 @@ fn when(schedule: &ScheduleView) -> Markup {
     html! {
         @if let Ok(words) = words { (words) ", " }
         (foreign_line(&schedule.time_zone)) " " code.faint { (foreign_line(&schedule.cron)) }
+    }
+}
+
+/// Returns the next ticks from a moment on.
+fn next_ticks(ticks: &Ticks, from: Time) -> impl Iterator<Item = Time> {
+    std::iter::successors(ticks.after(from), |tick| ticks.after(*tick)).take(TICKS)
+}
+
+/// Shows those that follow the next one.
+fn ticks_after(schedule: &ScheduleView) -> Markup {
+    let ticks = Ticks::parse(&schedule.cron, &schedule.time_zone).ok();
+    let first = parse_rfc3339(&schedule.next_at);
+    html! {
+        @if let (Some(ticks), Some(first)) = (ticks, first) {
+            @for at in next_ticks(&ticks, first).take(TICKS - 1) { ", " (local(&rfc3339(at), Shown::DateAndMinute)) }
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TicksParams {
+    #[serde(default)]
+    preset: String,
+    #[serde(default)]
+    cron: String,
+    #[serde(default)]
+    time_zone: String,
+}
+
+/// `GET /schedules/ticks?cron=…`: what an expression means, for the form in which it is written.
+pub(super) async fn ticks(
+    State(ctx): State<Context>,
+    _viewer: Viewer,
+    Query(TicksParams { preset, cron, time_zone }): Query<TicksParams>,
+) -> Response {
+    Html(meaning(&expression(&preset, &cron), time_zone.trim(), ctx.handle.now()).into_string()).into_response()
+}
+
+/// Returns what was written, or else what was chosen.
+fn expression(preset: &str, cron: &str) -> String {
+    filled(cron).unwrap_or_else(|| preset.to_owned()).trim().to_owned()
+}
+
+/// Shows an expression in words, with its next ticks.
+fn meaning(cron: &str, zone: &str, now: Time) -> Markup {
+    let zone = if zone.is_empty() { "UTC" } else { zone };
+    let parsed = Ticks::parse(cron, zone);
+    html! {
+        p #ticks.faint role="status" {
+            @match &parsed {
+                Ok(ticks) => {
+                    (ticks.words()) ", " (foreign_line(zone)) ". Next: "
+                    @for (n, at) in next_ticks(ticks, now).enumerate() { @if n > 0 { ", " } (local(&rfc3339(at), Shown::DateAndMinute)) }
+                }
+                Err(error) => (foreign_line(&error.to_string())),
+            }
+        }
     }
 }
 
@@ -130,7 +189,7 @@ fn controls(viewer: &Viewer, schedule: &ScheduleView) -> Markup {
     }
 }
 
-fn form(viewer: &Viewer) -> Markup {
+fn form(viewer: &Viewer, now: Time) -> Markup {
     let text = |name: &str, label: &str, placeholder: &str, list: Option<&str>| {
         html! {
             label { span { (label) }
@@ -140,10 +199,14 @@ fn form(viewer: &Viewer) -> Markup {
     viewer.fill_in("schedule-form", "/schedules", &html! {
         div.fields.wide {
             (text("name", "Name", "nightly", None))
-            (text("cron", "When: minute, hour, day, month, day of the week", "0 2 * * *", Some("crons")))
+            label { span { "When" } select name="preset" { @for (cron, words) in CRONS { option value=(cron) { (words) } } } }
+            (text("cron", "Or as minute, hour, day, month, day of the week", "0 2 * * *", None))
             (text("time_zone", "Time zone", "UTC", None))
             (text("to", "To an agent or #action", "tester", Some("agents")))
             (text("reference", "REF of each tick; {date} and {n} are filled in", "NAME-{n}", None))
+        }
+        div hx-get=(url("/schedules/ticks")) hx-trigger="change from:#schedule-form" hx-include="#schedule-form [name=preset], #schedule-form [name=cron], #schedule-form [name=time_zone]" hx-target="this" hx-swap="innerHTML" {
+            (meaning(CRONS[0].0, "UTC", now))
         }
         label { span { "Request of each tick" } textarea name="body" rows="3" {} }
         p.faint { "Each tick is a request in your name with its own grant. A tick is skipped while the previous one's grant is open. "
@@ -156,6 +219,8 @@ fn form(viewer: &Viewer) -> Markup {
 pub(super) struct Fields {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    preset: String,
     #[serde(default)]
     cron: String,
     #[serde(default)]
@@ -174,7 +239,7 @@ pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Resul
     let trimmed = |text: &str| filled(text).map(|text| text.trim().to_owned());
     let new = NewSchedule {
         name: fields.name.trim().to_owned(),
-        cron: fields.cron.trim().to_owned(),
+        cron: expression(&fields.preset, &fields.cron),
         time_zone: trimmed(&fields.time_zone),
         to: fields.to.trim().to_owned(),
         body: filled(&fields.body).unwrap_or_default(),

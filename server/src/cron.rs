@@ -41,7 +41,7 @@ impl Ticks {
     }
 
     /// Returns the first tick after `moment`; `None` if the expression never ticks again.
-    pub(crate) fn after(&self, moment: Time) -> Option<Time> {
+    pub fn after(&self, moment: Time) -> Option<Time> {
         let next = self.cron.find_next_occurrence(&self.zoned(moment)?, false).ok()?;
         u64::try_from(next.timestamp().as_millisecond()).ok().map(Time)
     }

@@ -139,6 +139,8 @@ pub(crate) enum Wrong {
         id: String,
         /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
+        /// The others that the same agent never took either, newest first.
+        alike: Vec<EndedRequest>,
     },
     /// An agent that neither is connected nor polls and has no open turn, while requests are queued for it.
     Away {
@@ -195,16 +197,36 @@ struct Look {
 }
 
 /// A request that ended badly, before its texts are read.
-struct EndedRequest {
+pub(crate) struct EndedRequest {
     agent: String,
-    reference: String,
+    /// The REF of its conversation.
+    pub(crate) reference: String,
     status: AnswerStatus,
     cause: EndReason,
-    at: Time,
-    id: String,
-    request: Seq,
+    /// The time of the request.
+    pub(crate) at: Time,
+    /// The id of the request.
+    pub(crate) id: String,
+    /// The position of the request.
+    pub(crate) request: Seq,
     answer: Option<Seq>,
-    question: Option<EscalationId>,
+    /// The open question about it.
+    pub(crate) question: Option<EscalationId>,
+    alike: Vec<Self>,
+}
+
+/// Puts the requests that an agent never took together: it was away.
+fn grouped(ended: Vec<EndedRequest>) -> Vec<EndedRequest> {
+    let mut groups: Vec<EndedRequest> = Vec::new();
+    for one in ended {
+        let is_alike =
+            |group: &&mut EndedRequest| group.agent == one.agent && group.cause == EndReason::NotAcknowledged;
+        match groups.iter_mut().find(is_alike).filter(|_| one.cause == EndReason::NotAcknowledged) {
+            Some(group) => group.alike.push(one),
+            None => groups.push(one),
+        }
+    }
+    groups
 }
 
 /// How much of what went wrong is listed.
@@ -235,6 +257,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let human = caller.principal.agent();
     let mut look = ctx.handle.query(move |live| look(live, human)).await?;
     let wrong_all = look.held + look.people.len() + look.ended.len();
+    look.ended = grouped(look.ended);
     let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).chain(look.people).collect();
     wrong.truncate(listing.lines_max());
     look.ended.truncate(listing.lines_max() - wrong.len());
@@ -257,6 +280,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
         request: ended.request,
         id: ended.id,
         question: ended.question,
+        alike: ended.alike,
     }));
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
@@ -411,6 +435,7 @@ fn ended(state: &State) -> Vec<EndedRequest> {
             request: request.message,
             answer: request.answer.get(),
             question: questions.get(id).copied(),
+            alike: Vec::new(),
         })
     });
     bad.collect()

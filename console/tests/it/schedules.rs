@@ -28,6 +28,8 @@ async fn a_schedule_is_set_run_and_removed_on_its_page() {
     let members = ["cron", "time_zone", "to", "body", "ref", "by"].map(|member| nightly[member].as_str().unwrap());
     assert_eq!(members, ["0 2 * * *", "Europe/Berlin", "kilo", "one\ntwo", "RUN-{date}", "operator"]);
     let seen = browser.get("/schedules").await.is(200).has("At 02:00, Europe/Berlin").has("0 2 * * *");
+    let (_, ticks) = seen.text.split_once("Next ticks").unwrap();
+    assert_eq!(ticks.split("</dd>").next().unwrap().matches("data-local").count(), 3, "{ticks}");
     seen.has("RUN-{date}").has("none yet").has("set by operator").has("1 schedule");
     browser.post("/schedules/nightly/run", &[]).await.is(200).has("Sent a request to");
     assert_eq!(world.take("kilo").await["message"]["body"], "one\ntwo");
@@ -78,4 +80,25 @@ async fn a_tick_that_made_no_grant_says_why() {
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/schedules").await.is(200).has("the grant of the previous tick was still open");
     seen.has("&lt;b&gt;run&lt;/b&gt;").has("number 1, still open");
+}
+
+#[tokio::test]
+async fn who_knows_no_cron_chooses_an_expression_and_sees_its_next_ticks() {
+    let world = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/schedules").await.is(200);
+    page.has("<option value=\"0 9 * * MON-FRI\">weekdays at 9:00</option>").has("At 09:00");
+    let fields = [("name", "daily"), ("preset", "0 9 * * MON-FRI"), ("cron", " "), ("to", "kilo"), ("body", "x")];
+    browser.post("/schedules", &fields).await.is(200);
+    assert_eq!(listed(&world).await[0]["cron"], "0 9 * * MON-FRI");
+    // What is written counts more than what is chosen.
+    let fields =
+        [("name", "daily"), ("preset", "0 9 * * MON-FRI"), ("cron", "0 3 * * *"), ("to", "kilo"), ("body", "x")];
+    browser.post("/schedules", &fields).await.is(200);
+    assert_eq!(listed(&world).await[0]["cron"], "0 3 * * *");
+    let seen = browser.get("/schedules/ticks?preset=0%202%20*%20*%20*&time_zone=Europe/Berlin").await.is(200);
+    assert_eq!(seen.text.matches("data-local").count(), 3, "{}", seen.text);
+    seen.has("At 02:00, Europe/Berlin. Next: ");
+    browser.get("/schedules/ticks?cron=often").await.is(200).has("often");
+    browser.get("/schedules/ticks?cron=0%202%20*%20*%20*&time_zone=Mars").await.is(200).has("Mars");
 }

@@ -97,12 +97,14 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
         world.send("operator", "idler", &format!("LATE-{n}"), &format!("job {n}")).await.is(201);
     }
     let browser = Browser::signed_in(&world).await;
-    // Both have timed out twice.
-    let is_late = |page: &str| lines(page).iter().filter(|line| line.contains("never took")).count() == 2;
-    while !is_late(&browser.get("/").await.is(200).text) {}
-    let both = browser.get("/").await.is(200);
-    let one = lines(&both.text).into_iter().find(|line| line.contains("job 1")).unwrap();
-    let id = dismissed(&one, "question");
+    // Both have timed out twice. It is one line that unfolds, and one form.
+    let late = |page: &str| lines(page).into_iter().find(|line| line.contains("2 × idler was away"));
+    while late(&browser.get("/").await.is(200).text).is_none() {}
+    let page = browser.get("/").await.is(200);
+    let both = late(&page.text).unwrap();
+    assert!(["LATE-0", "LATE-1", "job 1"].iter().all(|word| both.contains(word)), "{both}");
+    assert_eq!((both.matches("value=\"question\"").count(), counted(&page.text)), (2, 2), "{both}");
+    let id = dismissed(&both, "question");
     assert!(id.starts_with("esc-"), "{id}");
     browser.post("/dismiss", &[(&id, "question")]).await.is(200);
     let rest = lines(&browser.get("/").await.is(200).text);
