@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::{get, post};
 use lastword_broker::identity::{HANDOVER_MS, HandedSession, Handover, HandoverCode, credential};
 use lastword_facts::Code;
-use lastword_server::notify::{DeviceView, Subscription};
+use lastword_server::views::{DeviceView, Subscription};
 use lastword_server::{ApiError, Context};
 use lastword_wire::rfc3339;
 use maud::{Markup, html};

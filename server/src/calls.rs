@@ -70,14 +70,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use self::errands::{Agenda, Errands};
 use crate::attempts::Attempts;
 use crate::base_path::BasePath;
+use crate::console::ConsoleSettings;
 use crate::error::ApiError;
-use crate::notify::Devices;
 use crate::origins::Origins;
 use crate::passkeys::{PasskeyUse, Passkeys};
 use crate::tls::Transport;
 use crate::trace::Traces;
-use crate::views::{Nodes, NotifyChannel};
-use crate::workspace::ConsoleSettings;
+use crate::views::{Nodes, NotifiedDevices, NotifyChannel};
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -109,7 +108,7 @@ pub struct Resources {
     /// What changes the policy of held calls.
     pub policies: policy::Policies,
     /// The browsers that are notified; `None` where that is off.
-    pub devices: Option<Arc<Devices>>,
+    pub devices: Option<Arc<dyn NotifiedDevices>>,
     /// The passkeys of humans; `None` where none is asked for.
     pub passkeys: Option<Arc<Passkeys>>,
     /// The channels through which humans are notified.

@@ -16,6 +16,7 @@ pub mod views;
 mod attempts;
 mod base_path;
 mod cloud_event;
+mod console;
 mod cron;
 mod error;
 mod oidc;
@@ -30,6 +31,7 @@ pub use crate::calls::errands::{Agenda, Errand, Errands};
 pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::calls::{Context, Resources, ended};
+pub use crate::console::ConsoleSettings;
 pub use crate::cron::Ticks;
 pub use crate::edges::http::{Mount, Pages};
 pub use crate::error::{ApiError, record_of};
@@ -38,6 +40,5 @@ pub use crate::server::{Config, DRAIN_MAX, Server, bind, local_url};
 pub use crate::tls::{Certificate, FILE_CERTIFICATE, FILE_PIN, Tls, TlsError, Transport, cause, http_client};
 pub use crate::views::{NodeView, Nodes, NodesView};
 pub use crate::workspace::{
-    CHECKPOINT_EVERY_FACTS, Companion, ConsoleSettings, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings,
-    open_index,
+    CHECKPOINT_EVERY_FACTS, Companion, OPERATOR, Opening, StartError, Workspace, WorkspaceSettings, open_index,
 };

@@ -28,11 +28,11 @@ use lastword_broker::{Handle, clock};
 use lastword_facts::Time;
 
 pub use self::channel::{Channel, Command, Format, HOURLY_MAX, Means, STALE, Severity, Target, WINDOW, Webhook};
-pub use self::devices::{DeviceView, Devices, Subscription};
+pub use self::devices::Devices;
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
+use crate::console::ConsoleSettings;
 use crate::views::NotifyChannel;
-use crate::workspace::ConsoleSettings;
 
 /// Opens the devices of a workspace, unless they are off. Their channel is there without being configured.
 ///

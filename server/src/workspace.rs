@@ -37,16 +37,17 @@ use crate::calls::policy::Policies;
 use crate::calls::schedules::{self, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::calls::{Context, Resources};
+use crate::console::ConsoleSettings;
 use crate::notify::{self, Channel, Devices, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, OidcError};
 use crate::origins::Origins;
 use crate::passkeys::Passkeys;
 use crate::tls::{TlsError, Transport};
-use crate::views::Nodes;
+use crate::views::{Nodes, NotifiedDevices};
 
 mod settings;
 
-pub use self::settings::{ConsoleSettings, WorkspaceSettings};
+pub use self::settings::WorkspaceSettings;
 
 /// The facts between two kept checkpoints, by default.
 pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
@@ -223,7 +224,7 @@ impl Workspace {
             set_at: Arc::new(settings.set_at),
             traces: settings.traces,
             policies: Policies::new(settings.rules),
-            devices,
+            devices: devices.map(|devices| devices as Arc<dyn NotifiedDevices>),
             passkeys: open_passkeys(&settings.console, &files)?,
             channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
             notifier: OnceLock::new(),

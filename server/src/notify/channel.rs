@@ -87,7 +87,7 @@ pub enum Means {
 
 impl Means {
     /// Returns the devices that it sends to.
-    pub(crate) const fn devices(&self) -> Option<&Arc<Devices>> {
+    pub(super) const fn devices(&self) -> Option<&Arc<Devices>> {
         match self {
             Self::Devices { devices, .. } => devices.as_ref(),
             Self::Command(_) | Self::Webhook(_) => None,

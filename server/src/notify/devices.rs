@@ -6,7 +6,7 @@ use std::io;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use lastword_broker::Handle;
 use lastword_broker::files::Files;
 use lastword_broker::identity::{hex, random};
@@ -24,6 +24,7 @@ use super::words::Notification;
 use super::{fresh_id, wall_time};
 use crate::backup::FILE_PUSH;
 use crate::error::ApiError;
+use crate::views::{DeviceView, NotifiedDevices, Subscription};
 
 const VERSION: u32 = 1;
 /// The most devices of a human, and of a workspace.
@@ -34,33 +35,6 @@ const ENDPOINT_BYTES_MAX: usize = 1_024;
 const NAME_CHARS_MAX: usize = 64;
 /// For how long a service keeps a message for a browser that is away, in seconds.
 const TTL_S: &str = "86400";
-
-/// A browser's subscription, as its script sends it.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Subscription {
-    /// The address of its push service.
-    pub endpoint: String,
-    /// Its public key.
-    pub p256dh: String,
-    /// Its secret.
-    pub auth: String,
-    /// What its human calls it.
-    #[serde(default)]
-    pub name: String,
-}
-
-/// A device, as its human sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceView {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// The host of its push service.
-    pub service: String,
-    /// When it was added.
-    pub since: Time,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Device {
@@ -133,7 +107,7 @@ impl Devices {
     }
 
     /// Returns the public key that a browser subscribes with; the first call makes the key.
-    pub async fn key(&self) -> Result<String, ApiError> {
+    async fn key(&self) -> Result<String, ApiError> {
         if let Some(key) = self.book.lock().await.key.as_deref().and_then(ServerKey::read) {
             return Ok(key.public());
         }
@@ -144,7 +118,7 @@ impl Devices {
     }
 
     /// Adds a device of a human, or replaces the one of the same browser.
-    pub async fn add(&self, human: AgentId, new: Subscription) -> Result<(), ApiError> {
+    async fn add(&self, human: AgentId, new: Subscription) -> Result<(), ApiError> {
         let Subscription { endpoint, p256dh, auth, name } = new;
         if endpoint.len() > ENDPOINT_BYTES_MAX {
             return Err(FieldError::new("endpoint", format!("is longer than {ENDPOINT_BYTES_MAX} bytes")).into());
@@ -177,7 +151,7 @@ impl Devices {
     }
 
     /// Lists the devices of a human.
-    pub async fn list(&self, human: AgentId) -> Vec<DeviceView> {
+    async fn list(&self, human: AgentId) -> Vec<DeviceView> {
         let own = self.alive().await.into_iter().filter(|device| device.human == human.0);
         let service = |endpoint: &str| reqwest::Url::parse(endpoint).ok()?.host_str().map(str::to_owned);
         own.map(|device| DeviceView {
@@ -190,12 +164,12 @@ impl Devices {
     }
 
     /// Removes a device of a human.
-    pub async fn remove(&self, human: AgentId, id: &str) -> Result<(), ApiError> {
+    async fn remove(&self, human: AgentId, id: &str) -> Result<(), ApiError> {
         self.change(|book| book.kept.retain(|device| device.human != human.0 || device.id != id)).await
     }
 
     /// Sends a test to a device of a human.
-    pub async fn test(&self, human: AgentId, id: &str) -> Result<(), ApiError> {
+    async fn test(&self, human: AgentId, id: &str) -> Result<(), ApiError> {
         let own = self.alive().await.into_iter().find(|device| device.human == human.0 && device.id == id);
         let device = own.ok_or_else(|| ApiError::unknown(id))?;
         let fresh = fresh_id().map_err(|error| ApiError::internal(&error.to_string()))?;
@@ -292,5 +266,27 @@ impl Devices {
         self.count.send_replace(next.kept.len());
         *book = next;
         Ok(())
+    }
+}
+
+impl NotifiedDevices for Devices {
+    fn key(&self) -> BoxFuture<'_, Result<String, ApiError>> {
+        Box::pin(Self::key(self))
+    }
+
+    fn add(&self, human: AgentId, new: Subscription) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(Self::add(self, human, new))
+    }
+
+    fn list(&self, human: AgentId) -> BoxFuture<'_, Vec<DeviceView>> {
+        Box::pin(Self::list(self, human))
+    }
+
+    fn remove<'a>(&'a self, human: AgentId, id: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(Self::remove(self, human, id))
+    }
+
+    fn test<'a>(&'a self, human: AgentId, id: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(Self::test(self, human, id))
     }
 }

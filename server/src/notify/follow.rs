@@ -75,10 +75,11 @@ impl Follower {
         });
         let plan = Plan::new(rules.collect(), book::load(&files));
         ctx.handle.metrics().tell_of(channels.iter().map(|channel| channel.name.clone()).collect());
-        let channels = channels.into_iter().map(Arc::new).collect();
+        let channels: Vec<Arc<Channel>> = channels.into_iter().map(Arc::new).collect();
         let composer = Composer { ctx: ctx.clone(), console };
         let (sends, resends) = (JoinSet::new(), JoinSet::new());
-        let devices = ctx.devices.as_ref().map_or_else(|| watch::channel(0).1, |devices| devices.count());
+        let devices = channels.iter().find_map(|channel| channel.means.devices());
+        let devices = devices.map_or_else(|| watch::channel(0).1, |devices| devices.count());
         Self { ctx, channels, composer, files, plan, cursor: Seq(0), sends, calls, devices, resends }
     }
 

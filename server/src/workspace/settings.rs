@@ -14,41 +14,10 @@ use crate::attempts::AUTH_FAILURES_MAX;
 use crate::base_path::BasePath;
 use crate::calls::policy::RuleBook;
 use crate::calls::schedules::ConfiguredSchedule;
+use crate::console::ConsoleSettings;
 use crate::notify::Channel;
 use crate::oidc::Oidc;
-use crate::passkeys::{PasskeyUse, Site};
 use crate::trace::Traces;
-
-/// The console as people reach it.
-#[derive(Clone, Debug)]
-pub struct ConsoleSettings {
-    /// Its address for people, up to its path, if it differs from where the server listens.
-    pub address: Option<String>,
-    /// Whether humans may switch notifications on in their browsers.
-    pub push: bool,
-    /// Where a passkey is asked for, which needs an address.
-    pub passkey: PasskeyUse,
-}
-
-impl ConsoleSettings {
-    /// Returns the site for which passkeys are made; `None` if none is asked for.
-    ///
-    /// # Errors
-    /// The address is missing, or one for which browsers make none; the text says so.
-    pub fn site(&self) -> Result<Option<Site>, String> {
-        match (self.passkey, &self.address) {
-            (PasskeyUse::Off, _) => Ok(None),
-            (PasskeyUse::Console | PasskeyUse::Always, Some(address)) => Site::of(address).map(Some),
-            (PasskeyUse::Console | PasskeyUse::Always, None) => Err("it needs the console's address".to_owned()),
-        }
-    }
-}
-
-impl Default for ConsoleSettings {
-    fn default() -> Self {
-        Self { address: None, push: true, passkey: PasskeyUse::Off }
-    }
-}
 
 /// The configuration of a workspace.
 #[derive(Clone, Debug)]

@@ -358,6 +358,8 @@ const SERVER_LAYERS: Layers = &[
     &["attempts", "base_path", "cloud_event", "cron", "error", "tls", "trace"],
     &["oidc", "origins"],
     &["backup", "views"],
+    &["passkeys"],
+    &["console"],
     &["calls"],
     &["edges", "notify"],
     &["workspace"],
