@@ -67,10 +67,9 @@ test('a link to a message on another part leads to that part', async () => {
 });
 
 test('a link into a fold unfolds it, on arrival and on the page', async () => {
-  const fold = page.locator('#details');
+  const fold = page.locator('#more');
   await page.goto(`${broker.url}/conversations/LONG-1#more`);
   await until(() => fold.evaluate(({ open }) => open), true);
-  await until(() => page.locator('#more').evaluate(({ open }) => open), true);
   await page.getByRole('button', { name: 'Extend' }).waitFor();
   await page.goto(`${broker.url}/conversations/LONG-1`);
   await connected(page);

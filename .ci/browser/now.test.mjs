@@ -94,6 +94,7 @@ test('what timed out says who took no request of whom, and is asked again, asked
   assert.match(three.message, /^idler didn't take operator's request: 2 deliveries/);
   await page.goto(`${broker.url}/agents`);
   await page.locator('#a-idler').getByRole('link', { name: /^\d went wrong$/ }).click();
+  await page.locator('#wrong').getByText(/\d × idler was away/).click();
   await page.locator('#wrong').getByText('Paint it red').waitFor();
   await page.goto(`${broker.url}/inbox`);
   await connected(page);

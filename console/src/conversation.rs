@@ -81,8 +81,7 @@ pub(super) async fn detail(
         (waiting(moment, &history))
         (open_work(moment, &history))
         (claims::held(&history.view.claims, reference))
-        (details(moment, &history))
-        (more_budget(viewer, &history.view))
+        div.folds { (details(moment, &history)) (more_budget(viewer, &history.view)) }
         (links::section(viewer, moment, reference, link.as_ref()))
         }
         div.content {

@@ -284,9 +284,10 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     let Wrong::Ended { agent, reference, subject, at, request, id, question, alike, .. } = wrong else {
         return html! {};
     };
-    let line = |reference: &str, at: Time, request: Seq| {
+    let line = |subject: &str, reference: &str, at: Time, request: Seq| {
         html! {
-            (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
+            @if !subject.is_empty() { q { (excerpt(subject, EXCERPT_CHARS)) } " " }
+            "in " (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
             a.step href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
         }
     };
@@ -294,8 +295,8 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
         details id={ "away-" (request) } {
             summary { b { (alike.len() + 1) " × " (foreign_line(agent)) " was away" } " " (time(&rfc3339(*at), moment.now)) }
             ul.lines {
-                li { q { (excerpt(subject, EXCERPT_CHARS)) } " in " (line(reference, *at, *request)) }
-                @for one in alike { li { "in " (line(&one.reference, one.at, one.request)) } }
+                li { (line(subject, reference, *at, *request)) }
+                @for one in alike { li { (line(one.subject.as_deref().unwrap_or_default(), &one.reference, one.at, one.request)) } }
             }
         }
         div.steps {

@@ -201,6 +201,8 @@ pub(crate) struct EndedRequest {
     agent: String,
     /// The REF of its conversation.
     pub(crate) reference: String,
+    /// The first line of the request, once it is read.
+    pub(crate) subject: Option<String>,
     status: AnswerStatus,
     cause: EndReason,
     /// The time of the request.
@@ -264,7 +266,8 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
     let refused = ask_fresh(ctx, move |index| index.refused(since)).await?;
     let seqs = look.running.iter().filter_map(|(seq, _)| *seq);
-    let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten();
+    let alike = look.ended.iter().flat_map(|ended| &ended.alike).take(WRONG_ALL_MAX).map(|one| one.request);
+    let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten().chain(alike);
     let texts = subjects::texts(ctx, seqs.chain(ended).collect()).await?;
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
@@ -280,7 +283,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
         request: ended.request,
         id: ended.id,
         question: ended.question,
-        alike: ended.alike,
+        alike: ended.alike.into_iter().map(|one| EndedRequest { subject: line(Some(one.request)), ..one }).collect(),
     }));
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
@@ -435,6 +438,7 @@ fn ended(state: &State) -> Vec<EndedRequest> {
             request: request.message,
             answer: request.answer.get(),
             question: questions.get(id).copied(),
+            subject: None,
             alike: Vec::new(),
         })
     });
