@@ -205,7 +205,6 @@ impl Holder {
 
     async fn follow_from_here(&mut self) -> Result<Followed, Setback> {
         self.stream_id = self.shared.view(|view, _| view.stream_id(&self.workspace));
-        let _place = self.shared.opening(&self.workspace).await;
         // What the registry never saw removed is missed, unless a human said otherwise.
         let replaced = self.shared.accept_missing || self.shared.view(|view, _| view.is_again(&self.workspace));
         let known = self.stream_id.as_deref().filter(|_| replaced);
@@ -360,7 +359,6 @@ impl Holder {
         let epoch = revision.max(mirror.epoch() + 1);
         let heartbeat = self.shared.heartbeat.clone();
         let Some(stretch) = heartbeat.stretch() else { return Ok(After::default()) };
-        let place = self.shared.opening(&self.workspace).await;
         let lease = Arc::new(move || heartbeat.stretch() == Some(stretch));
         let (log, entries) = match mirror.lead(epoch, &self.shared.name, lease).await {
             Ok(leading) => leading,
@@ -406,7 +404,6 @@ impl Holder {
             workspace.context().clone(),
         ));
         self.shared.open(&self.workspace, Some(Arc::clone(&open)));
-        drop(place);
         let ms = took.elapsed().as_millis();
         tracing::info!(workspace = self.workspace, epoch, ms, "this node leads the workspace");
         let led = Led { revision, config, open, ctx, woken: is_new || matches!(gap, Gap::Rested(_)) };

@@ -52,7 +52,7 @@ use lastword_server::{BasePath, Certificate, Config, DRAIN_MAX, TlsError, Transp
 use lastword_store::{Lagging, Nats, NatsError, NatsOptions, Record, Registry, RegistryError, Sealing};
 use lastword_wire::DiskSpace;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::copies::{add_files, fetch_files};
@@ -80,8 +80,6 @@ const RETRY_MS: u64 = 1_000;
 
 /// The workspace of calls that name none.
 pub const WORKSPACE_MAIN: &str = "main";
-/// The workspaces that a node opens at a time. More would share its processors, and all be late.
-const OPENING_MAX: usize = 16;
 /// How often a call that was passed on looks whether its leader still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The time that clients of a stopping node have to leave its connections.
@@ -196,8 +194,6 @@ pub(crate) struct Shared {
     standings: Mutex<BTreeMap<String, Standing>>,
     rest_after: Option<Duration>,
     waking: Waking,
-    /// Places for workspaces that are being opened.
-    opening: Semaphore,
     /// How the other nodes are reached at their addresses.
     reached: watch::Sender<ReachTable>,
     /// The NATS servers that don't store what they should.
@@ -249,7 +245,6 @@ impl Shared {
             standings: Mutex::default(),
             rest_after: cluster.rest_after,
             waking: Waking::default(),
-            opening: Semaphore::new(OPENING_MAX),
             reached: watch::Sender::new(ReachTable::new()),
             lagging: Mutex::default(),
             calls_sealing,

@@ -9,11 +9,10 @@ use axum::http::{HeaderMap, Uri};
 use lastword_broker::Handle;
 use lastword_broker::clock::uptime;
 use lastword_core::Principal;
-use tokio::sync::SemaphorePermit;
 
+use crate::Shared;
 use crate::front::is_control;
 use crate::waking::{bearer, cookies};
-use crate::{Shared, WORKSPACE_MAIN};
 
 /// A workspace that this node serves.
 pub(crate) struct Open {
@@ -65,12 +64,6 @@ impl Open {
 }
 
 impl Shared {
-    /// Waits for a place among those that open a workspace. The one of calls that name none waits for nobody.
-    pub(crate) async fn opening(&self, workspace: &str) -> Option<SemaphorePermit<'_>> {
-        // The semaphore is never closed.
-        if workspace == WORKSPACE_MAIN { None } else { self.opening.acquire().await.ok() }
-    }
-
     /// Returns whether a call is a human's. Of a workspace that this node is only about to serve, it knows the stops and pauses.
     pub(crate) fn is_humans(&self, workspace: &str, headers: &HeaderMap, uri: &Uri) -> bool {
         match self.enter(workspace) {

@@ -41,9 +41,8 @@ pub(super) async fn watch_time(shared: Arc<Shared>) {
 /// Wakes the workspaces at rest that have something due, as far as that is this node's part.
 pub(super) async fn wake_due(shared: Arc<Shared>) {
     loop {
-        // While others still open, these would only wait with a thread each.
-        let max = DUE_MAX.min(shared.opening.available_permits());
-        let due = if shared.heartbeat.is_valid() { shared.view(|view, now| view.due(now, max)) } else { Vec::new() };
+        let due =
+            if shared.heartbeat.is_valid() { shared.view(|view, now| view.due(now, DUE_MAX)) } else { Vec::new() };
         join_all(due.iter().map(|workspace| shared.wake(workspace))).await;
         tokio::time::sleep(LOOK_AT_TIME).await;
     }
