@@ -38,16 +38,26 @@ const WHOLE: &[KeptProgram] = &[
 /// Keeps the static program apart from what other commands link.
 const STATIC: &str = "profile.test.package.lastword-cli.strip='debuginfo'";
 
-/// Builds all tests, or with `--features` those that need the features, and the program. `.ci/rustc` lints them on the way.
+/// Builds all tests, or with `--features` those that need the features, and the program.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
-    cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc"));
+    let mut cargo = linting()?;
+    cargo.arg("--message-format=json-render-diagnostics");
     if args != ["--features"] {
-        return build(cargo.arg("--all-targets"), PLAIN);
+        build(&mut cargo, PLAIN)?;
+        // As a flag of the first command, this would leave out the programs that tests start.
+        let benches = linting()?.arg("--benches").status()?;
+        return if benches.success() { Ok(()) } else { Err(Failed::new(format!("the benches: {benches}"))) };
     }
     cargo.args(["--features", FEATURES, "--test", "cluster", "--test", "discord", "--config", STATIC]);
     build(cargo.env("LASTWORD_STATIC", "1"), WHOLE)
+}
+
+/// Returns a command of Cargo that builds tests, and lints our crates as it compiles them.
+fn linting() -> Result<Command, Failed> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace", "--no-run", "--locked"]);
+    cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc"));
+    Ok(cargo)
 }
 
 /// Builds by a command of Cargo, and keeps programs.
