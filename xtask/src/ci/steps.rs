@@ -52,7 +52,7 @@ const CHECK: CiStep = CiStep { load: 0, compiler: true, idle: true, after: &["bu
 /// Runs the program with all features, which the last build kept.
 const WHOLE: CiStep = CiStep { program: true, again: true, after: &["build with features"], ..STEP };
 /// Runs agent programs with a scripted model, for which they wait most of the time.
-const AGENTS: CiStep = CiStep { load: 15, after: &["build with features", "install agents"], ..WHOLE };
+const AGENTS: CiStep = CiStep { after: &["build with features", "install agents"], ..WHOLE };
 
 /// Mutates the corpora of the fuzz targets.
 const FUZZ: CiStep = CiStep { load: 100, idle: true, after: &["build"], show: Show::Lines(" executions in "), ..STEP };
@@ -103,18 +103,16 @@ pub(super) const STEPS: &[CiStep] = &[
         show: Show::Tests,
         ..WHOLE
     },
-    CiStep { name: "agents", run: ".ci/agents/run --tests", load: 40, ..AGENTS },
+    CiStep { name: "agents", run: ".ci/agents/run --tests", ..AGENTS },
     CiStep {
         name: "browser",
         run: "env LASTWORD_CLICKS=120 .ci/browser/run",
-        load: 30,
         after: &["build with features", "install browser"],
         show: Show::Lines("# pass"),
         ..WHOLE
     },
     CiStep { name: "agents traced", run: ".ci/agents/run --trace", ..AGENTS },
     CiStep { name: "agents edit", run: ".ci/agents/run --edits claude gemini-acp --runs 1", ..AGENTS },
-    CiStep { name: "agents share", run: ".ci/agents/run --team", show: Show::Lines(" rounds, "), ..AGENTS },
     // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
     CiStep {
         name: "tests",
