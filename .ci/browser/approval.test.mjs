@@ -175,6 +175,10 @@ test('a call is edited field by field, what would change is shown before it is a
   assert.deepEqual(await card.locator('.diff ins').allTextContents(), ['+ echo fifteen', '+ false', '+     1,', '+     2']);
   await card.locator('.diff').getByText('⋯ 12 more').waitFor();
   await accessible(page, 'an edited call');
+  // The button of the call as it was asked for doesn't drop the edit.
+  await card.locator('[data-approve]').click();
+  await page.locator('#flash').getByText('Nothing was approved').waitFor();
+  assert.equal(await state(id), 'pending');
   // A reload of the page leaves what was typed, and what it would change.
   const other = await broker.call('coder', 'POST', '/escalations', { message: 'Meanwhile?', options: [] });
   await page.locator(`#${other.id}`).waitFor();

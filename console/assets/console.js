@@ -251,17 +251,22 @@
     });
   }
 
+  // Says above the page what was not done.
+  const alarm = (text, kind) => {
+    const note = document.createElement('div');
+    note.className = `flash bad ${kind}`;
+    note.setAttribute('role', 'alert');
+    const words = document.createElement('p');
+    words.textContent = text;
+    note.append(words);
+    $('#flash')?.replaceChildren(note);
+  };
+
   // A form that reached nobody: said where its outcome would have been, and what was typed stays.
   document.addEventListener('htmx:error', (event) => {
     const flash = $('#flash');
     if (!flash || !event.target.closest?.('form[hx-post]')) return;
-    const note = document.createElement('div');
-    note.className = 'flash bad unheard';
-    note.setAttribute('role', 'alert');
-    const words = document.createElement('p');
-    words.textContent = 'The server did not answer, so this may not have been done. What you typed is still here: send it again once the server is back.';
-    note.append(words);
-    flash.replaceChildren(note);
+    alarm('The server did not answer, so this may not have been done. What you typed is still here: send it again once the server is back.', 'unheard');
   });
 
   // --- While one decision of a card is on its way, no other one of it can be sent.
@@ -492,8 +497,19 @@
     count();
     return Boolean(first);
   };
+  // What was typed in the card is no part of what its first button approves. It is shown, and nothing is approved.
+  const differs = (field) => (field.matches('select') ? [...field.options].some((option) => option.selected !== option.defaultSelected) : field.value !== field.defaultValue);
+  const unsent = (card) => {
+    const field = $$('form[hx-post] :is(textarea, select, input:not([type="hidden"], [type="checkbox"]))', card).find((field) => !$('[data-approve]', field.form) && differs(field));
+    if (!field) return false;
+    for (let fold = field.closest('details'); fold; fold = fold.parentElement.closest('details')) fold.open = true;
+    field.focus();
+    alarm('Nothing was approved: what you typed in this card would be left out. Send it by the button beside it, or undo it first.', 'unsent');
+    return true;
+  };
   // What is approved is shown first, by a press of its own.
-  steady.onApprove(unfold);
+  const shown = (card) => unsent(card) || unfold(card);
+  steady.onApprove(shown);
 
   // --- A link into a fold unfolds what it leads to. One to a message on another page of its history leads to that page.
   const arrive = () => {
@@ -564,7 +580,7 @@
     const entry = row() ?? rows()[0] ?? document;
     const target = $(`[data-key="${key}"]`, entry);
     // What is approved is shown first, by a keystroke of its own.
-    if (target?.matches('[data-approve]') && unfold(entry)) return;
+    if (target?.matches('[data-approve]') && shown(entry)) return;
     target?.focus();
   };
   const choose = (by) => {
