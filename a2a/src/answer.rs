@@ -8,9 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::model::Part;
-use crate::tasks::KEPT;
 
-/// The member [`KEPT`] of an answer's payload: what only callers of A2A are told.
+/// The member of an answer's payload that is meant for callers of A2A alone.
+const MEMBER: &str = "a2a";
+
+/// The value of that member.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ForCallers {
@@ -54,17 +56,19 @@ pub(crate) struct AnswerParts {
 }
 
 impl AnswerParts {
-    /// Reads an answer. A member [`KEPT`] in another form is data, as everything else in the payload.
+    /// Reads an answer. A [`MEMBER`] in another form is data, as everything else in the payload.
     pub(crate) fn of(answer: &StoredMessage) -> Self {
         let mut data = answer.payload.clone();
-        let told = data.as_ref().and_then(|data| data.get(KEPT)).cloned();
-        let told = told.and_then(|told| serde_json::from_value::<ForCallers>(told).ok());
-        let told = told.filter(|told| told.files.iter().all(File::is_whole));
-        if let (Some(_), Some(Value::Object(members))) = (&told, &mut data) {
-            members.remove(KEPT);
-            data = data.filter(|data| *data != Value::Object(serde_json::Map::new()));
+        let member = data.as_ref().and_then(|data| data.get(MEMBER)).cloned();
+        let parsed = member.and_then(|member| serde_json::from_value::<ForCallers>(member).ok());
+        let parsed = parsed.filter(|parsed| parsed.files.iter().all(File::is_whole));
+        if let (Some(_), Some(Value::Object(members))) = (&parsed, &mut data) {
+            members.remove(MEMBER);
+            if members.is_empty() {
+                data = None;
+            }
         }
-        let ForCallers { files, message } = told.unwrap_or_default();
+        let ForCallers { files, message } = parsed.unwrap_or_default();
         let is_text = !answer.body.is_empty() || (data.is_none() && files.is_empty());
         let text = is_text.then(|| Part::text(&answer.body));
         let files = files.into_iter().map(File::into_part);

@@ -213,8 +213,10 @@ impl TaskSnapshot {
         let answer = messages::one(ctx, answer).await?;
         let AnswerParts { parts, as_message } = AnswerParts::of(&answer);
         let is_message = as_message && state_of(answer.status) == TaskState::Completed;
-        Ok(is_message
-            .then(|| Message { parts, ..words(answer.id, &self.id.to_string(), &self.context, String::new()) }))
+        let (task_id, context_id) = (self.id.to_string(), self.context.clone());
+        let message =
+            Message { message_id: answer.id, task_id, context_id, role: Role::Agent, parts, ..Message::default() };
+        Ok(is_message.then_some(message))
     }
 
     /// Returns the newest messages of its history, oldest first: the request, and the questions that were answered in the
