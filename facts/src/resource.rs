@@ -93,6 +93,12 @@ impl Resource {
         }
     }
 
+    /// Returns whether the name covers all of one tree, which its scope names.
+    #[must_use]
+    pub fn is_tree(&self) -> bool {
+        matches!(self.split(), (Some(scope), ANY) if scope != TEAM)
+    }
+
     /// Returns whether the name has a wildcard.
     #[must_use]
     pub fn is_pattern(&self) -> bool {

@@ -97,7 +97,7 @@ fn start(settings: &mut Settings, at: usize) {
     if !settings.args.iter().any(|arg| arg == "--settings" || arg.starts_with("--settings=")) {
         let lastword = settings.lastword.display().to_string().replace('\'', r"'\''");
         let hook = format!("'{lastword}' hook");
-        let own = json!({ "crossSessionInbound": "refuse", "hooks": { "PreToolUse": [session::edit_hook(&hook)] } });
+        let own = json!({ "crossSessionInbound": "refuse", "hooks": session::edit_hooks(&hook) });
         added.push(format!("--settings={own}"));
     }
     settings.args.splice(at..at, added);

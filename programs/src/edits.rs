@@ -11,12 +11,14 @@ mod tree;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lastword_client::wire::{ClaimView, NewClaim};
 use lastword_client::{Client, ClientError, is_transient};
 use lastword_facts::Code;
 use lastword_facts::fact::ClaimMode;
 use lastword_facts::resource::Resource;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -26,6 +28,10 @@ pub use self::tree::WorkTree;
 
 /// The lease of a file that is edited, in ms. The work at its task renews it.
 const LEASE_MS: u64 = 600_000;
+/// The longest lease of a call that changes files all over a tree.
+pub(crate) const CALL_LEASE: Duration = Duration::from_mins(1);
+/// The most holders in a tree that a model is told of.
+const LISTED_MAX: usize = 8;
 /// The files of one directory from which on the directory itself is claimed.
 const FILES_MAX: usize = 16;
 /// The most bytes of a file whose contents are compared.
@@ -78,14 +84,25 @@ pub enum Verdict {
 }
 
 /// A file that is claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Claimed {
     /// The file.
     pub path: PathBuf,
     /// The claim.
     pub claim: String,
-    /// The claim is held for no task, so none ends it.
-    pub is_loose: bool,
+    /// What ends it.
+    pub lasts: ClaimLasts,
+}
+
+/// How long a claim of an edit is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum ClaimLasts {
+    /// As long as its call.
+    Call,
+    /// As long as the user's prompt: it is held for no task.
+    Prompt,
+    /// As long as its task.
+    Task,
 }
 
 /// What an edit can't have.
@@ -104,10 +121,11 @@ pub struct Held {
 pub async fn claim(client: &Client, cwd: &Path, call: ToolCall<'_>) -> Result<Verdict, ClientError> {
     let found = writes(call, cwd);
     let mut claimed = Vec::new();
-    if let Some(root) = &found.tree
-        && let Some(held) = tree_held(client, root).await?
-    {
-        return Ok(Verdict::Held(held));
+    if let Some(root) = &found.tree {
+        match take_tree(client, root).await? {
+            Verdict::Free(all) => claimed = all,
+            held @ Verdict::Held(_) => return Ok(held),
+        }
     }
     let mut tree: Option<WorkTree> = None;
     for path in together(&found.files) {
@@ -119,29 +137,44 @@ pub async fn claim(client: &Client, cwd: &Path, call: ToolCall<'_>) -> Result<Ve
         tree = Some(own);
         // A root as a whole, and what has no name: an agent can't claim it.
         let Some(name) = name.filter(|name| !name.is_wide()) else { continue };
-        let new = NewClaim {
-            resource: name.to_string(),
-            mode: ClaimMode::Exclusive,
-            ttl_ms: Some(LEASE_MS),
-            wait_ms: None,
-            key: None,
-        };
-        match take(client, new).await {
+        match take(client, exclusive(&name)).await {
             Ok(view) => {
-                let is_loose = view.request_id.is_none();
-                claimed.push(Claimed { path, claim: view.id, is_loose });
+                let lasts = if view.request_id.is_none() { ClaimLasts::Prompt } else { ClaimLasts::Task };
+                claimed.push(Claimed { path, claim: view.id, lasts });
             }
-            Err(error) if error.problem().is_some_and(|problem| problem.code == Code::ClaimHeld) => {
+            Err(error) if is_held(&error) => {
+                give_back(client, &claimed).await;
                 let all = client.claims().await?.items;
                 let told = conflict(&name, holder(&all, &name, &error), &error);
                 return Ok(Verdict::Held(Held { path, told }));
             }
             // The agent holds all that it may, and no directory takes their place: better unclaimed than not at all.
             Err(error) if is_full(&error) => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                give_back(client, &claimed).await;
+                return Err(error);
+            }
         }
     }
     Ok(Verdict::Free(claimed))
+}
+
+/// Ends the claims of a call that has ended, or isn't made.
+pub async fn give_back(client: &Client, claimed: &[Claimed]) {
+    for one in claimed.iter().filter(|one| one.lasts == ClaimLasts::Call) {
+        // One that can't be released now ends by its lease.
+        let _released = client.release(&one.claim).await;
+    }
+}
+
+fn exclusive(name: &Resource) -> NewClaim {
+    NewClaim {
+        resource: name.to_string(),
+        mode: ClaimMode::Exclusive,
+        ttl_ms: Some(LEASE_MS),
+        wait_ms: None,
+        key: None,
+    }
 }
 
 /// Claims a file; the directory above it, and so on, where the agent holds as many claims as it may: that one takes the place
@@ -158,6 +191,10 @@ async fn take(client: &Client, mut new: NewClaim) -> Result<ClaimView, ClientErr
             None => return Err(error),
         }
     }
+}
+
+fn is_held(error: &ClientError) -> bool {
+    error.problem().is_some_and(|problem| problem.code == Code::ClaimHeld)
 }
 
 fn is_full(error: &ClientError) -> bool {
@@ -268,25 +305,33 @@ fn together(files: &[PathBuf]) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// Returns what another task holds in a tree in which git would change files.
-async fn tree_held(client: &Client, root: &Path) -> Result<Option<Held>, ClientError> {
-    let tree = WorkTree::of(root);
-    let (all, me) = (client.claims().await?.items, client.agent("me").await?);
-    let of_tree = |claim: &&ClaimView| {
-        let name = Resource::new(&claim.resource).ok();
-        name.is_some_and(|name| name.split().0 == Some(tree.scope())) && claim.agent != me.name
+/// Claims all of a tree for the length of the call with which git changes files in it.
+async fn take_tree(client: &Client, root: &Path) -> Result<Verdict, ClientError> {
+    let tree = WorkTree::of_git(root);
+    let named = tree.and_then(|tree| Some((tree.name(tree.root()).filter(Resource::is_tree)?, tree)));
+    let Some((name, tree)) = named else { return Ok(Verdict::Free(Vec::new())) };
+    let new = NewClaim { ttl_ms: Some(CALL_LEASE.as_millis() as u64), ..exclusive(&name) };
+    let error = match client.claim(&new).await {
+        Ok(view) => {
+            let path = tree.root().to_owned();
+            return Ok(Verdict::Free(vec![Claimed { path, claim: view.id, lasts: ClaimLasts::Call }]));
+        }
+        Err(error) if is_held(&error) => error,
+        Err(error) if is_full(&error) => return Ok(Verdict::Free(Vec::new())),
+        Err(error) => return Err(error),
     };
-    let held: Vec<&ClaimView> = all.iter().filter(of_tree).collect();
-    let Some(first) = held.first() else { return Ok(None) };
-    let lines: Vec<String> = held.iter().take(8).map(|claim| format!("- {}: {}", claim.path(), who(claim))).collect();
+    let (all, me) = (client.claims().await?.items, client.agent("me").await?);
+    let overlaps = |claim: &&ClaimView| Resource::new(&claim.resource).is_ok_and(|held| held.overlaps(&name));
+    let held: Vec<&ClaimView> = all.iter().filter(overlaps).filter(|claim| claim.agent != me.name).collect();
+    let lines: Vec<String> =
+        held.iter().take(LISTED_MAX).map(|claim| format!("- {}: {}", claim.path(), who(claim))).collect();
+    let lines = if lines.is_empty() { error.to_string() } else { lines.join("\n") };
+    let ask = held.first().map(|first| format!("ask {} first, ", first.agent)).unwrap_or_default();
     let told = format!(
-        "This command changes files all over the work tree, and others work in it, so it was not run:\n{}\nName the files of your \
-         own instead (`git checkout -- FILE`, `git stash push -- FILE`), ask {} first, or use a worktree of your own \
-         (`git worktree add`).",
-        lines.join("\n"),
-        first.agent
+        "This command changes files all over the work tree, and others work in it, so it was not run:\n{lines}\nName the files of your \
+         own instead (`git checkout -- FILE`, `git stash push -- FILE`), {ask}or use a worktree of your own (`git worktree add`)."
     );
-    Ok(Some(Held { path: root.to_owned(), told }))
+    Ok(Verdict::Held(Held { path: tree.root().to_owned(), told }))
 }
 
 /// Returns the claim that stands against a name: the one that the refusal names, where it is still there.
@@ -301,7 +346,12 @@ fn holder<'a>(all: &'a [ClaimView], name: &Resource, error: &ClientError) -> Opt
 fn conflict(name: &Resource, held: Option<&ClaimView>, error: &ClientError) -> String {
     let path = name.split().1;
     let Some(held) = held else { return format!("{path} is held by another task, so this edit was not made: {error}") };
-    let other = if held.resource == name.as_str() { String::new() } else { format!(" (as {})", held.path()) };
+    let is_tree = Resource::new(&held.resource).is_ok_and(|held| held.is_tree());
+    let other = match held.path() {
+        _ if held.resource == name.as_str() => String::new(),
+        _ if is_tree => " with all of its tree".to_owned(),
+        whole => format!(" (as {whole})"),
+    };
     let work = held.reference.as_ref().map(|reference| format!(" about {reference}")).unwrap_or_default();
     format!(
         "{path} is held{other} by {}, so this edit was not made. Go on in one of three ways:\n\

@@ -60,7 +60,7 @@ pub struct Occasion {
     /// `Stop` only: work that continues after the model's last message.
     pub background_tasks: Vec<Background>,
     /// `PreToolUse`: the call that is about to be made; `PermissionRequest`: the one for whose decision a dialog would open;
-    /// `PostToolUse`: the one that was made.
+    /// `PostToolUse` and `PostToolUseFailure`: the one that was made.
     pub tool_name: String,
     /// Its arguments.
     pub tool_input: Arguments,
@@ -71,6 +71,9 @@ pub struct Occasion {
     /// `UserPromptSubmit` only: whether its user typed the prompt; `None` where no launcher sees the keys.
     #[serde(skip)]
     pub typed: Option<bool>,
+    /// `PostToolUse` only: the call was allowed, and ends later, where a launcher sees its dialog alone.
+    #[serde(skip)]
+    pub begins: bool,
     /// A dialog of the program is open, where a launcher sees it.
     #[serde(skip)]
     pub waits: bool,
@@ -152,10 +155,14 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         session.waits = occasion.waits;
     }
     dialog::answered(client, &mut session, occasion).await;
+    session.edits.end_calls(client, occasion).await;
     if let Some(owed) = session.owed.take() {
         let handed_in = end_turn(client, &mut session, *owed).await;
         kept.write(&session)?;
         handed_in?;
+    }
+    if occasion.hook_event_name == "PostToolUseFailure" {
+        return kept.write(&session).map(|()| None);
     }
     if occasion.hook_event_name == "PostToolUse" {
         session.edits.read(occasion);

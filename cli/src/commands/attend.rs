@@ -152,7 +152,7 @@ impl Attended<'_> {
                 let mut made = occasion("");
                 if let Some((asks, decides)) = self.dialogs.remove(&id)? {
                     decides.abort();
-                    made = asks;
+                    made = Occasion { begins: true, ..asks };
                 }
                 self.worked(made).await
             }

@@ -87,7 +87,8 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         .or_else(state_folder)
         .ok_or_else(|| Failure::usage("no directory for session state").hint("name one with --state, or set HOME"))?;
     let edits = says == "PreToolUse";
-    if cx.environment.in_run && !edits {
+    let ends_call = says == "PostToolUseFailure" || (says == "PostToolUse" && occasion.tool_name == "Bash");
+    if cx.environment.in_run && !edits && !ends_call {
         return Out::note("this is a run of `lastword run`, which delivers to it; the hook does nothing");
     }
     if cx.settings.token == TokenSource::Implicit {

@@ -40,6 +40,23 @@ impl Session {
         happens(self.server.path(), "kilo", "s-1", name, more)
     }
 
+    /// Has a human decide on a held call, which waits `meanwhile`. Returns the decision that the hook gives the program.
+    fn decision(&self, call: &Value, decide: &[&str], meanwhile: impl FnOnce()) -> Value {
+        std::thread::scope(|scope| {
+            let hook = scope.spawn(|| self.happens("PermissionRequest", call));
+            let pending = || self.server.operator(&["--json", "approvals"]).json()["items"][0].clone();
+            wait_for("the held call", || pending().is_object());
+            let held = pending();
+            assert_eq!(held["arguments"], call["tool_input"]);
+            meanwhile();
+            let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
+            let digest = if decide[0] == "approve" { vec!["--digest", digest] } else { vec![] };
+            self.server.operator(&[&[decide[0], id, "--yes"], &digest[..], &decide[1..]].concat()).ok();
+            let said: Value = serde_json::from_str(&hook.join().unwrap()).unwrap();
+            said["hookSpecificOutput"]["decision"].clone()
+        })
+    }
+
     fn settings(&self) -> Value {
         let args = fs::read_to_string(self.server.path().join("args.kilo")).unwrap();
         serde_json::from_str(args.lines().find_map(|line| line.strip_prefix("--settings=")).unwrap()).unwrap()
@@ -180,26 +197,38 @@ fn a_held_session_waits_for_a_human_of_the_team_where_a_message_asked() {
     let call = json!({ "tool_name": "Bash", "tool_input": { "command": "make deploy" } });
     assert_eq!(session.happens("PermissionRequest", &call), "", "what its user asked for is its user's to decide");
     session.asked("P-1");
-    let decision = |decide: &[&str]| {
-        std::thread::scope(|scope| {
-            let hook = scope.spawn(|| session.happens("PermissionRequest", &call));
-            let pending = || session.server.operator(&["--json", "approvals"]).json()["items"][0].clone();
-            wait_for("the held call", || pending().is_object());
-            let held = pending();
-            assert_eq!(held["arguments"]["command"], "make deploy");
-            let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
-            let digest = if decide[0] == "approve" { vec!["--digest", digest] } else { vec![] };
-            session.server.operator(&[&[decide[0], id, "--yes"], &digest[..], &decide[1..]].concat()).ok();
-            let said: Value = serde_json::from_str(&hook.join().unwrap()).unwrap();
-            said["hookSpecificOutput"]["decision"].clone()
-        })
-    };
+    let decision = |decide: &[&str]| session.decision(&call, decide, || ());
     let rejected = decision(&["reject", "--comment", "not on a Friday"]);
     assert_eq!(rejected["behavior"], "deny");
     assert!(rejected["message"].as_str().unwrap().contains("not on a Friday"), "{rejected}");
     assert_eq!(decision(&["approve"]), json!({ "behavior": "allow" }));
     let edited = decision(&["approve", "--edit", r#"{"command":"make test"}"#]);
     assert_eq!(edited, json!({ "behavior": "allow", "updatedInput": { "command": "make test" } }));
+}
+
+#[test]
+fn a_held_call_of_git_keeps_its_tree_from_others_only_once_it_is_approved() {
+    let session = Session::start(&["--held"]);
+    session.server.agent("hive");
+    session.asked("P-1");
+    let work = session.server.path().join("work");
+    let init = Command::new("git").args(["init", "-q"]).arg(&work).status().unwrap();
+    assert!(init.success());
+    let stash = json!({ "tool_name": "Bash", "tool_input": { "command": "git stash" }, "cwd": work });
+    let file = work.join("a.rs").display().to_string();
+    let claims = || session.server.operator(&["claims", "--json"]).json()["items"].as_array().unwrap().len();
+    assert_eq!((session.happens("PreToolUse", &stash).as_str(), claims()), ("", 1));
+    let denied = session.decision(&stash, &["approve"], || {
+        assert_eq!(claims(), 0, "others go on while it waits");
+        session.server.as_agent("hive", &["claim", &file]).ok();
+    });
+    assert_eq!(denied["behavior"], "deny");
+    assert!(denied["message"].as_str().unwrap().contains("- a.rs: hive"), "{denied}");
+    session.server.operator(&["release", &file]).ok();
+    assert_eq!(session.decision(&stash, &["approve"], || ()), json!({ "behavior": "allow" }));
+    assert_eq!(claims(), 1);
+    session.happens("PostToolUse", &stash);
+    assert_eq!(claims(), 0);
 }
 
 #[test]

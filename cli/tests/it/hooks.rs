@@ -448,6 +448,61 @@ fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
 }
 
 #[test]
+fn a_command_with_which_git_changes_a_tree_holds_it_until_the_command_has_ended() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    let work = server.path().join("work");
+    fs::create_dir_all(&work).unwrap();
+    git(&work, &["init", "-q", "--initial-branch=main"]);
+    git(&work, &["remote", "add", "origin", "git@example.com:acme/app.git"]);
+    let kilo = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let hive = Session { server: &server, id: "s-2", token: "hive.token" };
+    let edits = |name: &str| json!({ "tool_name": "Write", "tool_input": { "file_path": work.join(name) } });
+    let bash = |line: &str| json!({ "tool_name": "Bash", "tool_input": { "command": line }, "cwd": work });
+    let stash = bash("git stash");
+    let held = || {
+        let claims = server.operator(&["claims", "--json"]).json();
+        let names = claims["items"].as_array().unwrap().iter().map(|claim| claim["resource"].as_str().unwrap());
+        names.map(|name| name.strip_prefix("example.com/acme/app@main:").unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let denied = |said: &Value| {
+        said["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+
+    server.operator(&["send", "kilo", "Clean up", "--ref", "P-1"]).ok();
+    assert!(reason(&kilo.stop("nothing asked")).contains("Clean up"));
+    assert_eq!(kilo.hook("PreToolUse", &edits("a")), Value::Null);
+    for ended in ["PostToolUse", "PostToolUseFailure"] {
+        assert_eq!(kilo.hook("PreToolUse", &stash), Value::Null);
+        assert_eq!(held(), ["a", "**"]);
+        let told = denied(&hive.hook("PreToolUse", &edits("b")));
+        assert!(told.starts_with("b is held with all of its tree by kilo, for P-1"), "{told}");
+        let told = denied(&hive.hook("PreToolUse", &bash("git pull")));
+        assert!(told.contains("- a: kilo, for P-1") && told.contains("- **: kilo"), "{told}");
+        assert_eq!(kilo.hook(ended, &bash("ls")), Value::Null, "another call");
+        assert_eq!(held(), ["a", "**"]);
+        assert_eq!(kilo.hook(ended, &stash), Value::Null);
+        assert_eq!(held(), ["a"], "what is edited for the task stays");
+    }
+    assert_eq!(hive.hook("PreToolUse", &edits("b")), Value::Null);
+    assert!(denied(&kilo.hook("PreToolUse", &stash)).contains("- b: hive"));
+    assert_eq!(hive.stop("done"), Value::Null);
+
+    // A call whose end no hook tells ends with the turn; one whose first edit is refused leaves nothing behind.
+    assert_eq!(kilo.hook("PreToolUse", &stash), Value::Null);
+    assert_eq!(kilo.stop("done"), Value::Null);
+    assert_eq!(held(), [""; 0]);
+    assert_eq!(hive.hook("PreToolUse", &stash), Value::Null, "nor for its user");
+    assert_eq!(hive.stop("done"), Value::Null);
+    assert_eq!(held(), [""; 0]);
+    // Outside of git there is no tree to hold.
+    let outside = json!({ "tool_name": "Bash", "tool_input": { "command": "git stash" }, "cwd": server.path() });
+    assert_eq!(kilo.hook("PreToolUse", &outside), Value::Null);
+    assert_eq!(held(), [""; 0]);
+}
+
+#[test]
 fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
     let server = Server::start();
     server.agent("kilo");

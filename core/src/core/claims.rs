@@ -11,6 +11,9 @@ use super::{Outcome, Step};
 use crate::input::{ClaimDraft, Reply};
 use crate::state::{Claim, ClaimHolder, Principal};
 
+/// The longest lease of an agent on all of a tree, in ms: that of a call which git makes all over it.
+const CALL_MS_MAX: u64 = 60_000;
+
 impl Step<'_> {
     pub(super) fn claim(&mut self, by: Principal, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
         let id = claim.key.clone();
@@ -21,17 +24,20 @@ impl Step<'_> {
 
     fn take_lease(&mut self, agent: AgentId, human: bool, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
         let ClaimDraft { resource, mode, ttl_ms, .. } = claim;
-        if !human && resource.is_wide() {
+        let for_a_call = !human && resource.is_tree();
+        if !human && resource.is_wide() && !for_a_call {
             return Err(Refusal::new(Code::Forbidden).about(format_args!(
                 "a claim on all of {resource}, which only a human may make; name a directory, as in repo:src/auth/*"
             )));
         }
         let task = self.task_in_turn(agent, turn)?;
         // A lease that is too long is shortened instead of refused.
-        let ttl_ms = ttl_ms.clamp(1, self.state().limits.claim_ms_max);
+        let longest = self.state().limits.claim_ms_max;
+        let ttl_ms = ttl_ms.clamp(1, if for_a_call { longest.min(CALL_MS_MAX) } else { longest });
         let expires_at = self.now.plus(ttl_ms);
         let holder = ClaimHolder { agent, task };
-        let is_own = |held: &Claim| held.holder() == holder;
+        // One for a call neither renews nor replaces what the task holds, which goes on after the call.
+        let is_own = |held: &Claim| held.holder() == holder && !for_a_call && (human || !held.resource.is_wide());
         let state = self.state();
         let covering = state.claims.iter().find(|(_, held)| {
             is_own(held) && (held.mode == mode || held.mode == ClaimMode::Exclusive) && held.resource.covers(&resource)

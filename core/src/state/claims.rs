@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use lastword_facts::fact::ClaimMode;
+use lastword_facts::fact::{ClaimMode, Kind};
 use lastword_facts::ids::{AgentId, ClaimId, TaskId, Time};
 use lastword_facts::names::Resource;
 
-use super::{State, Timer};
+use super::{Agent, State, Timer};
 
 /// The recipient of claims in the list of what an agent wrote: they have a window of their own (G1).
 pub(crate) const CLAIMS: AgentId = AgentId(u32::MAX);
@@ -40,6 +40,12 @@ impl Claim {
     #[must_use]
     pub const fn holder(&self) -> ClaimHolder {
         ClaimHolder { agent: self.agent, task: self.task }
+    }
+
+    /// Returns whether the claim lasts no longer than a call of its holder: an agent holds all of a tree by it.
+    #[must_use]
+    pub fn is_for_a_call(&self, holder: &Agent) -> bool {
+        holder.kind == Kind::Agent && self.resource.is_wide()
     }
 }
 
@@ -75,7 +81,9 @@ impl State {
         if self.claims.is_empty() {
             return;
         }
-        let short = |claim: &Claim| claim.task == Some(task) && claim.expires_at < until;
+        let agents = &self.agents;
+        let is_brief = |claim: &Claim| claim.is_for_a_call(&agents[claim.agent.0 as usize]);
+        let short = |claim: &Claim| claim.task == Some(task) && claim.expires_at < until && !is_brief(claim);
         for (id, claim) in self.claims.iter_mut().filter(|(_, claim)| short(claim)) {
             self.timers.remove(claim.expires_at, Timer::Claim(*id));
             claim.expires_at = until;

@@ -12,9 +12,10 @@ use lastword_client::{Client, ClientError};
 use lastword_facts::status::ApprovalState;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::updates::{PendingPermission, Route};
-use crate::edits::{self, ToolCall, Verdict};
+use crate::edits::{self, ClaimLasts, Claimed, ToolCall, Verdict};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
@@ -27,13 +28,15 @@ const POLL: Duration = Duration::from_secs(30);
 pub(super) struct PermissionRequest {
     held: AskedCall,
     run_status: watch::Receiver<RunStatus>,
-    route: Arc<Route>,
     asked: PendingPermission,
 }
 
 /// The call, as the broker holds it.
 struct AskedCall {
     client: Client,
+    route: Arc<Route>,
+    /// Its id in the session.
+    call: String,
     turn: String,
     tool: String,
     arguments: Value,
@@ -43,7 +46,8 @@ struct AskedCall {
 
 /// The outcome of a permission request.
 enum CallDecision {
-    Allowed,
+    /// It may be made under these claims.
+    Allowed(Vec<Claimed>),
     Denied {
         reason: String,
         /// The name and kind of the decider, such as `the human ann`.
@@ -59,6 +63,11 @@ impl CallDecision {
     fn failed(reason: String) -> Self {
         Self::Denied { reason, decider: String::new(), comment: None, remedy: Remedy::None }
     }
+
+    /// Returns the denial of a call that would change what another task holds.
+    fn conflict(held: edits::Held) -> Self {
+        Self::Denied { reason: held.told, decider: String::new(), comment: None, remedy: Remedy::Conflict }
+    }
 }
 
 impl PermissionRequest {
@@ -68,11 +77,12 @@ impl PermissionRequest {
         let (tool, arguments) = held(&known);
         // Match only the tool's name: the model chooses the title.
         let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
-        let held = AskedCall { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
-        Self { held, run_status: run.run_status.clone(), route: Arc::clone(route), asked }
+        let (client, route, call) = (run.client.clone(), Arc::clone(route), call.tool_call_id.0.to_string());
+        let held = AskedCall { client, route, call, turn: run.turn.id.clone(), tool, arguments, allowed };
+        Self { held, run_status: run.run_status.clone(), asked }
     }
 
-    /// Waits for the decision and responds to the agent. ACP's response is only yes or no, so a denial is returned for
+    /// Waits for the decision and responds to the agent, and for the end of a call that holds a work tree. ACP's response is only yes or no, so a denial is returned for
     /// the prompt that explains it.
     pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
         let mut run_status = self.run_status.clone();
@@ -83,9 +93,13 @@ impl PermissionRequest {
         };
         let tool = self.held.tool.clone();
         let denial = |reason, decider, comment, remedy| Some(Denial { tool, reason, decider, comment, remedy });
+        let mut claims = Vec::new();
         let (outcome, denial) = match decision {
-            CallDecision::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
-                Some(outcome) => (outcome, None),
+            CallDecision::Allowed(claimed) => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
+                Some(outcome) => {
+                    claims = claimed;
+                    (outcome, None)
+                }
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
                     (denied(&self.asked.request), denial(reason, String::new(), None, Remedy::None))
@@ -95,14 +109,15 @@ impl PermissionRequest {
                 (denied(&self.asked.request), denial(reason, decider, comment, remedy))
             }
         };
-        let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
+        let (turn, tool, allowed) = (self.held.turn.clone(), self.held.tool.clone(), denial.is_none());
         let reason = denial.as_ref().map(|denial| denial.reason.clone());
         shared.report.emit(&Event::ApprovalAnswered { turn, tool, allowed, reason });
         // Before the response: the agent may speak as soon as it has that.
         if denial.is_some() {
-            self.route.deny();
+            self.held.route.deny();
         }
         self.asked.responder.respond(outcome);
+        self.held.give_back(&claims).await;
         denial
     }
 }
@@ -119,16 +134,11 @@ impl AskedCall {
     }
 
     async fn decided(&self, shared: &RunnerContext) -> Result<CallDecision, ClientError> {
-        if let Some(reason) = self.conflict(shared).await? {
-            return Ok(CallDecision::Denied {
-                reason,
-                decider: String::new(),
-                comment: None,
-                remedy: Remedy::Conflict,
-            });
-        }
-        if self.allowed {
-            return Ok(CallDecision::Allowed);
+        match self.claim(shared).await? {
+            Verdict::Held(held) => return Ok(CallDecision::conflict(held)),
+            Verdict::Free(claimed) if self.allowed => return Ok(CallDecision::Allowed(claimed)),
+            // Others go on in the tree for as long as the call waits.
+            Verdict::Free(claimed) => edits::give_back(&self.client, &claimed).await,
         }
         // The line that the agent sent said more than what is left of it here.
         if let Some(reason) = self.arguments.get("input").and_then(Inexact::marked) {
@@ -157,22 +167,32 @@ impl AskedCall {
             let comment = view.comment.filter(|comment| !comment.trim().is_empty());
             return Ok(CallDecision::Denied { reason, decider, comment, remedy: Remedy::OtherArguments });
         }
+        let claimed = match self.claim(shared).await? {
+            Verdict::Held(held) => return Ok(CallDecision::conflict(held)),
+            Verdict::Free(claimed) => claimed,
+        };
         let call = UseApproval { tool: self.tool.clone(), arguments };
         // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
-        Ok(CallDecision::Allowed)
+        Ok(CallDecision::Allowed(claimed))
     }
 }
 
 impl AskedCall {
-    /// Claims what the call would change. Returns what the model is told if another task holds that.
-    async fn conflict(&self, shared: &RunnerContext) -> Result<Option<String>, ClientError> {
+    /// Claims what the call would change.
+    async fn claim(&self, shared: &RunnerContext) -> Result<Verdict, ClientError> {
         // The kind is the protocol's own, and the name that of the program.
         let kind = self.arguments.get("kind").and_then(Value::as_str).unwrap_or(&self.tool);
         let call = ToolCall { tool: kind, arguments: Some(&self.arguments) };
-        match shared.broker.persist(|| edits::claim(&self.client, &shared.settings.cwd, call)).await? {
-            Verdict::Free(_) => Ok(None),
-            Verdict::Held(held) => Ok(Some(held.told)),
+        shared.broker.persist(|| edits::claim(&self.client, &shared.settings.cwd, call)).await
+    }
+
+    /// Ends the claims of the call itself once it has ended. The end of the lease does so in any case.
+    async fn give_back(&self, claimed: &[Claimed]) {
+        if claimed.iter().any(|one| one.lasts == ClaimLasts::Call)
+            && timeout(edits::CALL_LEASE, self.route.until_ended(&self.call)).await.is_ok()
+        {
+            edits::give_back(&self.client, claimed).await;
         }
     }
 }

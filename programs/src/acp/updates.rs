@@ -1,6 +1,7 @@
 //! Collects an agent's updates in a session while a prompt runs.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
 use agent_client_protocol_schema::v1::{
@@ -8,7 +9,7 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdateFields,
 };
 use lastword_client::wire::{Usage, text};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::connection::Responder;
 use super::{content, mode};
@@ -28,6 +29,8 @@ pub(super) struct PendingPermission {
 /// The destination of a session's updates.
 pub(super) struct Route {
     updates: Mutex<SessionUpdates>,
+    /// Rings when a call has ended.
+    ended: Notify,
     asked: mpsc::Sender<PendingPermission>,
     notes: mpsc::Sender<String>,
     switched: mpsc::Sender<SessionModeId>,
@@ -64,7 +67,7 @@ impl Route {
         meter: Option<RunMeter>,
     ) -> Self {
         let updates = Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() });
-        Self { updates, asked, notes, switched, meter }
+        Self { updates, ended: Notify::new(), asked, notes, switched, meter }
     }
 
     #[expect(
@@ -86,12 +89,14 @@ impl Route {
                 let update = ToolCallUpdate::from(call);
                 let (id, fields) = named(update);
                 updates.call(&id, fields);
+                self.ended.notify_waiters();
                 Some(title)
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 let title = update.fields.title.clone();
                 let (id, fields) = named(update);
                 updates.call(&id, fields);
+                self.ended.notify_waiters();
                 title
             }
             SessionUpdate::UsageUpdate(usage) => {
@@ -146,6 +151,22 @@ impl Route {
         updates.calls.get(id).cloned().unwrap_or_default()
     }
 
+    /// Waits until a call has ended, or is so old that it is no longer remembered.
+    pub(super) async fn until_ended(&self, id: &str) {
+        loop {
+            let mut rung = pin!(self.ended.notified());
+            rung.as_mut().enable();
+            let has_ended = {
+                let updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+                updates.calls.get(id).is_none_or(|call| call.status.is_some_and(ended))
+            };
+            if has_ended {
+                return;
+            }
+            rung.await;
+        }
+    }
+
     /// Notes that a call is being denied.
     pub(super) fn deny(&self) {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner).speechless = true;
@@ -181,6 +202,10 @@ impl Route {
     pub(super) fn cost(&self) -> Option<f64> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner).cost
     }
+}
+
+const fn ended(status: ToolCallStatus) -> bool {
+    matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed)
 }
 
 /// Splits an update into id and fields, with the tool's name from `_meta` where a program reports it only there.
@@ -245,8 +270,9 @@ impl SessionUpdates {
                 self.calls.pop_first();
             }
         }
-        self.in_round &= !matches!(newest.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        self.in_round &= !newest.status.is_some_and(ended);
         let known = self.calls.entry(id.to_owned()).or_default();
+        known.status = newest.status.or(known.status.take());
         known.title = newest.title.or(known.title.take());
         known.name = newest.name.or(known.name.take());
         known.kind = newest.kind.or(known.kind.take());
@@ -258,6 +284,8 @@ impl SessionUpdates {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -285,6 +313,23 @@ mod tests {
         updates.say("And");
         updates.call("5", ToolCallUpdateFields::new());
         assert_eq!(updates.rounds, 4);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_call_is_waited_for_and_that_of_a_forgotten_one_is_not() {
+        let route = Route::new(100, mpsc::channel(1).0, mpsc::channel(1).0, mpsc::channel(1).0, None);
+        let runs = |id: &str, status| {
+            let fields = ToolCallUpdateFields::new().status(status);
+            route.receive(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields)));
+        };
+        route.until_ended("1").await;
+        runs("1", ToolCallStatus::InProgress);
+        let mut ended = pin!(route.until_ended("1"));
+        assert!(ended.as_mut().now_or_never().is_none());
+        runs("2", ToolCallStatus::Completed);
+        assert!(ended.as_mut().now_or_never().is_none(), "another call");
+        runs("1", ToolCallStatus::Failed);
+        ended.await;
     }
 
     #[test]

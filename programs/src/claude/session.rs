@@ -67,12 +67,15 @@ fn settings(hook: &str, launch: &Launch) -> Result<Value, LaunchError> {
             "SessionStart": [{ "hooks": [handle, wait] }],
             // A turn that is interrupted calls no hook at its end: the waiter for the next message is there before.
             "UserPromptSubmit": [{ "hooks": [handle, wait] }],
-            "PreToolUse": [edit_hook(hook)],
             "PostToolUse": [{ "hooks": [renew] }],
             "Notification": [{ "matcher": "permission_prompt", "hooks": [tell] }],
             "Stop": [{ "hooks": [handle, wait] }],
         },
     });
+    let edits = edit_hooks(hook);
+    for event in ["PreToolUse", "PostToolUseFailure"] {
+        settings["hooks"][event] = edits[event].clone();
+    }
     if !launch.unheld {
         settings["sandbox"] = json!({ "autoAllowBashIfSandboxed": false });
     }
@@ -83,10 +86,17 @@ fn settings(hook: &str, launch: &Launch) -> Result<Value, LaunchError> {
     Ok(settings)
 }
 
-/// Returns the hook that claims what a call would change.
-pub(super) fn edit_hook(hook: &str) -> Value {
-    let claim = json!({ "type": "command", "command": format!("exec {hook}"), "timeout": RENEW_S });
-    json!({ "matcher": "Bash|Edit|MultiEdit|NotebookEdit|Write", "hooks": [claim] })
+/// Returns the hooks that claim what a call would change, and end the claim of one that git makes all over the tree.
+pub(super) fn edit_hooks(hook: &str) -> Value {
+    let calls = |tools: &str| {
+        let hook = json!({ "type": "command", "command": format!("exec {hook}"), "timeout": RENEW_S });
+        json!([{ "matcher": tools, "hooks": [hook] }])
+    };
+    json!({
+        "PreToolUse": calls("Bash|Edit|MultiEdit|NotebookEdit|Write"),
+        "PostToolUse": calls("Bash"),
+        "PostToolUseFailure": calls("Bash"),
+    })
 }
 
 /// Takes the user's own `--settings` out of the arguments, of which Claude Code reads the last alone.

@@ -32,7 +32,8 @@ impl WorkTree {
         Self::of_git(dir).unwrap_or_else(|| Self { root: PathBuf::from("/"), scope: format!("{}@{DISK}", host()) })
     }
 
-    fn of_git(dir: &Path) -> Option<Self> {
+    /// Finds the work tree of git that has a directory.
+    pub(super) fn of_git(dir: &Path) -> Option<Self> {
         // Both at once: a hook waits for them.
         let found =
             git(dir, &["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]).spawn().ok()?;
@@ -67,12 +68,6 @@ impl WorkTree {
             }
             inside = inside.parent()?;
         }
-    }
-
-    /// Returns the scope of its files' names.
-    #[must_use]
-    pub fn scope(&self) -> &str {
-        &self.scope
     }
 
     /// Returns the root of its files.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::session_file::SessionFile;
-use super::{Background, HookError, HookSession, Occasion};
+use super::{Background, HookError, HookSession, Occasion, edit};
 use crate::wording::seed;
 
 /// Longest wait for a decision in one call; the call is repeated.
@@ -40,7 +40,7 @@ pub(super) struct DialogCall {
 pub(super) async fn answered(client: &Client, session: &mut HookSession, occasion: &Occasion) {
     let goes_on = occasion.background_tasks.iter().any(Background::is_of_turn);
     let ends = matches!(occasion.hook_event_name.as_str(), "Stop" | "StopFailure") && !goes_on;
-    let made = occasion.hook_event_name == "PostToolUse";
+    let made = matches!(occasion.hook_event_name.as_str(), "PostToolUse" | "PostToolUseFailure");
     let is_it = |held: &DialogCall| held.tool == occasion.tool_name && held.arguments == occasion.tool_input;
     let gone = |held: &mut DialogCall| ends || held.answered || (made && is_it(held));
     let mut owed = Vec::new();
@@ -83,10 +83,33 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
     let noted = kept.lock()?;
     let mut session = kept.read()?;
     session.held.push(DialogCall { approval: view.id.clone(), tool, arguments, answered: false });
+    // Others go on in the tree for as long as the call waits.
+    session.edits.end_calls(client, occasion).await;
     kept.write(&session)?;
     drop(noted);
     let decision = decided(client, view, call).await.unwrap_or_else(|error| Some(unheld(&error)));
-    Ok(decision.map(|decision| said(&decision)))
+    let Some(decision) = decision else { return Ok(None) };
+    let conflict = match decision["behavior"] == "allow" {
+        true => conflict(client, folder, occasion, &decision).await?,
+        false => None,
+    };
+    Ok(Some(said(&conflict.unwrap_or(decision))))
+}
+
+/// Claims what an allowed call changes, and refuses it if another task holds that by now.
+async fn conflict(
+    client: &Client,
+    folder: &Path,
+    occasion: &Occasion,
+    decision: &Value,
+) -> Result<Option<Value>, HookError> {
+    let mut call = Occasion { hook_event_name: "PreToolUse".to_owned(), ..occasion.clone() };
+    if let Some(edited) = decision.get("updatedInput") {
+        call.tool_input = edited.clone().into();
+    }
+    let stopped = edit::permit(client, folder, &call).await?;
+    let reason = stopped.as_ref().and_then(|said| said.pointer("/hookSpecificOutput/permissionDecisionReason"));
+    Ok(reason.and_then(Value::as_str).map(refused))
 }
 
 fn said(decision: &Value) -> Value {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::session_file::SessionFile;
 use super::{HookError, HookSession, Occasion, context};
-use crate::edits::{self, Claimed, ToolCall, Verdict};
+use crate::edits::{self, ClaimLasts, Claimed, ToolCall, Verdict};
 
 /// Tools that read the file which they name.
 const READS: [&str; 3] = ["Read", "read_file", "read"];
@@ -36,8 +36,11 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
         Verdict::Free(claimed) => {
             let _alone = kept.lock()?;
             let mut session = kept.read()?;
-            let stale = session.edits.claimed(&claimed);
+            let stale = session.edits.claimed(&claimed, &arguments);
             kept.write(&session)?;
+            if stale.is_some() {
+                edits::give_back(client, &claimed).await;
+            }
             Ok(stale.map(|told| denied(&told)))
         }
         Verdict::Held(held) => {
@@ -82,20 +85,37 @@ pub(super) struct Edits {
     refused: BTreeMap<PathBuf, Option<String>>,
     /// The claims that end with the user's prompt, because no task does it.
     loose: Vec<String>,
+    /// The claims that end with their call, which these arguments tell from others.
+    of_calls: Vec<ClaimOfCall>,
+}
+
+/// A claim that ends with its call.
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct ClaimOfCall {
+    claim: Claimed,
+    arguments: Value,
 }
 
 impl Edits {
     /// Whether claims change what is known.
     fn concerns(&self, claimed: &[Claimed]) -> bool {
-        let is_new = |one: &Claimed| one.is_loose && !self.loose.contains(&one.claim);
+        let is_new = |one: &Claimed| match one.lasts {
+            ClaimLasts::Call => true,
+            ClaimLasts::Prompt => !self.loose.contains(&one.claim),
+            ClaimLasts::Task => false,
+        };
         claimed.iter().any(|one| is_new(one) || self.refused.contains_key(&one.path))
     }
 
-    /// Notes claims. Returns what the model is told if it was refused one of the files earlier, and the file has changed since.
-    fn claimed(&mut self, claimed: &[Claimed]) -> Option<String> {
-        for one in claimed.iter().filter(|one| one.is_loose) {
-            if !self.loose.contains(&one.claim) {
-                self.loose.push(one.claim.clone());
+    /// Notes the claims of a call. Returns what the model is told if it was refused one of the files earlier, and the file has changed since.
+    fn claimed(&mut self, claimed: &[Claimed], arguments: &Value) -> Option<String> {
+        for one in claimed {
+            match one.lasts {
+                ClaimLasts::Prompt if !self.loose.contains(&one.claim) => self.loose.push(one.claim.clone()),
+                ClaimLasts::Call => {
+                    self.of_calls.push(ClaimOfCall { claim: one.clone(), arguments: arguments.clone() });
+                }
+                ClaimLasts::Prompt | ClaimLasts::Task => {}
             }
         }
         let refused = claimed.iter().filter_map(|one| Some((&one.path, self.refused.remove(&one.path)?)));
@@ -113,6 +133,18 @@ impl Edits {
                 ["file_path", "filePath", "absolute_path"].into_iter().find_map(|name| arguments[name].as_str());
             named.and_then(|path| self.refused.remove(&cwd.join(path)));
         }
+    }
+
+    /// Ends the claims of calls that have ended, or wait for a human: of one call, or of all at the end of the model's turn.
+    pub(super) async fn end_calls(&mut self, client: &Client, occasion: &Occasion) {
+        let made = match occasion.hook_event_name.as_str() {
+            "PermissionRequest" | "PostToolUse" | "PostToolUseFailure" if !occasion.begins => Some(called(occasion).1),
+            "Stop" | "StopFailure" => None,
+            _ => return,
+        };
+        let has_ended = |call: &mut ClaimOfCall| made.as_ref().is_none_or(|made| *made == call.arguments);
+        let ended: Vec<Claimed> = self.of_calls.extract_if(.., has_ended).map(|call| call.claim).collect();
+        edits::give_back(client, &ended).await;
     }
 
     /// Ends the claims of the user's prompt.

@@ -31,12 +31,13 @@ impl Claims {
         Self { rules, waits: Waits::default() }
     }
 
-    /// Returns what holds for a path. A rule for humans counts for each pattern that it shares a path with.
+    /// Returns what holds for a path. A rule for humans counts for each pattern that it shares a path with, but not for all of a
+    /// tree: git decides on what changes there, and a human's files are as it has them.
     fn rule(&self, resource: &Resource) -> Option<PathMode> {
         let has = |rule: &&ClaimRule| {
             rule.paths.iter().any(|Pattern(own)| match rule.mode {
-                PathMode::Human => own.overlaps(resource),
-                PathMode::Shared => own.covers(resource),
+                PathMode::Human if !resource.is_tree() => own.overlaps(resource),
+                PathMode::Human | PathMode::Shared => own.covers(resource),
             })
         };
         self.rules.iter().find(has).map(|rule| rule.mode)
@@ -189,4 +190,33 @@ pub async fn list(ctx: &Context) -> Result<Page<ClaimView>, ApiError> {
 /// Releases a claim.
 pub async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
     admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_has_a_path_counts_and_a_command_over_a_tree_is_held_by_none_of_its_parts() {
+        let rules = json!([
+            { "paths": ["CHANGELOG.md", "infra/news/*"], "mode": "shared" },
+            { "paths": ["infra/**", ".github"], "mode": "human" },
+        ]);
+        let claims = Claims::by(serde_json::from_value(rules).unwrap());
+        let rule = |name: &str| claims.rule(&Resource::new(name).unwrap());
+        for (name, mode) in [
+            ("acme/app@main:CHANGELOG.md", Some(PathMode::Shared)),
+            ("acme/app@main:infra/news/1", Some(PathMode::Shared)),
+            ("acme/app@main:infra/main.tf", Some(PathMode::Human)),
+            ("acme/app@main:infra", Some(PathMode::Human)),
+            (".github/workflows", Some(PathMode::Human)),
+            ("acme/app@main:src", None),
+            ("acme/app@main:**", None),
+            ("repo:**", Some(PathMode::Human)),
+        ] {
+            assert_eq!(rule(name), mode, "{name}");
+        }
+    }
 }
