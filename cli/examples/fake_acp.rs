@@ -1,7 +1,7 @@
 //! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
 //!
 //! The body of a message is a script, a step a line:
-//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `context USED` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `ended ID` (of a call) · `usage IN OUT` · `context USED` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
 //! `chunk TEXT` (JSON escapes as they are) · `latin TEXT` (with a byte of Latin-1) · `block JSON` (content) · `halved TITLE` (a
 //! call with half a character) · `sub TITLE` (a sub-agent's call) ·
 //! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang` · `stray`
@@ -217,6 +217,10 @@ impl Agent {
                 "tool" => {
                     self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }
+                "ended" => self.update(
+                    &session,
+                    &json!({ "sessionUpdate": "tool_call_update", "toolCallId": rest, "status": "completed" }),
+                ),
                 "permit" | "halved" | "sub" => {
                     // A sub-agent has a session of its own, which the client didn't open.
                     let asks = if step == "sub" { json!("sub-1") } else { session.clone() };

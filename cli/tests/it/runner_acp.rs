@@ -144,6 +144,33 @@ fn a_call_waits_for_a_human_and_goes_on_once_approved() {
 }
 
 #[test]
+fn a_call_of_git_holds_its_tree_from_its_approval_to_its_end() {
+    let server = Server::start();
+    let init = std::process::Command::new("git").args(["init", "-q"]).arg(server.path()).status().unwrap();
+    assert!(init.success());
+    let claims = || server.operator(&["--json", "claims"]).json()["items"].as_array().unwrap().len();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    let waits = |file: &str| format!("run until [ -e {file} ]; do sleep 0.05; done");
+    send(
+        &server,
+        "fake",
+        "E-1",
+        &[&*"permit git stash", &waits("ends"), "ended ask-1", &waits("goes"), "say done"].join("\n"),
+    );
+    let asked = agent.until("approval_asked");
+    assert_eq!(claims(), 0, "others go on while it waits");
+    let digest = server.operator(&["--json", "approvals"]).json()["items"][0]["digest"].clone();
+    let decided = ["approve", asked["approval"].as_str().unwrap(), "--yes", "--digest", digest.as_str().unwrap()];
+    server.operator(&decided).ok();
+    assert_eq!(agent.until("approval_answered")["allowed"], true);
+    assert_eq!(claims(), 1, "while it runs");
+    fs::write(server.path().join("ends"), "").unwrap();
+    wait_for("the end of the claim", || claims() == 0);
+    fs::write(server.path().join("goes"), "").unwrap();
+    assert_eq!(answer(&server)["body"], "allow_once\n\ndone");
+}
+
+#[test]
 fn what_an_agent_tells_of_its_context_is_charged_while_it_works_and_holds_it() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_tokens_max = 30000\nprogress_interval_ms = 1\n")
