@@ -190,6 +190,13 @@ impl Agent {
             "block" => self.show(session, &serde_json::from_str(rest).unwrap_or_default()),
             "env" => self.say(session, &std::env::var_os(rest).map_or_else(String::new, |v| format!("{v:?}"))),
             "mode" => self.say(session, &self.mode),
+            "tool" => {
+                self.update(session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }));
+            }
+            "ended" => {
+                let ended = json!({ "sessionUpdate": "tool_call_update", "toolCallId": rest, "status": "completed" });
+                self.update(session, &ended);
+            }
             "session" => self.say(session, session.as_str().unwrap_or_default()),
             _ => {}
         }
@@ -214,13 +221,6 @@ impl Agent {
                 "switch" => self.switch(&session, rest),
                 "usage" => usage = spent(rest),
                 "context" => self.context(&session, rest),
-                "tool" => {
-                    self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
-                }
-                "ended" => self.update(
-                    &session,
-                    &json!({ "sessionUpdate": "tool_call_update", "toolCallId": rest, "status": "completed" }),
-                ),
                 "permit" | "halved" | "sub" => {
                     // A sub-agent has a session of its own, which the client didn't open.
                     let asks = if step == "sub" { json!("sub-1") } else { session.clone() };

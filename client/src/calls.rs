@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use lastword_facts::names::RequestId;
 use lastword_wire::calls::{
     AcceptClock, AnswerEscalation, Archive, CancelRequest, ClaimResource, DecideOnCall, Escalate, Explain,
     ExtendConversation, FinishTurn, GetApproval, GetArchives, GetClock, GetConversation, GetEscalation, GetLimits,
@@ -222,7 +223,7 @@ impl Client {
 
     /// Holds a tool call for a decision.
     pub async fn hold(&self, call: &HeldCall) -> Result<ApprovalView, ClientError> {
-        self.ask::<HoldCall>("").body(call).answer().await
+        self.ask::<HoldCall>("").body(call).key(call.key.as_ref().map(RequestId::as_str)).answer().await
     }
 
     /// Lists held calls.
@@ -240,9 +241,9 @@ impl Client {
         self.ask::<DecideOnCall>(id).body(decision).answer().await
     }
 
-    /// Uses an approval for exactly this call; an approval can be used once.
+    /// Uses an approval for exactly this call; an approval can be used once. A call that is repeated under its key was made once.
     pub async fn use_approval(&self, id: &str, call: &UseApproval) -> Result<ApprovalView, ClientError> {
-        self.ask::<SpendApproval>(id).body(call).answer().await
+        self.ask::<SpendApproval>(id).body(call).key(call.key.as_ref().map(RequestId::as_str)).answer().await
     }
 
     /// Explains the state of a message, a recorded refusal, an approval or an escalation.

@@ -208,7 +208,7 @@ impl Step<'_> {
             Input::Answer(by, escalation, body, key) => self.answer(by, escalation, body, key),
             Input::AskApproval(by, turn, call) => self.ask_approval(by, turn, *call),
             Input::Decide(by, approval, verdict) => self.decide(by, approval, *verdict),
-            Input::Use(by, approval, digest) => self.use_approval(by, approval, digest),
+            Input::Use(by, approval, digest, key) => self.use_approval(by, approval, digest, key.as_ref()),
             Input::Claim(by, turn, claim) => self.claim(by, turn, *claim),
             Input::Release(by, claim) => self.release(by, claim),
             Input::OpenRoom(by, name, members, key) => self.open_room(by, name, &members, key.as_ref()),

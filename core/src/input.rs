@@ -74,7 +74,7 @@ pub enum Input {
     /// Decides an approval.
     Decide(Principal, ApprovalId, Box<Verdict>),
     /// Uses up an approval for the call with this digest.
-    Use(Principal, ApprovalId, Digest),
+    Use(Principal, ApprovalId, Digest, Option<RequestId>),
     /// Claims a resource.
     Claim(Principal, Option<TurnId>, Box<ClaimDraft>),
     /// Releases a claim.

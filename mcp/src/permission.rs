@@ -87,7 +87,7 @@ async fn spend(
     tool: String,
     arguments: Arguments,
 ) -> Result<Permission, ApiError> {
-    approvals::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
+    approvals::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone(), key: None }).await?;
     Ok(Permission::Allow(arguments))
 }
 

@@ -241,7 +241,13 @@ async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<V
 async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, ApiError> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
     call_value(
-        &approvals::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input.into() }).await?,
+        &approvals::spend(
+            ctx,
+            caller,
+            id,
+            UseApproval { tool: args.tool_name, arguments: args.input.into(), key: None },
+        )
+        .await?,
     )
 }
 

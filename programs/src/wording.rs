@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use lastword_client::wire::quote::{self, quoted};
 use lastword_client::wire::{Delivery, StoredMessage};
 use lastword_facts::MessageType;
-use lastword_facts::names::SYSTEM_NAME;
+use lastword_facts::names::{RequestId, SYSTEM_NAME};
 
 /// The rules of conduct, given to a model once per session.
 pub const CONDUCT: &str = "You work in a team of agents. In this turn your final message is the answer; the broker routes it \
@@ -149,6 +149,12 @@ fn paragraph(text: &mut String, part: &str) {
 pub(crate) fn seed() -> u32 {
     let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
+}
+
+/// Returns a key for a write that is repeated while the broker is away: it then happens once (Q1).
+pub(crate) fn new_key() -> Option<RequestId> {
+    let random = RandomState::new().build_hasher().finish();
+    RequestId::new(&format!("{random:016x}")).ok()
 }
 
 /// Fills in the [`PLACEHOLDERS`](crate::settings::PLACEHOLDERS) of an argument.

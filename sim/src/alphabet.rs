@@ -100,7 +100,7 @@ impl Random {
             88..90 => Input::Escalate(by, self.turn(world, 10), self.question(world)),
             90..92 => Input::AskApproval(by, self.turn(world, 10), Box::new(self.call())),
             92..94 => self.decide(world, by),
-            94..95 => Input::Use(by, self.approval(world), self.digest()),
+            94..95 => Input::Use(by, self.approval(world), self.digest(), self.key()),
             95..97 => {
                 let spend = Some(Spend { tokens: 100, cost_microusd: 1 });
                 Input::Progress(

@@ -54,6 +54,9 @@ pub struct UseApproval {
     /// The arguments of the call; must match the approved ones.
     #[serde(default)]
     pub arguments: Arguments,
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
 /// A held call and its current state.

@@ -208,7 +208,7 @@ impl Agent<'_> {
         let Some(held) = approvals.items.iter().rev().find(|a| a.agent == self.name) else {
             return self.finish(turn, "My approval is gone.".into(), None).await;
         };
-        let call = UseApproval { tool: held.tool.clone(), arguments: held.arguments.clone() };
+        let call = UseApproval { tool: held.tool.clone(), arguments: held.arguments.clone(), key: None };
         here.use_approval(&held.id, &call).await?;
         self.finish(turn, "A human approved it; done, once.".into(), None).await
     }

@@ -155,7 +155,7 @@ fn a_call_of_git_holds_its_tree_from_its_approval_to_its_end() {
         &server,
         "fake",
         "E-1",
-        &[&*"permit git stash", &waits("ends"), "ended ask-1", &waits("goes"), "say done"].join("\n"),
+        &["permit git stash", &waits("ends"), "ended ask-1", &waits("goes"), "say done"].join("\n"),
     );
     let asked = agent.until("approval_asked");
     assert_eq!(claims(), 0, "others go on while it waits");

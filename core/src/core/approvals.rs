@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use lastword_facts::envelope::JsonText;
 use lastword_facts::fact::{ApprovalAsked, ApprovalDecided, Decision, Digest, Fact, Role, SYSTEM, WriteKind};
 use lastword_facts::ids::{AgentId, ApprovalId, TurnId};
+use lastword_facts::names::RequestId;
 use lastword_facts::policy::Ruling;
 use lastword_facts::refusal::{Code, Refusal};
 use lastword_facts::status::ApprovalState;
@@ -165,8 +166,18 @@ impl Step<'_> {
     }
 
     /// Uses up an approval, for exactly the call that was approved.
-    pub(super) fn use_approval(&mut self, by: Principal, id: ApprovalId, digest: Digest) -> Outcome {
+    pub(super) fn use_approval(
+        &mut self,
+        by: Principal,
+        id: ApprovalId,
+        digest: Digest,
+        retried: Option<&RequestId>,
+    ) -> Outcome {
         self.may(by, Role::Operator)?;
+        let key = key(retried, format_args!("use\0{id}\0{digest:?}"));
+        if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
+            return Ok(again);
+        }
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         // As if it didn't exist: an agent learns nothing about the calls of others.
@@ -197,6 +208,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::LeaseLost).about(id));
         }
         self.record(Fact::ApprovalUsed { approval: id });
+        self.keep_key(by.agent(), key, &Reply::Held(id));
         Ok(Reply::Usable(TaskUse { approval: id, task }))
     }
 }

@@ -51,7 +51,7 @@ impl Step<'_> {
             }
             Input::Collect(by, id) | Input::Cancel(by, id) | Input::Dismiss(by, id) => (by, request(id)),
             Input::Answer(by, id, ..) | Input::ChooseLift(by, id, ..) => (by, over(Numbered::Escalation, id.0, id)),
-            Input::Decide(by, id, _) | Input::Use(by, id, _) => (by, over(Numbered::Approval, id.0, id)),
+            Input::Decide(by, id, _) | Input::Use(by, id, ..) => (by, over(Numbered::Approval, id.0, id)),
             Input::Release(by, id) => (by, over(Numbered::Claim, id.0, id)),
             _ => return Ok(()),
         };

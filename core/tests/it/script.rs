@@ -312,7 +312,9 @@ impl World {
                 Input::Answer(by, EscalationId::parse(id).unwrap(), body.into(), key)
             }
             ("hold", [tool, ..]) => Input::AskApproval(by, turn, Box::new(call(tool, rest))),
-            ("use", [id, tool, ..]) => Input::Use(by, ApprovalId::parse(id).unwrap(), call(tool, rest).digest),
+            ("use", [id, tool, ..]) => {
+                Input::Use(by, ApprovalId::parse(id).unwrap(), call(tool, rest).digest, key(rest))
+            }
             ("decide", [id, decision, ..]) => {
                 Input::Decide(by, ApprovalId::parse(id).unwrap(), verdict(decision, rest))
             }

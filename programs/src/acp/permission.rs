@@ -19,7 +19,7 @@ use crate::edits::{self, ClaimLasts, Claimed, ToolCall, Verdict};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{RunStatus, stopped};
-use crate::wording::{Denial, Remedy};
+use crate::wording::{self, Denial, Remedy};
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(30);
@@ -145,7 +145,8 @@ impl AskedCall {
             return Ok(CallDecision::failed(format!("the arguments can't be held: {reason}")));
         }
         let arguments = Arguments::from(&self.arguments);
-        let call = HeldCall { tool: self.tool.clone(), arguments: arguments.clone(), reason: None, key: None };
+        let key = wording::new_key();
+        let call = HeldCall { tool: self.tool.clone(), arguments: arguments.clone(), reason: None, key };
         let broker = &shared.broker;
         let held = broker.persist(|| self.client.hold(&call)).await?;
         let (turn, approval, tool) = (self.turn.clone(), held.id.clone(), self.tool.clone());
@@ -171,7 +172,7 @@ impl AskedCall {
             Verdict::Held(held) => return Ok(CallDecision::conflict(held)),
             Verdict::Free(claimed) => claimed,
         };
-        let call = UseApproval { tool: self.tool.clone(), arguments };
+        let call = UseApproval { tool: self.tool.clone(), arguments, key: wording::new_key() };
         // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
         Ok(CallDecision::Allowed(claimed))

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::session_file::SessionFile;
 use super::{Background, HookError, HookSession, Occasion, edit};
-use crate::wording::seed;
+use crate::wording::{new_key, seed};
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(25);
@@ -74,7 +74,7 @@ pub(super) async fn permit(client: &Client, folder: &Path, occasion: &Occasion) 
         return Ok(None);
     }
     let (tool, arguments) = (occasion.tool_name.clone(), occasion.tool_input.clone());
-    let call = HeldCall { tool: tool.clone(), arguments: arguments.clone(), reason: None, key: None };
+    let call = HeldCall { tool: tool.clone(), arguments: arguments.clone(), reason: None, key: new_key() };
     let view = match persist(|| client.hold(&call)).await {
         Ok(view) => view,
         Err(error) => return Ok(Some(said(&unheld(&error)))),
@@ -133,7 +133,7 @@ async fn decided(client: &Client, mut view: ApprovalView, call: HeldCall) -> Res
         return Ok(Some(refused(&quote::denied(&view, seed()))));
     }
     let edited = view.arguments != arguments;
-    let call = UseApproval { tool, arguments: view.arguments };
+    let call = UseApproval { tool, arguments: view.arguments, key: new_key() };
     // The broker checks the digest, and that the approval is used only once.
     persist(|| client.use_approval(&view.id, &call)).await?;
     let allowed = json!({ "behavior": "allow" });

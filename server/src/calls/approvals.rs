@@ -227,6 +227,6 @@ pub async fn spend(ctx: &Context, caller: Caller, id: ApprovalId, call: UseAppro
     let known = ctx.handle.query(move |live| held(live, id)).await?;
     let (_, agent, task) = epochs::found(ctx, &id.to_string(), known).await?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
-    admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
+    admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest, call.key)).await)?;
     show(ctx, caller, id, Duration::ZERO).await
 }

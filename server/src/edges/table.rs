@@ -26,7 +26,9 @@ use lastword_wire::calls::{
     ResumeWorkspace, RunSchedule, SetSchedule, SignCheckpoint, SpendApproval, StopAgent, StopConversation,
     StopWorkspace,
 };
-use lastword_wire::{Call, FieldError, HeldCall, NewAgent, NewClaim, NewEscalation, NewRoom, Page, TypedCall};
+use lastword_wire::{
+    Call, FieldError, HeldCall, NewAgent, NewClaim, NewEscalation, NewRoom, Page, TypedCall, UseApproval,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -316,7 +318,8 @@ fn desk() -> Vec<Served> {
             approvals::decide(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?, None).await
         }),
         served(|it: CallOf<SpendApproval>| async move {
-            approvals::spend(&it.ctx, it.caller, it.id(ApprovalId::parse)?, it.body()?).await
+            let call = UseApproval { key: it.key.clone(), ..it.body()? };
+            approvals::spend(&it.ctx, it.caller, it.id(ApprovalId::parse)?, call).await
         }),
         served(|it: CallOf<ListSchedules>| async move { schedules::list(&it.ctx, it.caller).await }),
         served(|it: CallOf<SetSchedule>| async move { schedules::set(&it.ctx, it.caller, it.body()?).await }),

@@ -222,7 +222,7 @@ impl Agent {
         let Ok(held) = client.hold(&held).await else { return };
         let decided = client.approval(&held.id, Some(WAIT)).await;
         if decided.is_ok_and(|held| held.state == ApprovalState::Approved)
-            && client.use_approval(&held.id, &UseApproval { tool, arguments }).await.is_ok()
+            && client.use_approval(&held.id, &UseApproval { tool, arguments, key: None }).await.is_ok()
         {
             let mut used = self.used.lock().unwrap();
             assert!(!used.contains(&held.id), "{} was used twice", held.id);

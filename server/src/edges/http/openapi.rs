@@ -260,7 +260,15 @@ fn request_body(body: &str) -> Value {
 fn is_keyed(body: &str) -> bool {
     matches!(
         body,
-        "Envelope" | "Post" | "NewAgent" | "NewHuman" | "NewEscalation" | "HeldCall" | "NewRoom" | "NewClaim"
+        "Envelope"
+            | "Post"
+            | "NewAgent"
+            | "NewHuman"
+            | "NewEscalation"
+            | "HeldCall"
+            | "UseApproval"
+            | "NewRoom"
+            | "NewClaim"
     )
 }
 
