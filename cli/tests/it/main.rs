@@ -19,6 +19,8 @@ mod crash;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod edits;
+#[cfg(test)]
 mod exhaustion;
 #[cfg(test)]
 mod faults;

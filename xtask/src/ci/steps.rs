@@ -116,34 +116,12 @@ pub(super) const STEPS: &[CiStep] = &[
     // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
     CiStep {
         name: "tests",
-        run: "cargo test --workspace --locked",
+        run: "env RUST_TEST_THREADS=4 cargo test --workspace --locked",
         after: &["build with features"],
         load: 180,
         again: true,
         show: Show::Tests,
         ..STEP
-    },
-    CiStep {
-        name: "site",
-        run: ".ci/site/run",
-        after: &["build with features", "install site"],
-        show: Show::Lines(" pages, "),
-        ..WHOLE
-    },
-    CiStep {
-        name: "peers",
-        run: ".ci/peers/run",
-        after: &["build with features", "install peers"],
-        show: Show::Lines(""),
-        ..WHOLE
-    },
-    CiStep {
-        name: "a2a",
-        run: ".ci/a2a/run",
-        load: 100,
-        after: &["build with features", "install a2a"],
-        show: Show::Lines("a2a "),
-        ..WHOLE
     },
     CiStep {
         name: "discord",
@@ -160,28 +138,46 @@ pub(super) const STEPS: &[CiStep] = &[
         ..WHOLE
     },
     CiStep {
+        name: "a2a",
+        run: ".ci/a2a/run",
+        after: &["build with features", "install a2a"],
+        show: Show::Lines("a2a "),
+        ..WHOLE
+    },
+    CiStep {
         name: "sdk",
         run: ".ci/sdk/run",
-        load: 100,
         after: &["build with features", "install sdk"],
         show: Show::Lines(" passed"),
         ..WHOLE
     },
-    // These check types, which takes a processor each.
+    CiStep {
+        name: "site",
+        run: ".ci/site/run",
+        after: &["build with features", "install site"],
+        show: Show::Lines(" pages, "),
+        ..WHOLE
+    },
+    CiStep {
+        name: "typescript",
+        run: ".ci/sdk/typescript",
+        after: &["build with features", "install typescript"],
+        show: Show::Lines("pass "),
+        ..WHOLE
+    },
+    CiStep {
+        name: "peers",
+        run: ".ci/peers/run",
+        after: &["build with features", "install peers"],
+        show: Show::Lines(""),
+        ..WHOLE
+    },
     CiStep {
         name: "frameworks",
         run: ".ci/sdk/frameworks",
         load: 100,
         after: &["build with features", "install frameworks"],
         show: Show::Lines(" passed"),
-        ..WHOLE
-    },
-    CiStep {
-        name: "typescript",
-        run: ".ci/sdk/typescript",
-        load: 100,
-        after: &["build with features", "install typescript"],
-        show: Show::Lines("pass "),
         ..WHOLE
     },
     CiStep {
