@@ -1,5 +1,5 @@
-// What is decided is what was seen: nothing moves under the pointer, a button that appeared or moved does nothing for a
-// second, and no click or key decides a call that was not whole on the screen before.
+// What is decided is what was seen: nothing moves under the pointer, a button that appeared or that the page moved does nothing
+// for a second and says so, and no click or key decides a call that was not whole on the screen before.
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { Broker, accessible, connected, launch, signedIn, until } from './world.mjs';
@@ -12,7 +12,7 @@ let browser, broker, page;
 
 before(async () => {
   browser = await launch();
-  broker = await Broker.start(`[limits]\ntask_questions_max = 20000\napprovals_open_max = 100\nsender_messages_max = 100000
+  broker = await Broker.start(`[limits]\ntask_questions_max = 20000\nescalations_open_max = 20\napprovals_open_max = 100\nsender_messages_max = 100000
 [[approval]]\ntool = 'Soon'\nwho = ['human']\ntimeout = '10m'\n[[approval]]\ntool = 'Late'\nwho = ['human']\ntimeout = '1h'\n`);
   await broker.agent('coder');
   await broker.ask('coder', 'CALL-1', 'Make calls');
@@ -79,8 +79,12 @@ function model() {
       const button = card.querySelector('[data-approve]');
       if (!button) continue;
       const { x, y } = button.getBoundingClientRect();
-      const before = stood[card.id];
-      if (!before || Math.abs(before.x - x) > 3 || Math.abs(before.y - y) > 3) stood[card.id] = { x, y, since: now };
+      const { top, bottom } = card.getBoundingClientRect();
+      const [before, at] = [stood[card.id], [top + scrollY, bottom + scrollY]];
+      // Who scrolls moves nothing in the page.
+      const scrolled = before && at.every((edge, n) => Math.abs(edge - before.at[n]) <= 3);
+      const still = before && (scrolled || (Math.abs(before.x - x) <= 3 && Math.abs(before.y - y) <= 3));
+      stood[card.id] = { x, y, at, since: still ? before.since : now };
     }
   };
   setInterval(look, 50);
@@ -146,11 +150,72 @@ test('a button that appeared a moment ago decides nothing, by pointer or by key'
   const id = await hold('Late', 'make it');
   await approve(id).waitFor();
   await approve(id).evaluate((button) => button.click());
+  await page.getByRole('alert').getByText('This moved as you pressed. Press again.').waitFor();
   await approve(id).focus();
   await page.keyboard.press('Enter');
   assert.deepEqual(await page.evaluate(() => window.decisions()), []);
+  await accessible(page, 'a press that did nothing');
   await live(id);
   await page.keyboard.press('Enter');
+  await until(() => state(id), 'approved');
+});
+
+/** Presses at once where the button is now, as a hasty person does. */
+const hastily = async (button) => {
+  const { x, y } = await button.evaluate((element) => {
+    element.scrollIntoView({ block: 'center' });
+    const { left, top, width, height } = element.getBoundingClientRect();
+    return { x: left + width / 2, y: top + height / 2 };
+  });
+  await page.mouse.click(x, y);
+};
+
+test('a press right after the page came, or was scrolled, does what it says', async () => {
+  const asked = [];
+  for (let n = 0; n < 4; n += 1) asked.push((await broker.call('coder', 'POST', '/escalations', { message: `Which of ${n}?\n${'- a line\n'.repeat(30)}`, options: ['this', 'that'] })).id);
+  const answered = (id) => until(async () => (await broker.call('operator', 'GET', `/escalations/${id}`)).answer, 'that');
+  for (const id of asked.slice(0, 3)) {
+    await page.goto(`${broker.url}/inbox`);
+    await hastily(page.locator(`#${id}`).getByRole('button', { name: 'that' }));
+    await answered(id);
+    await page.mouse.move(0, 0);
+    // No person answers two pages within half a second.
+    await page.evaluate(() => sessionStorage.clear());
+  }
+  await page.goto(`${broker.url}/questions/${asked[3]}`);
+  await hastily(page.getByRole('button', { name: 'that' }));
+  await answered(asked[3]);
+  await page.goto(`${broker.url}/team`);
+  await page.locator('#add-human [name=name]').fill('anna');
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await hastily(page.getByRole('button', { name: 'Invite' }));
+  await page.locator('#add-human .made').waitFor();
+});
+
+test('the second press of a double click that led to a page decides nothing there, and says so', async () => {
+  const { id } = await broker.call('coder', 'POST', '/escalations', { message: 'Which one?', options: ['this', 'that'] });
+  await page.goto(`${broker.url}/questions/${id}`);
+  const button = page.getByRole('button', { name: 'that' });
+  const [x, y] = await middle(button);
+  // As if the press had been now, however slow this machine is.
+  await page.evaluate((at) => sessionStorage.setItem('lastword-pressed', JSON.stringify([Date.now() + 60_000, ...at])), [x, y]);
+  await page.reload();
+  await page.mouse.click(x, y);
+  await page.getByRole('alert').getByText('This page came as you pressed. Press again.').waitFor();
+  assert.equal((await broker.call('operator', 'GET', `/escalations/${id}`)).state, 'open');
+  await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'this' });
+});
+
+test('a call that came into view a moment ago says so when it is approved', async () => {
+  const id = await hold('Late', 'make it');
+  await approve(id).waitFor();
+  await page.goto(`${broker.url}/approvals/${id}`);
+  await hastily(approve(id));
+  await page.getByRole('alert').getByText('The call came into view a moment ago. Read it, then press again.').waitFor();
+  assert.equal(await state(id), 'pending');
+  await live(id);
+  await until(() => page.locator(`#${id}`).evaluate((card) => steady.unseen(card).length), 0);
+  await hastily(approve(id));
   await until(() => state(id), 'approved');
 });
 

@@ -1,9 +1,12 @@
-// What a click decides is what was on the screen. A button that appeared or moved does nothing for a second, nothing is
+// What a click decides is what was on the screen. A button that the page moved or inserted does nothing for a second, and says
+// so when it is pressed; one that stood there when the page came, or moved by its reader's scrolling, works at once. Nothing is
 // inserted or moved under the pointer or a focused button, and a call is approved once its end was seen.
 const steady = (() => {
   'use strict';
   const DEAD = 1_000;
   const LOOK = 100;
+  // The second press of a double click comes within this, also where the first one led to another page.
+  const DOUBLE = 500;
   // A layout may differ by parts of a pixel.
   const STILL = 2;
   const BUTTONS = '.card form[hx-post] button[type=submit]';
@@ -17,13 +20,30 @@ const steady = (() => {
     const form = button.form;
     return [form.getAttribute('id'), form.getAttribute('action'), form.elements.digest?.value, button.name, button.value].join(' ');
   };
+  // Where it stands in the page, whatever is scrolled: that of its bar and its card where the bar sticks to the window.
+  const layout = (button) => {
+    const [own, bar] = [button.getBoundingClientRect(), button.closest('.cards > .card > .decide')];
+    let [left, down] = [scrollX, scrollY];
+    for (let around = button.parentElement; around && around !== document.body; around = around.parentElement) {
+      left += around.scrollLeft;
+      down += around.scrollTop;
+    }
+    if (!bar) return [own.x + left, own.y + down];
+    const [card, stuck] = [bar.parentElement.getBoundingClientRect(), bar.getBoundingClientRect()];
+    return [own.x + left, own.y - stuck.y, card.top + down, card.bottom + down];
+  };
+  let first = true;
   const place = (button) => {
     const { x, y, width, height } = button.getBoundingClientRect();
     const what = decides(button);
     const before = places.get(what);
-    const still = before && width > 0
-      && [x - before.x, y - before.y, width - before.width, height - before.height].every((by) => Math.abs(by) < STILL);
-    if (!still) places.set(what, { x, y, width, height, since: now() });
+    const stands = { x, y, width, height, layout: layout(button) };
+    const near = (one, other) => Math.abs(one - other) < STILL;
+    const isSame = before && width > 0 && near(width, before.width) && near(height, before.height);
+    const still = isSame && ((near(x, before.x) && near(y, before.y)) || stands.layout.every((at, n) => near(at, before.layout[n])));
+    // What the page came with, nobody saw elsewhere.
+    const since = still ? before.since : first ? -Infinity : now();
+    places.set(what, { ...stands, since });
     return places.get(what);
   };
 
@@ -59,21 +79,53 @@ const steady = (() => {
       if (live) button.removeAttribute('aria-disabled');
       else button.setAttribute('aria-disabled', 'true');
     }
+    first = false;
   };
   setInterval(look, LOOK);
   for (const change of ['scroll', 'resize']) addEventListener(change, look, { capture: true, passive: true });
-  document.addEventListener('visibilitychange', () => places.clear());
+  // What moved while nobody saw it is found when the page is seen again.
+  document.addEventListener('visibilitychange', look);
   document.addEventListener('htmx:after:swap', look);
   look();
+
+  // --- A press that does nothing says why, beside the button.
+  const why = document.createElement('p');
+  why.id = 'refused-press';
+  why.setAttribute('role', 'alert');
+  why.hidden = true;
+  document.body.append(why);
+  let told = null;
+  const say = (words, button) => {
+    why.textContent = words;
+    why.hidden = false;
+    const { left, top: above, bottom: below } = button.getBoundingClientRect();
+    why.style.left = `${Math.max(8, Math.min(left, innerWidth - why.offsetWidth - 8))}px`;
+    why.style.top = `${above > why.offsetHeight + 12 + top() ? above - why.offsetHeight - 8 : below + 8}px`;
+    clearTimeout(told);
+    told = setTimeout(() => { why.hidden = true; }, 6_000);
+  };
+  // When a press led to this page: the second one of a double click would fall on what it shows.
+  const PRESSED = 'lastword-pressed';
+  let before = null;
+  try { before = JSON.parse(sessionStorage.getItem(PRESSED)); } catch { /* without storage nothing is known of the page before */ }
+  document.addEventListener('pointerdown', ({ clientX, clientY }) => {
+    why.hidden = true;
+    try { sessionStorage.setItem(PRESSED, JSON.stringify([Date.now(), clientX, clientY])); } catch { /* the next page takes every press */ }
+  }, true);
+  const isSecond = ({ clientX, clientY }) => {
+    const [at, x, y] = before ?? [0];
+    return Date.now() - at < DOUBLE && Math.hypot(clientX - x, clientY - y) < 16;
+  };
 
   // Goes to the first text of the call that was not seen; the console unfolds it.
   const read = (card) => {
     const parts = all('.call pre', card).map((text, at) => ({ text, ...see(text, at, card) }));
     const next = parts.find(({ begin, end }) => !begin || !end);
-    if (!next) return;
+    if (!next) return false;
     const { top: begin, bottom: end } = next.text.getBoundingClientRect();
     const [head, foot] = [part(card, 'header')?.height ?? 0, part(card, '.decide')?.height ?? 0];
     scrollBy(0, next.begin ? end - innerHeight + foot : begin - top() - head);
+    return true;
   };
   let unfold = () => false;
   document.addEventListener('click', (event) => {
@@ -83,10 +135,18 @@ const steady = (() => {
     const stop = () => { event.preventDefault(); event.stopPropagation(); };
     // Enter in a field of the form is for that form, wherever its button stands.
     const field = event.detail === 0 && document.activeElement !== button && document.activeElement?.form === button.form;
-    if (!field && !isLive(button)) return stop();
+    if (!field && isSecond(event)) { say('This page came as you pressed. Press again.', button); return stop(); }
+    if (!field && !isLive(button)) {
+      if (!button.disabled) say('This moved as you pressed. Press again.', button);
+      return stop();
+    }
     if (!button.matches('[data-approve]')) return;
     if (unfold(card)) return stop();
-    if (unseen(card).length) { read(card); return stop(); }
+    if (unseen(card).length) {
+      const is = read(card) ? 'Not all of the call was in the window: here is the rest.' : 'The call came into view a moment ago.';
+      say(`${is} Read it, then press again.`, button);
+      return stop();
+    }
     // Only what was seen whole is said to be.
     button.form.elements.unseen.value = '0';
   }, true);
