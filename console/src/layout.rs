@@ -5,6 +5,7 @@ use axum::http::header::SET_COOKIE;
 use axum::response::{Html, IntoResponse, Response};
 use lastword_broker::clock::ClockStatus;
 use lastword_facts::Time;
+use lastword_facts::fact::Role;
 use lastword_facts::status::Running;
 use lastword_server::Context;
 use lastword_server::calls::control;
@@ -163,11 +164,11 @@ impl Viewer {
                 a.brand href=(url("/")) { "Lastword" }
                 (navigation(page.place, waiting))
                 div.tools {
-                    a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } }
+                    @if self.role <= Role::Operator { a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" popovertarget="menu" title={ "Signed in as " (self.name) ", with the role " (self.role) ", in the workspace at " (self.workspace) } { (foreign_line(&self.name)) " ▾" }
                     (self.menu(page.place))
-                    a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" }
+                    @if self.role <= Role::Operator { a.button.danger href=(url("/workspace")) role="button" data-open="workspace" { "Stop…" } }
                 }
             }
             // Stacked, so that none of them covers another.
@@ -277,7 +278,7 @@ fn count(waiting: usize, again: bool) -> Markup {
 fn announcement(waiting: usize) -> Markup {
     let words = match waiting {
         0 => "No pending decisions".to_owned(),
-        n => format!("{} for you", plural(n as u64, "pending decision", "pending decisions")),
+        n => plural(n as u64, "pending decision", "pending decisions"),
     };
     html! {
         p #announcement.unseen role="status" hx-get=(url("/waiting")) hx-trigger="lw-changed" data-topics="lw-inbox"
@@ -303,7 +304,10 @@ fn help() -> Markup {
         ("l", "focus the lift offered for a limit; Enter chooses it"),
         ("c", "write a message to an agent"),
         ("/", "search"),
-        ("Ctrl K", "find a page, an agent, a conversation, words in messages, or an id"),
+        (
+            "Ctrl K",
+            "find a page, an agent, a conversation, an id, or how words begin: in messages, posts, questions, held calls and reasons",
+        ),
         ("?", "this help"),
         ("Esc", "leave a field or close a dialog"),
     ];
@@ -328,7 +332,7 @@ fn palette() -> Markup {
     html! {
         dialog #palette aria-label="Find a page, an agent, a conversation or a message" {
             input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
-                placeholder="A page, an agent, a room, a REF, words in a message, an id" hx-get=(url("/palette")) hx-trigger="input changed delay:100ms, lw-palette"
+                placeholder="A page, an agent, a REF, an id, or words of a message, post, question, call or reason" hx-get=(url("/palette")) hx-trigger="input changed delay:100ms, lw-palette"
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
             form method="dialog" {

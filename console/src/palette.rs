@@ -1,4 +1,4 @@
-//! The entries of the palette: pages, agents, humans, rooms, conversations and messages, and the place of an id.
+//! The entries of the palette: pages, agents, humans, rooms, conversations, what was written, and the place of an id.
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
@@ -69,7 +69,7 @@ pub(super) async fn list(
                 li { a href={ (url("/limits#")) (refusals_at(*code)) } { (told(*code)) span.faint { " refusal " (code.word()) } } }
             }
             @for text in &found.texts {
-                li { a href={ (url("/messages/")) (text.seq) } { q { (excerpt(&text.text, 80)) } span.faint { " " (foreign_line(&text.from)) " in " (foreign_line(&text.reference)) } } }
+                li { a href=(url(&path(&text.place))) { q { (excerpt(&text.text, 80)) } span.faint { " " (kind(&text.place)) (foreign_line(&text.from)) @if !text.within.is_empty() { " in " (foreign_line(&text.within)) } } } }
             }
         }
         @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() && limits.is_empty() && refusals.is_empty() {
@@ -84,6 +84,16 @@ fn refusals_at(code: Code) -> &'static str {
     if LIMITS.iter().any(|limit| limit.rule == code.rule()) { code.rule() } else { "refused" }
 }
 
+/// Returns what was written there, before the name of who wrote it.
+const fn kind(place: &Whereabouts) -> &'static str {
+    match place {
+        Whereabouts::Decision(DecisionId::Call(_)) => "held call of ",
+        Whereabouts::Decision(_) => "question of ",
+        Whereabouts::Room(_) => "post of ",
+        Whereabouts::Line(_) | Whereabouts::Conversation(_) => "",
+    }
+}
+
 /// Returns the path at which something is shown.
 pub(super) fn path(place: &Whereabouts) -> String {
     match place {
@@ -92,5 +102,6 @@ pub(super) fn path(place: &Whereabouts) -> String {
         Whereabouts::Decision(id @ DecisionId::Latch(_)) => format!("/incidents/{id}"),
         Whereabouts::Line(seq) => format!("/messages/{seq}"),
         Whereabouts::Conversation(reference) => format!("/conversations/{}", encoded(reference)),
+        Whereabouts::Room(name) => format!("/rooms/{}", encoded(name)),
     }
 }

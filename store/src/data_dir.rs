@@ -31,7 +31,7 @@ pub const FOLDER_ARCHIVE: &str = "archive";
 /// The newest format of the log that this version reads and writes (`PRAGMA user_version`).
 pub const LOG_VERSION: i64 = 3;
 /// The format of the read model; another one is rebuilt.
-pub const INDEX_VERSION: i64 = 10;
+pub const INDEX_VERSION: i64 = 11;
 /// `PRAGMA application_id` of our files: "LWrd".
 pub(crate) const APPLICATION_ID: i64 = 0x4c57_7264;
 

@@ -1,17 +1,20 @@
-//! Finds what a human types: names, REFs, ids, and words in messages.
+//! Finds what a human types: names, REFs, ids, and words in what agents and humans wrote.
 
 use lastword_broker::Live;
 use lastword_facts::fact::Kind;
-use lastword_facts::ids::{GrantId, TurnId};
+use lastword_facts::fact::{Answer, Part};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, RoomId, TurnId};
 use lastword_facts::{Fact, Seq};
 use lastword_server::calls::read_model::ask;
 use lastword_server::calls::{Caller, subjects};
 use lastword_server::{ApiError, Context, record_of};
-use lastword_store::{Cursor, Filter};
+use lastword_wire::Arguments;
+use lastword_wire::call::without_secrets;
 
 use super::decisions::DecisionId;
+use super::risk;
 
-/// The shortest text that is searched for in messages.
+/// The shortest text that is searched for in what was written.
 const WORDS_MIN: usize = 3;
 
 /// Where something is shown.
@@ -23,17 +26,19 @@ pub(crate) enum Whereabouts {
     Line(Seq),
     /// With its conversation, by REF.
     Conversation(String),
+    /// In a room.
+    Room(String),
 }
 
-/// A message with the words that were searched for.
+/// A message, post, question or held call with words that begin as those that were searched for.
 pub(crate) struct FoundText {
-    /// Its position.
-    pub(crate) seq: Seq,
+    /// Where it is shown.
+    pub(crate) place: Whereabouts,
     /// The name of its sender.
     pub(crate) from: String,
-    /// The REF of its conversation.
-    pub(crate) reference: String,
-    /// The first line of its text.
+    /// The REF of its conversation, or the room; empty outside of both.
+    pub(crate) within: String,
+    /// The line with the words.
     pub(crate) text: String,
 }
 
@@ -47,7 +52,7 @@ pub(crate) struct SearchResults {
     pub(crate) rooms: Vec<String>,
     /// REFs with their subjects: those at the top first, the newest of them first.
     pub(crate) conversations: Vec<(String, String)>,
-    /// Messages, newest first.
+    /// What was written, newest first.
     pub(crate) texts: Vec<FoundText>,
 }
 
@@ -102,28 +107,101 @@ pub(crate) async fn find(ctx: &Context, caller: Caller, text: &str, max: usize) 
     Ok(SearchResults { place, people, rooms, conversations, texts })
 }
 
+/// What was found, before names are read of the state.
+enum Written {
+    Message(Seq, ConvId),
+    Post(RoomId),
+    Question(EscalationId, ConvId),
+    Call(ApprovalId),
+}
+
 async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText>, ApiError> {
-    // Without a word, the filter would match every message.
-    if !words.chars().any(char::is_alphanumeric) {
-        return Ok(Vec::new());
-    }
-    let filter = Filter { text: Some(words), cursor: Cursor { limit: max, ..Cursor::default() }, ..Filter::default() };
-    let seqs = ask(ctx, move |index| index.messages(&filter)).await?;
-    let mut found = Vec::new();
-    let text = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
-        if let Fact::Accepted { message } = &entry.fact {
-            found.push((seq, message.from, message.conv, subjects::first_line(&message.body)));
-        }
+    let wanted = words.clone();
+    let seqs = ask(ctx, move |index| index.beginning_with(&wanted, max)).await?;
+    let mut found: Vec<(Seq, Written, AgentId, String)> = Vec::new();
+    let read = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
+        found.extend(written(seq, &entry.fact).map(|(what, from, text)| (seq, what, from, line_with(&text, &words))));
     };
-    ctx.handle.visit(seqs, text).await?;
+    ctx.handle.visit(seqs, read).await?;
+    found.sort_by_key(|(seq, ..)| std::cmp::Reverse(*seq));
     let look = move |live: &Live<'_>| {
-        let named = |(seq, from, conv, text)| FoundText {
-            seq,
-            from: live.state.name_of(from).to_owned(),
-            reference: live.state.ref_of(conv).map_or_else(String::new, ToString::to_string),
-            text,
+        let state = live.state;
+        let reference = |conv| state.ref_of(conv).map_or_else(String::new, ToString::to_string);
+        let named = |(_, what, from, text)| {
+            let (place, within) = match what {
+                Written::Message(seq, conv) => (Whereabouts::Line(seq), reference(conv)),
+                Written::Question(id, conv) => (Whereabouts::Decision(DecisionId::Question(id)), reference(conv)),
+                Written::Call(id) => {
+                    let task = state.approvals.get(&id).and_then(|call| state.tasks.get(&call.task?));
+                    (
+                        Whereabouts::Decision(DecisionId::Call(id)),
+                        task.map_or_else(String::new, |task| reference(task.conv)),
+                    )
+                }
+                Written::Post(room) => {
+                    let name = state.rooms.get(&room)?.name.to_string();
+                    (Whereabouts::Room(name.clone()), name)
+                }
+            };
+            Some(FoundText { place, from: state.name_of(from).to_owned(), within, text })
         };
-        found.into_iter().map(named).collect()
+        found.into_iter().filter_map(named).collect()
     };
     Ok(ctx.handle.query(look).await?)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "of no other fact words are found")]
+fn written(seq: Seq, fact: &Fact) -> Option<(Written, AgentId, String)> {
+    match fact {
+        Fact::Accepted { message } => {
+            let why = if let Part::Answer(Answer { reason, .. }) = &message.part { reason.as_deref() } else { None };
+            let text = format!("{}\n{}", message.body, why.unwrap_or_default());
+            Some((Written::Message(seq, message.conv), message.from, text))
+        }
+        Fact::Posted { room, from, body } => Some((Written::Post(*room), *from, body.to_string())),
+        Fact::EscalationOpened(asked) => {
+            Some((Written::Question(asked.escalation, asked.conv), asked.agent, asked.body.to_string()))
+        }
+        Fact::ApprovalAsked(asked) => {
+            let why = asked.reason.as_deref().unwrap_or_default();
+            let arguments = risk::on_a_line(&Arguments::stored(&asked.arguments));
+            let text = without_secrets(&format!("{}: {arguments}\n{why}", asked.tool));
+            Some((Written::Call(asked.approval), asked.agent, text))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the first line in which a word begins with one of these, from near that word on.
+fn line_with(text: &str, words: &str) -> String {
+    const BEFORE: usize = 24;
+    let wanted: Vec<&str> = words.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let begins = |line: &str, at: usize| {
+        let inside = line[..at].chars().next_back().is_some_and(char::is_alphanumeric);
+        let is = |word: &str| {
+            let letters = line[at..].chars().flat_map(char::to_lowercase);
+            letters.take(word.chars().count()).eq(word.chars())
+        };
+        !inside && wanted.iter().any(|word| is(word))
+    };
+    let place = |line: &str| line.char_indices().map(|(at, _)| at).find(|at| begins(line, *at));
+    let found = text.lines().find_map(|line| Some((line, place(line)?)));
+    let Some((line, at)) = found.filter(|(_, at)| *at > 2 * BEFORE) else {
+        return subjects::first_line(found.map_or(text, |(line, _)| line));
+    };
+    let from = line.floor_char_boundary(at - BEFORE);
+    subjects::first_line(&format!("…{}", &line[from..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_with_a_word_is_shown_from_near_it_on() {
+        assert_eq!(line_with("one two\nthree for", "thr"), "three for");
+        assert_eq!(line_with("one\nother", "the"), "one");
+        let long = format!("{} the registry", "İ".repeat(90));
+        assert!(line_with(&long, "regis").ends_with("the registry"), "{}", line_with(&long, "regis"));
+    }
 }

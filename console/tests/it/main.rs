@@ -6,6 +6,7 @@ mod console;
 mod counts;
 mod decisions;
 mod devices;
+mod finding;
 mod history_pages;
 mod links;
 #[path = "../../../server/tests/it/machine.rs"]

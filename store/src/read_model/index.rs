@@ -1,4 +1,5 @@
-//! The writer of the read model: messages by conversation, sender, recipient and word.
+//! The writer of the read model: messages by conversation, sender, recipient and word; posts, questions and held calls by
+//! word.
 //!
 //! It follows the log outside the acknowledging transaction, stores no bodies, and can be deleted at any time:
 //! [`Index::catch_up`] rebuilds it from the log.
@@ -7,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_facts::fact::{Recipient, Refused, WriteRefused};
+use lastword_facts::fact::{Answer, EscalationCause, Part, Recipient, Refused, WriteRefused};
 use lastword_facts::ids::AgentId;
 use lastword_facts::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
@@ -362,6 +363,19 @@ enum IndexFailure {
     Log(ReadError),
 }
 
+/// Returns JSON with a space for each escape, which would be a letter of the word behind it.
+fn unescaped(json: &str) -> String {
+    let mut letters = json.chars();
+    let mut text = String::with_capacity(json.len());
+    while let Some(letter) = letters.next() {
+        if letter == '\\' && letters.next() == Some('u') {
+            letters.by_ref().take(4).for_each(drop);
+        }
+        text.push(if letter == '\\' { ' ' } else { letter });
+    }
+    text
+}
+
 /// Runs `work` in one transaction behind `last`; returns the position it reached.
 fn write(
     db: &mut Connection,
@@ -430,6 +444,12 @@ impl<'a> Writing<'a> {
             Fact::Refused(Refused { agent, refusal, .. }) | Fact::WriteRefused(WriteRefused { agent, refusal, .. }) => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
+            Fact::ApprovalAsked(asked) => {
+                let why = asked.reason.as_deref().unwrap_or_default();
+                self.text(seq, &format!("{} {} {why}", asked.tool, unescaped(&asked.arguments)))
+            }
+            // The one about a request that timed out has a sentence of the broker, of names alone.
+            Fact::EscalationOpened(asked) if asked.cause != EscalationCause::TimedOut => self.text(seq, &asked.body),
             _ => Ok(()),
         }
     }
@@ -441,6 +461,9 @@ impl<'a> Writing<'a> {
         };
         let (from, kind, conv) = (message.from.0, message.kind as u8, message.conv.0);
         self.message.execute((seq, from, to, kind, conv, message.depth, at))?;
+        if let Part::Answer(Answer { reason: Some(reason), .. }) = &message.part {
+            return self.text(seq, &format!("{}\n{reason}", message.body));
+        }
         self.text(seq, &message.body)
     }
 

@@ -51,7 +51,7 @@ pub struct Filter {
     pub since: Option<Time>,
     /// Not after this moment.
     pub until: Option<Time>,
-    /// With all these words in the body; any text is allowed.
+    /// With all these words in the body, or in the reason of an answer; any text is allowed.
     pub text: Option<String>,
     /// The part of the list to return.
     pub cursor: Cursor,
@@ -227,6 +227,24 @@ impl IndexReader {
         })
     }
 
+    /// Returns the positions of the newest messages, posts, questions and held calls in which words begin with each of these:
+    /// `max` at most.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn beginning_with(&self, text: &str, max: usize) -> Result<Vec<Seq>, ReadError> {
+        let Some(query) = quoted(text, "*") else { return Ok(Vec::new()) };
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.with(|db| {
+            // Words of what was let go of stay in the index.
+            let sql = "SELECT rowid FROM words WHERE words MATCH ?1 \
+                       AND rowid >= (SELECT ifnull(min(seq), 0) FROM messages) ORDER BY rowid DESC LIMIT ?2";
+            let mut statement = db.prepare_cached(sql)?;
+            let rows = statement.query_map((query, max), |row| row.get(0).map(|seq: i64| Seq(seq.cast_unsigned())))?;
+            rows.collect()
+        })
+    }
+
     /// Returns the tokens that each of these turns spent; open turns are left out.
     ///
     /// # Errors
@@ -355,7 +373,7 @@ impl Select {
     }
 
     fn words(&mut self, text: Option<&str>) {
-        if let Some(query) = text.and_then(quote_words) {
+        if let Some(query) = text.and_then(|text| quoted(text, "")) {
             self.text = true;
             self.condition("words MATCH", query.into());
         }
@@ -446,15 +464,15 @@ impl Select {
     }
 }
 
-/// Returns an FTS5 query for all words of a text; `None` if it has no words.
+/// Returns an FTS5 query for all words of a text, each with this sign behind it; `None` if it has no words.
 ///
 /// Each word is quoted, so that no text is a syntax error or an operator. Characters that the tokenizer drops are
 /// removed: a quoted word without a token would match nothing.
-fn quote_words(text: &str) -> Option<String> {
+fn quoted(text: &str, sign: &str) -> Option<String> {
     let words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
-        .map(|word| format!("\"{word}\""))
+        .map(|word| format!("\"{word}\"{sign}"))
         .collect();
     (!words.is_empty()).then(|| words.join(" "))
 }

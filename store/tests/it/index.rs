@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lastword_facts::envelope::Address;
-use lastword_facts::fact::{ConversationOpened, Place, Refused, RootStarted, Spend, TurnClosed, TurnEnd, TurnOpened};
+use lastword_facts::fact::{
+    ConversationOpened, EscalationCause, Place, Refused, RootStarted, Spend, TurnClosed, TurnEnd, TurnOpened,
+};
 use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
 use lastword_facts::names::Ref;
 use lastword_facts::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
@@ -11,7 +13,7 @@ use lastword_store::{Cursor, Filter, Index, IndexReader, Log, MemoryLog, PostFil
 
 use lastword_store::format::FILE_INDEX;
 
-use crate::sample::{message, note, post, refused};
+use crate::sample::{asked, failed, held, message, note, post, refused};
 
 /// Returns entries with times in steps of ten: position n is at 10 n.
 fn entries() -> Vec<Entry> {
@@ -81,6 +83,39 @@ fn words_are_found_in_any_case_and_all_of_them_are_wanted() {
     assert_eq!(with("4.2.1"), [4]);
     assert_eq!(with("ECOUTE"), [6]);
     assert_eq!(with("nowhere"), [] as [u64; 0]);
+}
+
+#[test]
+fn words_are_found_by_their_begin_in_all_that_agents_wrote() {
+    let (dir, log) = (tempfile::tempdir().unwrap(), {
+        let mut all = entries();
+        all.extend([
+            held(90, 2, r#"{"command":"echo one\nrollout status","u":"\u0007bell"}"#),
+            asked(100, EscalationCause::Asked, "Which rate of tax?"),
+            asked(110, EscalationCause::TimedOut, "parsers never came"),
+            failed(120, 2, 1, "no", "the registry answers 503"),
+        ]);
+        log_of(&all)
+    });
+    let mut index = Index::open(dir.path()).unwrap();
+    index.catch_up(&log, &mut |_, _| {}).unwrap();
+    let reader = index.reader();
+    let with =
+        |text: &str| -> Vec<u64> { reader.beginning_with(text, 9).unwrap().into_iter().map(|seq| seq.0).collect() };
+    assert_eq!(with("pars"), [3, 2, 1], "the newest first, posts as well, and no sentence of the broker");
+    assert_eq!(with("LEX par"), [2]);
+    assert_eq!((with("rollo"), with("bell"), with("Bas"), with("nrollout")), (vec![9], vec![9], vec![9], vec![]));
+    assert_eq!((with("because"), with("rat ta"), with("regis")), (vec![9], vec![10], vec![12]));
+    assert_eq!(reader.beginning_with("pars", 1).unwrap(), [Seq(3)]);
+    for text in ["", " ", "\"", "*", "a\"b*", "\0", "OR", "💥"] {
+        assert!(reader.beginning_with(text, 9).is_ok(), "{text:?}");
+    }
+    // The filter knows the reason, and whole words as before.
+    let filter = |text: &str| found(&reader, Filter { text: Some(text.into()), ..Filter::default() });
+    assert_eq!((filter("registry"), filter("regis")), (vec![12], vec![]));
+    // What is no more in the log is not found.
+    index.trim(Seq(9)).unwrap();
+    assert_eq!(reader.beginning_with("pars", 9).unwrap(), [] as [Seq; 0]);
 }
 
 #[test]

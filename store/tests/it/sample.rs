@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use lastword_facts::fact::{Message, Part, Recipient, Refused};
-use lastword_facts::ids::{AgentId, ConvId, GrantId, RoomId};
-use lastword_facts::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
+use lastword_facts::fact::{
+    Answer, ApprovalAsked, Digest, EndReason, EscalationCause, EscalationOpened, Message, Part, Recipient, Refused,
+};
+use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
+use lastword_facts::{Address, AnswerStatus, Code, Entry, Fact, MessageType, Refusal, Time};
 
 pub(crate) fn at(ms: u64, fact: Fact) -> Entry {
     Entry { at: Time(ms), grant: Some((GrantId(1), 7)), fact }
@@ -47,6 +49,51 @@ pub(crate) fn message(ms: u64, from: u32, to: u32, conv: u32, body: &str) -> Ent
 
 pub(crate) fn post(ms: u64, room: u32, body: &str) -> Entry {
     at(ms, Fact::Posted { room: RoomId(room), from: AgentId(3), body: body.into() })
+}
+
+/// Returns a held call of the shell, with a reason.
+pub(crate) fn held(ms: u64, agent: u32, arguments: &str) -> Entry {
+    let asked = ApprovalAsked {
+        approval: ApprovalId(1),
+        task: None,
+        agent: AgentId(agent),
+        tool: "Bash".into(),
+        arguments: arguments.into(),
+        reason: Some("because".into()),
+        digest: Digest::default(),
+        expires_at: Time(ms + 1),
+    };
+    at(ms, Fact::ApprovalAsked(asked))
+}
+
+pub(crate) fn asked(ms: u64, cause: EscalationCause, body: &str) -> Entry {
+    let asked = EscalationOpened {
+        escalation: EscalationId(1),
+        task: None,
+        agent: AgentId(1),
+        conv: ConvId(1),
+        cause,
+        body: body.into(),
+        options: Vec::new(),
+    };
+    at(ms, Fact::EscalationOpened(asked))
+}
+
+/// Returns an answer that says why its request failed.
+pub(crate) fn failed(ms: u64, from: u32, to: u32, body: &str, reason: &str) -> Entry {
+    let mut entry = message(ms, from, to, 1, body);
+    if let Fact::Accepted { message } = &mut entry.fact {
+        message.part = Part::Answer(Answer {
+            task: TaskId(1),
+            status: AnswerStatus::Failed,
+            cause: EndReason::Answered,
+            reason: Some(reason.into()),
+            completed: Vec::new(),
+            failed: Vec::new(),
+            earlier: None,
+        });
+    }
+    entry
 }
 
 pub(crate) fn refused(ms: u64, agent: u32, code: Code) -> Entry {
