@@ -1,11 +1,13 @@
 //! The agents and humans: their current work, the distance to their limits, and the controls.
 
+use std::collections::BTreeMap;
+
 use axum::extract::{Path, State};
 use axum::response::Response;
 use lastword_facts::fact::{Control, Kind, Role, Scope};
 use lastword_facts::status::Running;
 use lastword_server::calls::{agents, control, limits};
-use lastword_server::views::{Activity, Member, OpenTurn, fullest};
+use lastword_server::views::{Activity, Member, OpenTurn, activities, fullest};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{AgentView, rfc3339};
 use maud::{Markup, html};
@@ -22,6 +24,7 @@ use super::{agent_forms, compose, parts};
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let members = agents::members(&ctx, viewer.caller).await?;
+    let does = ctx.handle.query(activities).await.map_err(ApiError::from)?;
     let (humans, mut agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
     // What a human should see is first; the others stand where they stood.
     let calm = [Activity::Working, Activity::Queued, Activity::Idle, Activity::Away];
@@ -30,7 +33,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         trouble(member).unwrap_or(if member.failed > 0 { Activity::Down } else { Activity::Away })
     });
     let main = html! {
-        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
+        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) @if !agents.is_empty() { " · " (doing(&viewer, &does)) } } }))
         (views(View::List))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
@@ -38,7 +41,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             }))
         }
         @if !agents.is_empty() {
-            div.list role="list" { @for member in &agents { (row(&moment, member)) } }
+            div.list role="list" { @for member in &agents { (row(&viewer, &moment, member)) } }
         }
         h2 { "Humans" }
         ul.lines {
@@ -58,6 +61,28 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents, Topic::Inbox], main },
         )
         .await
+}
+
+/// Returns how many agents do what, in one line.
+pub(super) fn doing(viewer: &Viewer, activities: &BTreeMap<Activity, u64>) -> String {
+    const SHOWN: [Activity; 7] = [
+        Activity::WaitsForHuman,
+        Activity::Held,
+        Activity::Rests,
+        Activity::Paused,
+        Activity::Stopped,
+        Activity::Down,
+        Activity::Queued,
+    ];
+    let count = |does| activities.get(&does).copied().unwrap_or_default();
+    let mut line = match count(Activity::Working) {
+        0 => "no agent is working".to_owned(),
+        n => plural(n, "agent is working", "agents are working"),
+    };
+    for does in SHOWN.into_iter().filter(|does| count(*does) > 0) {
+        line.push_str(&format!(" · {} {}", count(does), viewer.word(does.word())));
+    }
+    line
 }
 
 /// The pages about agents.
@@ -96,13 +121,13 @@ fn display_name(view: &AgentView) -> Markup {
     html! { @if let Some(name) = &view.display_name { " " span.faint { (foreign_line(name)) } } }
 }
 
-fn row(moment: &Moment, member: &Member) -> Markup {
+fn row(viewer: &Viewer, moment: &Moment, member: &Member) -> Markup {
     let view = &member.view;
     html! {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
             div.what { b { (name_link(&view.name)) } (display_name(view)) " " (connected(member)) }
             div.who {
-                div { (badge(member.activity().word())) (polled(moment, member)) (waits(member)) }
+                div { (badge(viewer.word(member.activity().word()))) (polled(moment, member)) (waits(member)) }
                 (rests(member))
                 // What is held is named already.
                 @for turn in member.turns.iter().filter(|turn| !member.held.contains(&turn.reference)) { div { (works_on(moment, turn)) } }
@@ -194,7 +219,7 @@ pub(super) async fn one(
             (display_name(view)) " "
             @if !agent { (badge("human")) " " }
             @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
-            @if agent { " " (badge(member.activity().word())) (polled(&moment, &member)) }
+            @if agent { " " (badge(viewer.word(member.activity().word()))) (polled(&moment, &member)) }
         }))
         p.facts {
             @if view.queued > 0 { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }

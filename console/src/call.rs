@@ -85,6 +85,7 @@ pub(super) fn card(
 pub(super) fn alarms(risk: &Risk) -> Markup {
     html! {
         @if let Some(words) = risk.destroys { span.badge.bad { (words) } " " }
+        @for change in &risk.changes { span.badge.warn { (foreign_line(change)) } " " }
         @for host in &risk.new_hosts { span.badge.warn { "new host " (foreign_line(host)) } " " }
     }
 }
@@ -106,7 +107,7 @@ pub(super) fn gist(all: &Arguments, chars: usize) -> String {
 fn apart(decision: &Decision) -> Markup {
     let Some(risk) = &decision.risk else { return html! {} };
     html! {
-        @if risk.destroys.is_some() || !risk.new_hosts.is_empty() || risk.is_first {
+        @if risk.destroys.is_some() || !risk.changes.is_empty() || !risk.new_hosts.is_empty() || risk.is_first {
             p.apart title="As far as the approvals of this workspace are remembered" { (chips(risk)) }
         }
     }

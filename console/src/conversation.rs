@@ -24,12 +24,11 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    badge, bar, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
+    badge, bar, capital, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
     tokens as counted, url,
 };
 use super::session::Viewer;
 use super::{claims, decision, exchange, film, graph, incidents, links, log, now, pages, tree, waterfall};
-use crate::reads::decisions::{Asked, Decision};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
 use crate::reads::open_requests::{Doing, OpenRequest};
@@ -75,11 +74,11 @@ pub(super) async fn detail(
     let main = html! {
         div.split {
         div.side {
-        (heading(reference, &html! { (standing(&history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
+        (heading(reference, &html! { (standing(viewer.waiting(), &history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
         @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
-        (essentials(&history))
-        (waiting(moment, &history))
-        (open_work(moment, &history))
+        (essentials(viewer, &history))
+        (waiting(viewer, moment, &history))
+        (open_work(viewer, moment, &history))
         (claims::held(&history.view.claims, reference))
         div.folds { (details(moment, &history)) (more_budget(viewer, &history.view)) }
         (links::section(viewer, moment, reference, link.as_ref()))
@@ -111,14 +110,15 @@ pub(super) async fn detail(
 }
 
 /// Shows in one line what the open work does and what it spent of its budget.
-fn essentials(history: &History) -> Markup {
+fn essentials(viewer: &Viewer, history: &History) -> Markup {
     let doing = |doing: &[Doing]| {
         let names = history.open.iter().filter(|one| doing.contains(&one.doing)).map(|one| one.agent.as_str());
         names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
+    let waits = [" is ", " are "].map(|is| format!("{is}{}", viewer.waiting()));
     let lines = [
         (doing(&[Doing::Held]), "", [" is held", " are held"]),
-        (doing(&[Doing::WaitsForHuman]), "", [" is waiting for you", " are waiting for you"]),
+        (doing(&[Doing::WaitsForHuman]), "", [waits[0].as_str(), waits[1].as_str()]),
         (doing(&[Doing::Working]), "", [" is working", " are working"]),
         (doing(&[Doing::Queued]), "queued for ", ["", ""]),
         (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
@@ -129,6 +129,8 @@ fn essentials(history: &History) -> Markup {
                 span { (before) b { (foreign_line(&names.join(", "))) } (after[usize::from(names.len() > 1)]) }
             }
             @if history.open_tasks == 0 { span { "no open request" } }
+            // Its outcome has the same word.
+            @if history.view.summary.state == Running::Stopped { span { "takes no messages until it is opened again" } }
             @if history.refused > 0 { span.bad { (number(history.refused)) " refused" } }
             (budget(history))
         }
@@ -155,14 +157,14 @@ fn budget(history: &History) -> Markup {
 }
 
 /// Shows the decisions that hold up its work, each with the link to its page.
-fn waiting(moment: &Moment, history: &History) -> Markup {
+fn waiting(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
     let more = history.waiting.len().saturating_sub(WAITING_MAX);
     html! {
         @if !history.waiting.is_empty() {
-            section.card.waits aria-label="Waiting for you" {
+            section.card.waits aria-label=(capital(viewer.waiting())) {
                 ul.lines {
                     @for decision in history.waiting.iter().take(WAITING_MAX) {
-                        @let (verb, id) = (verb(decision), decision.asked.id());
+                        @let (verb, id) = (decision::verb(viewer, decision), decision.asked.id());
                         li.waits-line data-row tabindex="-1" {
                             span.what { (now::sentence(decision)) }
                             (decision::ends(decision, moment))
@@ -176,18 +178,8 @@ fn waiting(moment: &Moment, history: &History) -> Markup {
     }
 }
 
-/// Returns what a human does about a decision.
-const fn verb(decision: &Decision) -> &'static str {
-    match (&decision.asked, &decision.timed_out) {
-        (Asked::Call(_), _) => "Decide",
-        (Asked::Question(_), Some(_)) => "Ask again",
-        (Asked::Question(_), None) => "Answer",
-        (Asked::Latch(_), _) => "Lift or stop",
-    }
-}
-
 /// Shows the open requests in a fold, each with the newest note on its progress; the newest of all stands outside.
-fn open_work(moment: &Moment, history: &History) -> Markup {
+fn open_work(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
     let unlisted = history.open_tasks.saturating_sub(history.open.len() as u64);
     let newest =
         history.open.iter().filter_map(|one| Some((one, one.note.as_ref()?))).max_by_key(|(_, note)| note.message);
@@ -200,16 +192,16 @@ fn open_work(moment: &Moment, history: &History) -> Markup {
                         " · " (foreign_line(&one.agent)) ": " span.ink { (excerpt(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
                     }
                 }
-                ul.lines { @for one in &history.open { (open_request(moment, history, one)) } }
+                ul.lines { @for one in &history.open { (open_request(viewer, moment, history, one)) } }
                 @if unlisted > 0 { p.faint { "and " (number(unlisted)) " newer ones" } }
             }
         }
     }
 }
 
-fn open_request(moment: &Moment, history: &History, one: &OpenRequest) -> Markup {
+fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenRequest) -> Markup {
     let word = match one.doing {
-        Doing::WaitsForHuman => "waiting for you",
+        Doing::WaitsForHuman => viewer.waiting(),
         Doing::Held => "held",
         Doing::Working => "working",
         Doing::Queued => "queued",
@@ -281,7 +273,9 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                 @if grant.kind == GrantKind::Typed { span { "typed into a session" } }
                 @if grant.open {
                     span { "ends " (time(&grant.expires_at, moment.now)) }
-                    span { "can still cause up to " (number(grant.can_still_cause)) " messages" }
+                    @if let Some(limit) = grant.limits.iter().find(|limit| limit.name == "grant_messages_max" && limit.limit > 0) {
+                        span { (number(limit.left)) " of " (number(limit.limit)) " messages left" }
+                    }
                 }
                 @if let Some(incident) = &grant.latched {
                     span { "held by " a href={ (url("/incidents/")) (incident) } { code { (incident) } } }
@@ -333,8 +327,9 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                             (button("resume", "Lift", &format!("Lift the hold on {reference}? {}", incidents::EFFECT)))
                         }
                     }
-                    Running::Paused | Running::Stopped => {
-                        (button("resume", "Resume", &format!("Resume {reference}?")))
+                    Running::Paused => (button("resume", "Resume", &format!("Resume {reference}?"))),
+                    Running::Stopped => {
+                        (button("resume", "Open again", &format!("Open {reference} again? It takes messages again. What was stopped stays cancelled.")))
                     }
                 }
             }
@@ -427,8 +422,17 @@ pub(super) async fn control(
         html! { "Extended the grant of " (foreign_line(&reference)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
+        let was = ctx
+            .handle
+            .query(move |live| live.state.conversations.get(&conv).map(|conv| conv.running))
+            .await
+            .map_err(ApiError::from)?;
         control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
-        html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
+        if control == Control::Resume && was == Some(Running::Stopped) {
+            html! { (foreign_line(&reference)) " takes messages again. What was stopped stays cancelled." }
+        } else {
+            html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
+        }
     };
     Ok(viewer.done(&words, &next, &topics))
 }

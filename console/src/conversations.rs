@@ -47,7 +47,7 @@ pub(super) async fn page(
             (nothing(!filtered.is_empty()))
         } @else {
             div.list role="list" {
-                @for one in &listed.items { (row(&moment, one, &params.open)) }
+                @for one in &listed.items { (row(&viewer, &moment, one, &params.open)) }
             }
         }
         p.paging {
@@ -162,12 +162,12 @@ fn query(params: &ListParams) -> String {
     filled.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
 }
 
-fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
+fn row(viewer: &Viewer, moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
     let (view, summary) = (&listed.view, &listed.view.summary);
     html! {
         div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
             div.what {
-                (link(&summary.reference)) " " (standing(view, listed.human_waits))
+                (link(&summary.reference)) " " (standing(viewer.waiting(), view, listed.human_waits))
                 @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
@@ -185,7 +185,7 @@ fn row(moment: &Moment, listed: &ListedConversation, open: &str) -> Markup {
             @if !listed.below.is_empty() {
                 details.below id={ "below-" (encoded(&summary.reference)) } {
                     summary { (plural((listed.below.len() + listed.below_more) as u64, "child conversation", "child conversations")) }
-                    ul { @for one in &listed.below { li { (below(moment, one)) } } }
+                    ul { @for one in &listed.below { li { (below(viewer, moment, one)) } } }
                     @if listed.below_more > 0 { p.faint { "and " (listed.below_more) " earlier ones" } }
                 }
             }
@@ -211,10 +211,10 @@ fn nearest(listed: &ListedConversation) -> Markup {
 }
 
 /// Shows a conversation below another on one line.
-fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
+fn below(viewer: &Viewer, moment: &Moment, listed: &ListedConversation) -> Markup {
     let summary = &listed.view.summary;
     html! {
-        (link(&summary.reference)) " " (standing(&listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
+        (link(&summary.reference)) " " (standing(viewer.waiting(), &listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
             @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
@@ -225,13 +225,13 @@ fn below(moment: &Moment, listed: &ListedConversation) -> Markup {
 }
 
 /// Shows a conversation's status; one that waits for a human isn't merely active, and one that ended has its outcome.
-pub(super) fn standing(view: &ConversationView, human_waits: bool) -> Markup {
+pub(super) fn standing(waits: &str, view: &ConversationView, human_waits: bool) -> Markup {
     let status = view.summary.standing();
     if !view.summary.waits_for_user.is_empty() && status == ConversationStatus::Active {
         return html! { span.badge.warn title=(view.summary.waits_for_user.join(", ")) { "waits for its user" } };
     }
     if human_waits && status == ConversationStatus::Active {
-        return badge("waiting for you");
+        return badge(waits);
     }
     badge(view.summary.ended().map_or(status.label(), Outcome::word))
 }

@@ -61,7 +61,7 @@ pub(super) async fn page(
     let title = title(&decision);
     let next = if is_open(&decision.asked) { None } else { decisions::next(&ctx, viewer.caller).await? };
     let main = html! {
-        (heading(&title, &badge(state_word(&decision.asked))))
+        (heading(&title, &badge(viewer.word(state_word(&decision.asked)))))
         @if is_open(&decision.asked) {
             div.cards.one {
                 @match &decision.asked {
@@ -89,9 +89,12 @@ pub(super) async fn page(
 /// Returns what is decided, for the heading and the window's title.
 pub(super) fn title(decision: &Decision) -> String {
     match (&decision.asked, &decision.timed_out) {
-        (Asked::Call(held), _) => format!("{} asks to call {}", escape(&held.agent), escape(&held.tool)),
+        (Asked::Call(held), _) => {
+            let ask = if is_one(decision, &held.agent) { "asks" } else { "ask" };
+            format!("{} {ask} to call {}", escape(&askers(decision, &held.agent)), escape(&held.tool))
+        }
         (Asked::Question(asked), Some(request)) => {
-            format!("Timed out: {} asked {}", escape(&asked.agent), escape(&request.agent))
+            format!("Timed out: {} asked {}", escape(&askers(decision, &asked.agent)), escape(&request.agent))
         }
         (Asked::Question(asked), None) => {
             format!(
@@ -105,6 +108,39 @@ pub(super) fn title(decision: &Decision) -> String {
             let is = if incident.lifted_at.is_some() { "was" } else { "is" };
             format!("{} {is} held: {}", escape(on), told_within(incident.code))
         }
+    }
+}
+
+/// Returns who asks for a decision and for those alike, in one line.
+pub(super) fn askers(decision: &Decision, first: &str) -> String {
+    let mut names = vec![first];
+    for one in &decision.alike {
+        if !names.contains(&one.agent.as_str()) {
+            names.push(&one.agent);
+        }
+    }
+    match names.as_slice() {
+        [one] => (*one).to_owned(),
+        [one, other] => format!("{one} and {other}"),
+        [one, other, third] => format!("{one}, {other} and {third}"),
+        [one, other, rest @ ..] => format!("{one}, {other} and {} others", rest.len()),
+        [] => String::new(),
+    }
+}
+
+/// Returns whether one agent alone asks.
+pub(super) fn is_one(decision: &Decision, first: &str) -> bool {
+    decision.alike.iter().all(|one| one.agent == first)
+}
+
+/// Returns what a human does about a decision; whom the role doesn't let decide looks at it.
+pub(super) fn verb(viewer: &Viewer, decision: &Decision) -> &'static str {
+    match (&decision.asked, &decision.timed_out) {
+        (Asked::Latch(_), _) if viewer.role > Role::Operator => "Look",
+        _ if viewer.role > Role::Approver => "Look",
+        (Asked::Call(_), _) | (Asked::Question(_), Some(_)) => "Decide",
+        (Asked::Question(_), None) => "Answer",
+        (Asked::Latch(_), _) => "Lift or stop",
     }
 }
 
@@ -164,7 +200,7 @@ fn timed_out(
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
-                h2 id={ (id) "-title" } { @if !decision.alike.is_empty() { (decision.alike.len() + 1) " × " } "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
+                h2 id={ (id) "-title" } { @if !decision.alike.is_empty() { (decision.alike.len() + 1) " × " } "Timed out: " b { (foreign_line(&askers(decision, &asked.agent))) } " asked " b { (foreign_line(&request.agent)) } }
                 (badge("timed_out"))
                 span.grow {}
                 a.faint href=(url(&path(&decision.asked))) { code { (id) } } (time(&asked.created_at, moment.now))

@@ -2,7 +2,7 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use lastword_facts::fact::{EndReason, EscalationCause, Role};
+use lastword_facts::fact::{EndReason, Role};
 use lastword_facts::ids::EscalationId;
 use lastword_facts::{AnswerStatus, Code, Seq, Time};
 use lastword_server::Context;
@@ -17,15 +17,15 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
-    badge, bar, clock, conversation, countdown, encoded, excerpt, foreign_line, is_near, money, number, or_you, plural,
-    running_word, spent, time, tokens, url,
+    badge, bar, capital, clock, conversation, countdown, encoded, excerpt, foreign_line, is_near, money, number,
+    or_you, plural, running_word, spent, time, tokens, url,
 };
 use super::session::Viewer;
 use super::terms::{term, told_within};
-use super::{call, decision, incidents, markdown};
+use super::{agents, call, decision, incidents, markdown, parts};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
-use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Standing, Tally, Today, Wrong};
+use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Standing, Today, Wrong};
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -52,10 +52,10 @@ pub(super) async fn page(
     let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading("Now", &html! { span.faint { (clock(moment.now)) } }))
-        (tiles(&moment, &now))
+        (tiles(&viewer, &moment, &now))
         div.columns {
             div {
-                (waiting(&moment, &limits, &now))
+                (waiting(&viewer, &moment, &limits, &now))
                 (work(&viewer, &moment, &now))
             }
             div {
@@ -68,20 +68,20 @@ pub(super) async fn page(
     viewer.page(&ctx, &moment, Page { title: "Now", place: Place::Now, topics: &topics, main }).await
 }
 
-fn tiles(moment: &Moment, now: &Now) -> Markup {
+fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     let due = now.waiting.iter().find_map(|decision| decision.due);
     html! {
         div.tiles {
             a.tile.warn[!now.waiting.is_empty()] href="#waits" {
-                span { "Waiting for you" } b { (number(now.waiting_all as u64)) }
+                span { (capital(viewer.waiting())) } b { (number(now.waiting_all as u64)) }
                 span.faint { @if now.waiting_all == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
-                span { "Open work" } b { (number(now.tally.open.grants)) }
-                span.faint { (open_work(&now.tally)) }
+                span { "Open work" } b { (number(now.open.grants)) }
+                span.faint { (open_work(viewer, now)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
-                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "held, or ended without a result" }
+                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "ended without a result, or can't go on" }
             }
             a.tile href="#cost" {
                 (cost(&now.today))
@@ -105,37 +105,23 @@ fn cost(today: &Today) -> Markup {
     }
 }
 
-/// Says what the number of the tile counts, and what that work does.
-fn open_work(tally: &Tally) -> Markup {
-    let open = tally.open;
+/// Says what the number of the tile counts, and what the agents do.
+fn open_work(viewer: &Viewer, now: &Now) -> Markup {
+    let open = now.open;
     html! {
         (term(if open.grants == 1 { "grant" } else { "grants" }))
-        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (does(tally)) }
+        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (agents::doing(viewer, &now.activities)) }
     }
 }
 
-/// Returns what the open work does, in one line.
-fn does(tally: &Tally) -> String {
-    let mut line = match tally.agents {
-        0 => "no agent is working".to_owned(),
-        n => plural(n, "agent is working", "agents are working"),
-    };
-    let counts =
-        [(tally.human, "waiting for you"), (tally.held, "held"), (tally.paused, "paused"), (tally.queued, "queued")];
-    for (n, word) in counts.into_iter().filter(|(n, _)| *n > 0) {
-        line.push_str(&format!(" · {n} {word}"));
-    }
-    line
-}
-
-fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
+fn waiting(viewer: &Viewer, moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
     let shown: usize = now.waiting.iter().take(WAITING_MAX).map(|decision| 1 + decision.alike.len()).sum();
     let more = now.waiting_all.saturating_sub(shown);
     html! {
         section.card #waits aria-labelledby="waits-title" {
-            header { h2 #waits-title { "Waiting for you" } span.grow {} a href=(url("/inbox")) { "Inbox" } }
+            header { h2 #waits-title { (capital(viewer.waiting())) } span.grow {} a href=(url("/inbox")) { "Inbox" } }
             @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
-            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(moment, limits, decision)) } }
+            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(viewer, moment, limits, decision)) } }
             @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
             @if now.unread > 0 { p.faint { a href=(url("/inbox#unread")) { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
         }
@@ -144,13 +130,8 @@ fn waiting(moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
 
 /// Shows one decision on a line, with the button that leads to its page. Nothing is decided here, because the whole of
 /// it isn't shown here.
-fn waits(moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
-    let verb = match &decision.asked {
-        Asked::Call(_) => "Decide",
-        Asked::Question(asked) if asked.cause == EscalationCause::TimedOut => "Decide",
-        Asked::Question(_) => "Answer",
-        Asked::Latch(_) => "Lift or stop",
-    };
+fn waits(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decision: &Decision) -> Markup {
+    let verb = decision::verb(viewer, decision);
     let id = decision.asked.id();
     html! {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
@@ -184,7 +165,7 @@ fn is_held(code: Code, requests: u64) -> String {
 pub(super) fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Call(held) => html! {
-            span { b { (foreign_line(&held.agent)) } " asks to call " b { (foreign_line(&held.tool)) } ":" }
+            span { b { (foreign_line(&decision::askers(decision, &held.agent))) } @if decision::is_one(decision, &held.agent) { " asks" } @else { " ask" } " to call " b { (foreign_line(&held.tool)) } ":" }
             " " code { (excerpt(&call::gist(&held.arguments, EXCERPT_CHARS), EXCERPT_CHARS)) }
             @if let Some(reference) = &held.reference { " " span { "in " (conversation(reference)) } }
         },
@@ -209,7 +190,7 @@ fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
             header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Conversations" } }
-            @if now.running.is_empty() { p.faint { "No work is open. " a href=(url("/compose")) { "Ask an agent" } } }
+            @if now.running.is_empty() { p.faint { "No work is open." @if viewer.role <= Role::Operator { " " a href=(url("/compose")) { "Ask an agent" } } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
         }
@@ -227,7 +208,7 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
                     // The names say it.
                     Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
                 }
-                (who(work))
+                (who(viewer, work))
                 span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
             @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| is_near(nearest)) { (bar(nearest)) }
@@ -235,7 +216,7 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
     }
 }
 
-fn who(work: &RunningWork) -> Markup {
+fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
     let names = |names: &[String]| {
         html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
     };
@@ -248,8 +229,8 @@ fn who(work: &RunningWork) -> Markup {
     };
     html! {
         @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { (one) } @else { (many) } }
-        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge("waiting for you")) " · " }
-        @else if work.standing == Standing::WaitsForHuman { (badge("waiting for you")) " · " }
+        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge(viewer.waiting())) " · " }
+        @else if work.standing == Standing::WaitsForHuman { (badge(viewer.waiting())) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
@@ -262,7 +243,7 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #wrong aria-labelledby="wrong-title" {
             header { h2 #wrong-title { "Went wrong" } }
-            @if now.wrong.is_empty() { p.faint { "Nothing is held, and nothing that ended without a result waits to be dismissed." } }
+            @if now.wrong.is_empty() { p.faint { "Nothing that ended without a result waits to be dismissed." } }
             ul.lines { @for one in &now.wrong { li.mishap data-row tabindex="-1" { (happened(viewer, moment, one)) } } }
             @if more > 0 { p { a href=(url("/?wrong=all#wrong")) { "and " (number(more as u64)) " more" } } }
             @if viewer.role <= Role::Approver { (dismissals(viewer, &now.wrong)) }
@@ -275,7 +256,7 @@ fn wrong(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
 fn alike(wrong: &Wrong) -> &[EndedRequest] {
     match wrong {
         Wrong::Ended { alike, .. } => alike,
-        Wrong::Away { .. } | Wrong::Held { .. } | Wrong::Rests { .. } => &[],
+        Wrong::Away { .. } | Wrong::Rests { .. } => &[],
     }
 }
 
@@ -288,7 +269,7 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
         html! {
             @if !subject.is_empty() { q { (excerpt(subject, EXCERPT_CHARS)) } " " }
             "in " (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
-            a.step href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
+            (ask_again(viewer, agent, reference, request))
         }
     };
     html! {
@@ -312,18 +293,44 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     }
 }
 
+/// Leads to the form that asks once more, or to the request for whom may not.
+fn ask_again(viewer: &Viewer, agent: &str, reference: &str, request: Seq) -> Markup {
+    html! {
+        @if viewer.role <= Role::Operator {
+            a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
+        } @else {
+            a.step data-open-row href={ (url("/messages/")) (request) } { "Show the request" }
+        }
+    }
+}
+
 /// Shows what happened in one sentence, and one step that mends it.
 fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
         Wrong::Ended { alike, .. } if !alike.is_empty() => never_took(viewer, moment, wrong),
-        Wrong::Ended { agent, reference, subject, status, cause, answer, at, request, id, question, .. } => html! {
+        Wrong::Ended {
+            agent,
+            reference,
+            subject,
+            status,
+            cause,
+            taken,
+            answer,
+            reason,
+            at,
+            request,
+            id,
+            question,
+            ..
+        } => html! {
             p {
-                (name_link(agent)) " " (failed(*status, *cause)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
+                (name_link(agent)) " " (failed(*status, *cause, *taken)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
                 @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
                 " " (time(&rfc3339(*at), moment.now))
             }
+            @if let Some(why) = reason { (parts::reason(&request.to_string(), why)) }
             div.steps {
-                a.step data-open-row href={ (url("/compose?to=")) (encoded(agent)) "&reference=" (encoded(reference)) "&again=" (request) } { "Ask again" }
+                (ask_again(viewer, agent, reference, *request))
                 @if viewer.role <= Role::Approver {
                     (viewer.form(&format!("dismiss-{request}"), "/dismiss", &html! {
                         (dismissed(id, *question))
@@ -339,17 +346,9 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             }
             div.steps { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
         },
-        Wrong::Held { id, reference, on, code, requests, at } => html! {
-            p {
-                @match reference { Some(reference) => (conversation(reference)), None => b { (foreign_line(on)) } }
-                (is_held(*code, *requests))
-                " " (time(at, moment.now))
-            }
-            div.steps { a.step data-open-row href={ (url("/incidents/")) (id) } { "Lift or stop it" } }
-        },
         Wrong::Rests { agent, until } => html! {
             p { (name_link(agent)) " has used up today's budget and starts no work before " (clock(*until)) "." }
-            div.steps { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { "Extend today's budget" } }
+            div.steps { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) "#more-today" } { @if viewer.role <= Role::Owner { "Extend today's budget" } @else { "Look at the agent" } } }
         },
     }
 }
@@ -360,7 +359,7 @@ fn dismissals(viewer: &Viewer, wrong: &[Wrong]) -> Markup {
         Wrong::Ended { id, question, alike, .. } => {
             Some(std::iter::once((id, *question)).chain(alike.iter().map(|one| (&one.id, one.question))))
         }
-        Wrong::Away { .. } | Wrong::Held { .. } | Wrong::Rests { .. } => None,
+        Wrong::Away { .. } | Wrong::Rests { .. } => None,
     });
     let ended: Vec<Markup> = ended.flatten().map(|(id, question)| dismissed(id, question)).collect();
     let lines = wrong.iter().filter(|one| matches!(one, Wrong::Ended { .. })).count();
@@ -385,8 +384,9 @@ fn dismissed(id: &str, question: Option<EscalationId>) -> Markup {
     }
 }
 
-const fn failed(status: AnswerStatus, cause: EndReason) -> &'static str {
+const fn failed(status: AnswerStatus, cause: EndReason, taken: bool) -> &'static str {
     match (status, cause) {
+        (_, EndReason::NotAcknowledged) if taken => "lost its lease and didn't take again",
         (_, EndReason::NotAcknowledged) => "never took",
         (_, EndReason::LeaseLost) => "fell silent while it worked on",
         (_, EndReason::Deadline) => "missed the deadline of",

@@ -46,6 +46,16 @@ pub(super) fn foreign(text: &str) -> Markup {
     Fold::USUAL.escaped(&escape(text), "foreign")
 }
 
+/// Shows the reason that an agent gave for a failure, on one line; a longer one unfolds.
+pub(super) fn reason(id: &str, text: &str) -> Markup {
+    const CHARS: usize = 160;
+    let is_long = text.contains('\n') || text.chars().nth(CHARS).is_some();
+    html! {
+        @if is_long { details.why id={ (id) "-why" } { summary { "Reason: " (excerpt(text, CHARS)) } (foreign(text)) } }
+        @else { p.why { span.faint { "Reason: " } (foreign_line(text)) } }
+    }
+}
+
 /// Shows JSON; a long text is folded.
 pub(super) fn code(value: &Value) -> Markup {
     Fold::USUAL.escaped(&json(&value.into()), "foreign code")
@@ -270,8 +280,16 @@ pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
         | "used" | "settled" => "good",
-        "pending" | "paused" | "budget used up" | "waiting for you" | "timed out" | "partial" | "warning"
-        | "urgent" | "high" => "warn",
+        "pending"
+        | "paused"
+        | "budget used up"
+        | "waiting for you"
+        | "waiting for a human"
+        | "timed out"
+        | "partial"
+        | "warning"
+        | "urgent"
+        | "high" => "warn",
         "stopped" | "held" | "down" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted"
         | "alert" => "bad",
         _ => "plain",

@@ -103,6 +103,16 @@ fn heard(value: &str) -> Option<(Tone, String)> {
 }
 
 impl Viewer {
+    /// Returns the words for what waits for a human, who is this one if its role decides (H7).
+    pub(super) fn waiting(&self) -> &'static str {
+        if self.role <= Role::Approver { "waiting for you" } else { "waiting for a human" }
+    }
+
+    /// Returns the word for a state as this human reads it.
+    pub(super) fn word(&self, word: &'static str) -> &'static str {
+        if word == "waiting for you" { self.waiting() } else { word }
+    }
+
     /// Returns the header by which the next page says what came of a form.
     pub(super) fn says(&self, tone: Tone, words: &Markup) -> String {
         let tone = if tone == Tone::Good { "good" } else { "bad" };

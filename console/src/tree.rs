@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::layout::{Moment, empty};
 use super::pages::in_tree;
-use super::parts::{badge, bytes, conversation, excerpt, foreign_line, spent, time, url};
+use super::parts::{badge, bytes, conversation, excerpt, foreign_line, reason, spent, time, url};
 use super::terms::told_of;
 use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
@@ -186,6 +186,7 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
             @if message.body.chars().nth(BODY_CHARS).is_some() {
                 " " a href={ (url("/messages/")) (message.id) } aria-label={ "Show all of " (message.id) } { "Show all (" (bytes(message.body.len() as u64)) ")" }
             } }
+            @if let Some(why) = &message.reason { (reason(&message.id, why)) }
         }
     }
 }

@@ -23,7 +23,7 @@ mod rooms;
 mod words;
 
 pub(crate) use self::agents::agent;
-pub use self::agents::{Activity, Member, OpenTurn, member, polled_at};
+pub use self::agents::{Activity, Member, OpenTurn, activities, member, polled_at};
 pub(crate) use self::approvals::approval;
 pub use self::channels::NotifyChannel;
 pub(crate) use self::claims::claim;

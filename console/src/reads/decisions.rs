@@ -17,7 +17,7 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice};
 
-use super::risk::{self, Alike, Approved, Look, Risk};
+use super::risk::{self, Alike, Approved, Look, Reached, Risk};
 
 /// The most settled decisions in the list.
 const SETTLED_MAX: usize = 20;
@@ -180,7 +180,7 @@ pub(super) struct DecisionRow {
 struct Pending {
     /// Those that aren't alike, each with what is judged of its call.
     rows: Vec<(DecisionRow, Option<Look>)>,
-    /// The arguments of approved calls that may name hosts.
+    /// The arguments of approved calls that may name hosts, or change rows.
     reaching: Vec<Box<str>>,
     /// The number of all.
     all: usize,
@@ -273,17 +273,6 @@ pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<D
     Ok((filled(ctx, caller, waiting).await?, all))
 }
 
-/// Lists the tripped limits that hold work.
-pub(crate) async fn latches(ctx: &Context, caller: Caller) -> Result<Vec<Decision>, ApiError> {
-    caller.human()?;
-    let look = |live: &Live<'_>| {
-        let rows = pending(live.state).into_iter();
-        rows.filter(|row| matches!(row.id, DecisionId::Latch(_))).take(WAITING_MAX).collect()
-    };
-    let rows = ctx.handle.query(look).await?;
-    filled(ctx, caller, rows).await
-}
-
 /// Reads the pending decisions, with what is judged of held calls outside of the state.
 fn pending_of(state: &State) -> Pending {
     let rows = pending(state);
@@ -300,12 +289,12 @@ fn pending_of(state: &State) -> Pending {
 
 /// Returns the pending decisions that are shown first, as many as a page has, and the number of all.
 fn first_pending(Pending { rows, reaching, all }: Pending) -> (Vec<DecisionRow>, usize) {
-    let hosts = risk::hosts(&reaching);
+    let reached = Reached::of(&reaching);
     let mut lengths = BTreeMap::new();
     let judge = |(mut row, look): (DecisionRow, Option<Look>)| {
         if let Some(look) = look {
             lengths.insert(row.id, look.bytes());
-            row.risk = Some(look.risk(&hosts));
+            row.risk = Some(look.risk(&reached));
         }
         row
     };
@@ -356,7 +345,7 @@ pub(crate) async fn one(ctx: &Context, caller: Caller, id: &str) -> Result<Decis
     let found = ctx.handle.query(look).await?;
     let judge = move || {
         Ok(found.map(|(mut row, look)| {
-            row.risk = look.map(|(look, reaching)| look.risk(&risk::hosts(&reaching)));
+            row.risk = look.map(|(look, reaching)| look.risk(&Reached::of(&reaching)));
             row
         }))
     };

@@ -11,16 +11,18 @@ use lastword_facts::ids::{AgentId, DAY_MS, EscalationId, GrantId, TaskId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
-use lastword_facts::{AnswerStatus, Code, Seq, Time};
+use lastword_facts::{AnswerStatus, Seq, Time};
+use lastword_server::calls::Caller;
 use lastword_server::calls::control::OpenWork;
 use lastword_server::calls::read_model::ask_fresh;
-use lastword_server::calls::{Caller, subjects};
+use lastword_server::calls::subjects::{self, Ending};
+use lastword_server::views::Activity;
 use lastword_server::{ApiError, Context, views};
 use lastword_store::SpentIn;
 use lastword_wire::Distance;
 use serde::Deserialize;
 
-use super::decisions::{self, Asked, Decision};
+use super::decisions::{self, Decision};
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
@@ -41,9 +43,12 @@ pub(crate) struct Now {
     pub(crate) running: Vec<RunningWork>,
     /// The number of open grants that aren't listed.
     pub(crate) running_more: usize,
-    /// What all open grants do.
-    pub(crate) tally: Tally,
-    /// What is held now, and what ended without its result until a human dismisses it or asks again.
+    /// The open work.
+    pub(crate) open: OpenWork,
+    /// How many agents do what.
+    pub(crate) activities: BTreeMap<Activity, u64>,
+    /// What ended without its result until a human dismisses it or asks again, and agents that rest or are away. What a limit
+    /// holds is among the decisions.
     pub(crate) wrong: Vec<Wrong>,
     /// The number of all that went wrong.
     pub(crate) wrong_all: usize,
@@ -58,7 +63,7 @@ pub(crate) struct Now {
 pub(crate) enum Standing {
     /// A limit holds it.
     Held,
-    /// A human paused or stopped its conversation.
+    /// A human paused or stopped its conversation, or the workspace.
     Controlled(Running),
     /// An agent has an open turn in it, and waits for no human.
     Working,
@@ -68,23 +73,6 @@ pub(crate) enum Standing {
     Queued,
     /// No agent works; its tasks wait for answers.
     WaitsForAnswers,
-}
-
-/// How many open grants do what, and how many agents work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// The open work.
-    pub(crate) open: OpenWork,
-    /// The agents with an open turn in one of them that wait for no human.
-    pub(crate) agents: u64,
-    /// Those that a limit holds.
-    pub(crate) held: u64,
-    /// Those that a human paused or stopped.
-    pub(crate) paused: u64,
-    /// Those that wait for a human.
-    pub(crate) human: u64,
-    /// Those whose requests are queued.
-    pub(crate) queued: u64,
 }
 
 /// The work of one open grant.
@@ -129,9 +117,13 @@ pub(crate) enum Wrong {
         status: AnswerStatus,
         /// Why it ended.
         cause: EndReason,
+        /// Whether the agent ever took it.
+        taken: bool,
         /// The first line of the agent's answer.
         answer: String,
-        /// The time of the request.
+        /// The reason that the agent gave.
+        reason: Option<String>,
+        /// The time at which it ended.
         at: Time,
         /// The position of the request.
         request: Seq,
@@ -150,21 +142,6 @@ pub(crate) enum Wrong {
         unavailable: Option<Box<str>>,
         /// The number of queued requests that nothing holds.
         queued: u64,
-    },
-    /// A limit that tripped and holds work.
-    Held {
-        /// The incident's id.
-        id: String,
-        /// The REF of the conversation; `None` for a room.
-        reference: Option<String>,
-        /// What it holds: a grant's id, a REF, or a room's name.
-        on: String,
-        /// The code of the limit.
-        code: Code,
-        /// The number of requests that it holds.
-        requests: u64,
-        /// When it tripped.
-        at: String,
     },
     /// An agent whose day budget is used up.
     Rests {
@@ -189,8 +166,8 @@ struct Look {
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
-    tally: Tally,
-    held: usize,
+    open: OpenWork,
+    activities: BTreeMap<Activity, u64>,
     ended: Vec<EndedRequest>,
     people: Vec<Wrong>,
     today: Today,
@@ -205,7 +182,8 @@ pub(crate) struct EndedRequest {
     pub(crate) subject: Option<String>,
     status: AnswerStatus,
     cause: EndReason,
-    /// The time of the request.
+    taken: bool,
+    /// The time at which it ended; of the request, before its answer is read.
     pub(crate) at: Time,
     /// The id of the request.
     pub(crate) id: String,
@@ -217,13 +195,19 @@ pub(crate) struct EndedRequest {
     alike: Vec<Self>,
 }
 
+impl EndedRequest {
+    /// Returns whether its agent never took it.
+    fn was_away(&self) -> bool {
+        self.cause == EndReason::NotAcknowledged && !self.taken
+    }
+}
+
 /// Puts the requests that an agent never took together: it was away.
 fn grouped(ended: Vec<EndedRequest>) -> Vec<EndedRequest> {
     let mut groups: Vec<EndedRequest> = Vec::new();
     for one in ended {
-        let is_alike =
-            |group: &&mut EndedRequest| group.agent == one.agent && group.cause == EndReason::NotAcknowledged;
-        match groups.iter_mut().find(is_alike).filter(|_| one.cause == EndReason::NotAcknowledged) {
+        let is_alike = |group: &&mut EndedRequest| group.agent == one.agent && group.was_away();
+        match groups.iter_mut().find(is_alike).filter(|_| one.was_away()) {
             Some(group) => group.alike.push(one),
             None => groups.push(one),
         }
@@ -255,12 +239,11 @@ impl Listing {
 pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Result<Now, ApiError> {
     caller.human()?;
     let (waiting, waiting_all) = decisions::pending_list(ctx, caller).await?;
-    let latches = decisions::latches(ctx, caller).await?;
     let human = caller.principal.agent();
     let mut look = ctx.handle.query(move |live| look(live, human)).await?;
-    let wrong_all = look.held + look.people.len() + look.ended.len();
+    let wrong_all = look.people.len() + look.ended.len();
     look.ended = grouped(look.ended);
-    let mut wrong: Vec<Wrong> = latches.iter().filter_map(held).chain(look.people).collect();
+    let mut wrong = look.people;
     wrong.truncate(listing.lines_max());
     look.ended.truncate(listing.lines_max() - wrong.len());
     let since = Time(ctx.handle.now().0.saturating_sub(DAY_MS));
@@ -269,32 +252,42 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let alike = look.ended.iter().flat_map(|ended| &ended.alike).take(WRONG_ALL_MAX).map(|one| one.request);
     let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten().chain(alike);
     let texts = subjects::texts(ctx, seqs.chain(ended).collect()).await?;
+    let answers = look.ended.iter().flat_map(|ended| std::iter::once(ended).chain(&ended.alike));
+    let mut endings = subjects::endings(ctx, answers.filter_map(|one| one.answer).collect()).await?;
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
-    wrong.extend(look.ended.into_iter().map(|ended| Wrong::Ended {
-        subject: line(Some(ended.request)).unwrap_or_default(),
-        answer: line(ended.answer).unwrap_or_default(),
-        agent: ended.agent,
-        reference: ended.reference,
-        status: ended.status,
-        cause: ended.cause,
-        at: ended.at,
-        request: ended.request,
-        id: ended.id,
-        question: ended.question,
-        alike: ended.alike.into_iter().map(|one| EndedRequest { subject: line(Some(one.request)), ..one }).collect(),
+    wrong.extend(look.ended.into_iter().map(|ended| {
+        Wrong::Ended {
+            at: ended_at(&endings, &ended),
+            alike: ended
+                .alike
+                .into_iter()
+                .map(|one| EndedRequest { at: ended_at(&endings, &one), subject: line(Some(one.request)), ..one })
+                .collect(),
+            reason: ended.answer.and_then(|seq| endings.remove(&seq)?.reason),
+            subject: line(Some(ended.request)).unwrap_or_default(),
+            answer: line(ended.answer).unwrap_or_default(),
+            agent: ended.agent,
+            reference: ended.reference,
+            status: ended.status,
+            cause: ended.cause,
+            taken: ended.taken,
+            request: ended.request,
+            id: ended.id,
+            question: ended.question,
+        }
     }));
     // The agents heard of these and went on. What came of it is above.
     let refused = refused.into_iter().map(|code| code.count.since).sum();
-    let (running_more, tally) = (look.more, look.tally);
     Ok(Now {
         waiting,
         waiting_all,
         unread: look.unread,
         running,
-        running_more,
-        tally,
+        running_more: look.more,
+        open: look.open,
+        activities: look.activities,
         wrong,
         wrong_all,
         refused,
@@ -302,17 +295,9 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     })
 }
 
-/// Returns a limit that holds work; nothing else that waits for a human went wrong.
-fn held(decision: &Decision) -> Option<Wrong> {
-    let Asked::Latch(incident) = &decision.asked else { return None };
-    Some(Wrong::Held {
-        id: incident.id.clone(),
-        reference: incident.reference.clone(),
-        on: incident.on.clone(),
-        code: incident.code,
-        requests: incident.parked.len() as u64,
-        at: incident.at.clone(),
-    })
+/// Returns when a request ended, once its answer is read.
+fn ended_at(endings: &BTreeMap<Seq, Ending>, ended: &EndedRequest) -> Time {
+    ended.answer.and_then(|seq| endings.get(&seq)).map_or(ended.at, |ending| ending.at)
 }
 
 fn look(live: &Live<'_>, human: AgentId) -> Look {
@@ -330,8 +315,8 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
         unread,
         running,
         more,
-        tally: tally(state, &asking),
-        held: state.incidents.iter().filter(|(_, incident)| decisions::holds(incident)).count(),
+        open: OpenWork::of(state),
+        activities: views::activities(live),
         ended: ended(state),
         people: people(live),
         today: today(live),
@@ -356,27 +341,10 @@ fn works(id: TaskId, task: &Task, asking: &BTreeSet<TaskId>) -> bool {
     matches!(task.phase, Phase::Open(_)) && !asking.contains(&id)
 }
 
-fn tally(state: &State, asking: &BTreeSet<TaskId>) -> Tally {
-    let mut tally = Tally { open: OpenWork::of(state), ..Tally::default() };
-    let mut working = BTreeSet::new();
-    for (id, grant) in state.grants.iter().filter(|(_, grant)| grant.end.is_none()) {
-        let tasks = tasks(state, id);
-        working.extend(tasks.iter().filter(|(id, task)| works(*id, task, asking)).map(|(_, task)| task.agent));
-        match standing(state, grant, &tasks, asking) {
-            Standing::Held => tally.held += 1,
-            Standing::Controlled(_) => tally.paused += 1,
-            Standing::WaitsForHuman => tally.human += 1,
-            Standing::Queued => tally.queued += 1,
-            Standing::Working | Standing::WaitsForAnswers => {}
-        }
-    }
-    tally.agents = working.len() as u64;
-    tally
-}
-
 fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
     let conv = state.conversations.get(&grant.conv);
-    let running = conv.map_or(Running::Active, |conv| conv.running);
+    let paused = Some(state.running).filter(|running| *running != Running::Active);
+    let running = paused.or(conv.map(|conv| conv.running)).unwrap_or(Running::Active);
     if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
         Standing::Held
     } else if running != Running::Active {
@@ -433,6 +401,7 @@ fn ended(state: &State) -> Vec<EndedRequest> {
             reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
             status,
             cause,
+            taken: !task.turns.is_empty(),
             at: task.created_at,
             id: request.id.to_string(),
             request: request.message,

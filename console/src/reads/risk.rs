@@ -38,6 +38,8 @@ pub(crate) struct Alike {
 pub(crate) struct Risk {
     /// What it destroys, publishes or changes for others, in words.
     pub(crate) destroys: Option<&'static str>,
+    /// The rows that it changes in production, or in a table that no approved call changed, in words.
+    pub(crate) changes: Vec<String>,
     /// The hosts that no approved call named.
     pub(crate) new_hosts: Vec<String>,
     /// Whether no call of this tool by this agent was approved before, as far as approvals are remembered.
@@ -59,7 +61,7 @@ impl Risk {
     pub(crate) const fn order(&self) -> u8 {
         if self.destroys.is_some() {
             0
-        } else if self.new_hosts.is_empty() {
+        } else if self.new_hosts.is_empty() && self.changes.is_empty() {
             2
         } else {
             1
@@ -91,7 +93,7 @@ impl<'a> Approved<'a> {
         Self(newest.map(|(id, known)| (*id, known)).collect())
     }
 
-    /// Returns the arguments that may name a host.
+    /// Returns the arguments that may name a host, or change rows.
     pub(super) fn reaching(&self) -> Vec<Box<str>> {
         let texts: BTreeSet<&str> = self.0.iter().map(|(_, known)| &*known.arguments).collect();
         let mut bytes = 0;
@@ -99,7 +101,12 @@ impl<'a> Approved<'a> {
             bytes += text.len();
             bytes <= REACHING_BYTES_MAX
         };
-        texts.into_iter().filter(|text| text.contains("://")).take_while(fits).map(Into::into).collect()
+        texts
+            .into_iter()
+            .filter(|text| text.contains("://") || is_statement(text))
+            .take_while(fits)
+            .map(Into::into)
+            .collect()
     }
 
     pub(super) fn look(&self, known: &Approval) -> Look {
@@ -111,9 +118,27 @@ impl<'a> Approved<'a> {
     }
 }
 
-/// Returns the hosts that these arguments name.
-pub(super) fn hosts(texts: &[Box<str>]) -> BTreeSet<String> {
-    texts.iter().flat_map(|text| effects("", &Arguments::stored(text)).hosts).collect()
+/// Returns whether arguments may have a statement that changes rows.
+fn is_statement(text: &str) -> bool {
+    let upper = text.to_ascii_uppercase();
+    upper.contains("WHERE") && (upper.contains("DELETE") || upper.contains("UPDATE"))
+}
+
+/// What approved calls reached: hosts, and tables whose rows they changed.
+pub(super) struct Reached {
+    hosts: BTreeSet<String>,
+    tables: BTreeSet<String>,
+}
+
+impl Reached {
+    pub(super) fn of(texts: &[Box<str>]) -> Self {
+        let mut reached = Self { hosts: BTreeSet::new(), tables: BTreeSet::new() };
+        for effects in texts.iter().map(|text| effects("", &Arguments::stored(text))) {
+            reached.hosts.extend(effects.hosts);
+            reached.tables.extend(effects.changes.into_iter().map(|change| change.table));
+        }
+        reached
+    }
 }
 
 impl Look {
@@ -122,17 +147,22 @@ impl Look {
         self.arguments.len()
     }
 
-    /// Judges the call beside the hosts of approved ones.
-    pub(super) fn risk(&self, known_hosts: &BTreeSet<String>) -> Risk {
+    /// Judges the call beside what approved ones reached.
+    pub(super) fn risk(&self, reached: &Reached) -> Risk {
         let all = Arguments::stored(&self.arguments);
         let effects = effects(&self.tool, &all);
         let differs = self.compared.as_ref().and_then(|(from, before)| {
             let (without, with) = difference(&subject(&Arguments::stored(before)), &subject(&all))?;
             Some(Differs { from: *from, without, with })
         });
+        let is_production = effects.is_production;
+        let marked =
+            effects.changes.into_iter().filter(|change| is_production || !reached.tables.contains(&change.table));
+        let place = if is_production { " in production" } else { "" };
         Risk {
             destroys: effects.destroys,
-            new_hosts: effects.hosts.into_iter().filter(|host| !known_hosts.contains(host)).collect(),
+            changes: marked.map(|change| format!("{}{}{place}", change.does, change.table)).collect(),
+            new_hosts: effects.hosts.into_iter().filter(|host| !reached.hosts.contains(host)).collect(),
             is_first: self.is_first,
             differs,
         }

@@ -74,6 +74,39 @@ async fn an_agent_that_works_elsewhere_is_working_and_the_page_says_what_is_held
 }
 
 #[tokio::test]
+async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspace_is_paused() {
+    let world = busy().await;
+    world.send("operator", "reader", "ASK-1", "and this").await.is(201);
+    world.take("reader").await;
+    let browser = Browser::signed_in(&world).await;
+    // The turn of the coder is held, and the reader works.
+    let line = "1 agent is working · 2 held";
+    for path in ["/", "/agents"] {
+        browser.get(path).await.is(200).has(line);
+    }
+    // What waits as a decision is not counted again as what went wrong.
+    let now = browser.get("/").await.is(200);
+    assert_eq!(now.text.matches("is held: the grant has used up its messages").count(), 1, "{}", now.text);
+    browser.post("/workspace/pause", &[]).await.is(200);
+    for path in ["/", "/agents"] {
+        browser.get(path).await.is(200).has("no agent is working · 2 held · 1 paused");
+    }
+    let now = plain(&browser.get("/").await.is(200).text);
+    assert!(now.contains("reader has an open turn") && !now.contains("is working ·  requested"), "{now}");
+}
+
+#[tokio::test]
+async fn a_grant_has_as_many_messages_left_as_the_interface_says() {
+    let world = busy().await;
+    let view = world.get("operator", "/v1/conversations/BIG-1").await.is(200);
+    let limits = view["grants"][0]["limits"].as_array().unwrap().clone();
+    let left = &limits.iter().find(|limit| limit["name"] == "grant_messages_max").unwrap()["left"];
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/conversations/BIG-1").await.is(200).lacks("can still cause");
+    assert_eq!(&json!(number(&page, "of 6 messages left")), left);
+}
+
+#[tokio::test]
 async fn a_conversation_has_the_same_counts_in_each_list_and_on_its_page() {
     let world = World::with(&["lead", "coder"]).await;
     world.send("operator", "lead", "SHOP-1", "build it").await.is(201);

@@ -230,7 +230,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     let usage = json!({"usage": {"input_tokens": 1_000, "output_tokens": 200}});
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("2 agents are working · 1 held");
+    let seen = browser.get("/").await.is(200).has("1 agent is working · 2 held");
     let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
     // What is held is no reason to start an agent.
     assert!(!seen.text.contains("is not connected"), "{}", seen.text);
@@ -314,6 +314,23 @@ async fn what_agents_post_in_a_room_counts_towards_the_limit_and_a_refused_post_
 }
 
 #[tokio::test]
+async fn a_conversation_that_was_stopped_is_opened_again_and_says_what_that_does() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "STOP-1", "do it").await.is(201);
+    world.take("kilo").await;
+    let browser = Browser::signed_in(&world).await;
+    browser.post("/conversations/STOP-1/stop", &[]).await.is(200).has("STOP-1 is stopped.");
+    browser.get("/conversations/STOP-1").await.is(200).has(">Open again<").has("takes no messages").lacks(">Resume<");
+    let said = browser.post("/conversations/STOP-1/resume", &[]).await.is(200);
+    said.has("STOP-1 takes messages again. What was stopped stays cancelled.");
+    browser.get("/conversations/STOP-1").await.is(200).lacks(">Open again<").lacks("takes no messages");
+    world.send("operator", "kilo", "STOP-1", "go on").await.is(201);
+    browser.post("/conversations/STOP-1/pause", &[]).await.is(200);
+    browser.get("/conversations/STOP-1").await.is(200).has(">Resume<");
+    browser.post("/conversations/STOP-1/resume", &[]).await.is(200).has("STOP-1 is resumed.");
+}
+
+#[tokio::test]
 async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     let world = World::with(&["kilo", "hive"]).await;
     world.send("operator", "kilo", "ASK-2", "deploy it").await.is(201);
@@ -323,7 +340,7 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 2 queued");
+    let seen = browser.get("/").await.is(200).has("no agent is working · 1 waiting for you · 1 down");
     let seen = seen
         .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
         .has("hive</a> is not connected, and 1 request is queued for it");

@@ -39,12 +39,25 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
         ids.push(hold(&world, who, "npm test").await);
     }
     let odd = hold(&world, "mike", "npm test && rm -rf /").await;
-    let inbox = browser.get("/inbox").await.is(200).has("4 pending decisions").has("by hive, kilo, mike");
+    let inbox = browser
+        .get("/inbox")
+        .await
+        .is(200)
+        .has("4 pending decisions")
+        .has("by hive, kilo, mike")
+        .has("kilo, hive and mike ask to call Bash");
     let cards: Vec<&str> =
         inbox.text.split("<article class=\"card\" id=\"").skip(1).map(|card| card.split('"').next().unwrap()).collect();
     assert_eq!(cards, [odd.as_str(), ids[0].as_str()], "the destructive one first, the others as one");
     let inbox = inbox.has("deletes files").has("first of its kind").has("Approve all 3");
-    browser.get("/").await.is(200).has("deletes files").has("× 3").lacks("more in the inbox");
+    browser
+        .get("/")
+        .await
+        .is(200)
+        .has("deletes files")
+        .has("kilo, hive and mike</b> ask to call")
+        .has("× 3")
+        .lacks("more in the inbox");
 
     // What comes after the page was shown isn't decided with it.
     let group = fields(&inbox.text, &format!("{}-approve", ids[0]));
@@ -79,4 +92,27 @@ async fn a_host_that_no_approved_call_named_is_new() {
     let second = hold(&world, "kilo", "curl https://api.example/b https://evil.example/b").await;
     let page = browser.get(&format!("/approvals/{second}")).await.is(200);
     page.has("new host evil.example").lacks("new host api.example").has("<del>https://api.example/a</del>");
+}
+
+#[tokio::test]
+async fn rows_that_are_changed_in_production_or_in_a_table_that_nobody_allowed_are_marked_less_gravely() {
+    let world = World::with(&["dba"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let hold = async |database: &str, sql: &str| {
+        let call = json!({ "tool": "query", "arguments": { "database": database, "sql": sql } });
+        world.post("dba", "/v1/approvals", call).await.is(201)["id"].as_str().unwrap().to_owned()
+    };
+    let first = hold("stage", "DELETE FROM accounts WHERE id = 7").await;
+    let page = browser.get(&format!("/approvals/{first}")).await.is(200);
+    let page = page.has("<span class=\"badge warn\">deletes rows of accounts</span>").lacks("badge bad");
+    let digest = fields(&page.text, &format!("{first}-approve"));
+    let digest: Vec<(&str, &str)> = digest.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    browser.post(&format!("/approvals/{first}/approve"), &digest).await.is(200);
+    let known = hold("stage", "DELETE FROM accounts WHERE id = 8").await;
+    browser.get(&format!("/approvals/{known}")).await.is(200).lacks("deletes rows");
+    let live = hold("shop-prod", "update accounts set plan = 'free' where id = 8").await;
+    browser.get(&format!("/approvals/{live}")).await.is(200).has("changes rows of accounts in production</span>");
+    let order = browser.get("/inbox").await.is(200);
+    let [live, known] = [live, known].map(|id| order.text.find(&format!("id=\"{id}\"")).unwrap());
+    assert!(live < known, "what is marked comes first");
 }

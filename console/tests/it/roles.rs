@@ -195,6 +195,29 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
 }
 
 #[tokio::test]
+async fn a_viewer_sees_what_waits_without_words_or_buttons_of_those_who_decide() {
+    let world = full().await;
+    let vera = Browser::as_human(&world, "vera").await;
+    for path in ["/", "/agents", "/inbox", "/conversations", "/conversations/T-1", "/approvals/apr-1"] {
+        let page =
+            vera.get(path).await.is(200).lacks("aiting for you").lacks("Stop…").lacks(">Decide<").lacks(">Answer<");
+        page.lacks("Ask <kbd>").lacks(">Ask again<").lacks("Lift or stop<");
+    }
+    vera.get("/").await.is(200).has("Waiting for a human").has("aria-label=\"Look apr-1\"");
+    vera.get("/agents").await.is(200).has("waiting for a human</span>");
+    let anna = Browser::as_human(&world, "anna").await;
+    anna.get("/")
+        .await
+        .is(200)
+        .has("Waiting for you")
+        .has("aria-label=\"Decide apr-1\"")
+        .has("aria-label=\"Look inc-1\"")
+        .lacks("Stop…");
+    let owner = Browser::signed_in(&world).await;
+    owner.get("/").await.is(200).has("aria-label=\"Lift or stop inc-1\"").has("Stop…");
+}
+
+#[tokio::test]
 async fn what_a_page_does_not_offer_is_refused_all_the_same() {
     let world = full().await;
     let vera = Browser::as_human(&world, "vera").await;

@@ -75,6 +75,49 @@ async fn what_failed_stays_until_a_human_dismisses_it_which_is_recorded_and_no_a
 }
 
 #[tokio::test]
+async fn the_reason_of_a_failure_is_on_the_front_page_and_in_the_tree_and_a_long_one_unfolds() {
+    let world = World::with(&["kilo"]).await;
+    for (reference, reason) in [("R-1", "<b>the registry</b> answers 503".to_owned()), ("R-2", "why ".repeat(100))] {
+        world.send("operator", "kilo", reference, "build it").await.is(201);
+        let turn = world.take("kilo").await;
+        let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
+        world.post("kilo", &path, json!({"status": "failed", "answer": "", "reason": reason})).await.is(200);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/").await.is(200);
+    let lines = lines(&page.text);
+    assert!(lines[1].contains("Reason: </span>&lt;b&gt;the registry&lt;/b&gt; answers 503"), "{lines:?}");
+    assert!(lines[0].contains("<summary>Reason: why ") && lines[0].matches("why ").count() > 100, "{lines:?}");
+    browser.get("/conversations/R-1").await.is(200).has("Reason: </span>&lt;b&gt;the registry&lt;/b&gt; answers 503");
+    browser.get("/conversations/R-2").await.is(200).has("<summary>Reason: why ");
+}
+
+#[tokio::test]
+async fn what_an_agent_took_and_then_left_is_not_said_to_be_never_taken() {
+    let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, lease_ms: 50, ..Limits::default() };
+    let world = World::within(limits, &["kilo"]).await;
+    world.send("operator", "kilo", "LEFT-1", "job").await.is(201);
+    world.take("kilo").await;
+    let browser = Browser::signed_in(&world).await;
+    let page = loop {
+        let page = browser.get("/").await.is(200);
+        if counted(&page.text) == 1 && page.text.contains("LEFT-1</a>") && page.text.contains("lost its lease") {
+            break page;
+        }
+    };
+    let [line] = &lines(&page.text)[..] else { panic!("{}", page.text) };
+    assert!(line.contains("lost its lease and didn't take again") && !line.contains("never took"), "{line}");
+    let inbox =
+        browser.get("/inbox").await.is(200).has("took operator's request, lost its lease and didn't take it again");
+    // Both say when it ended.
+    let at = |text: &str, before: &str| {
+        let (_, rest) = text.split_once(before).unwrap();
+        rest.split_once("datetime=\"").unwrap().1.split('"').next().unwrap().to_owned()
+    };
+    assert_eq!(at(line, "</a> "), at(&inbox.text, "esc-1</code>"));
+}
+
+#[tokio::test]
 async fn all_that_went_wrong_is_counted_and_the_rest_of_the_list_is_one_link_away() {
     let world = World::with(&["kilo"]).await;
     for n in 0..11 {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use lastword_facts::fact::{Answer, Part};
 use lastword_facts::ids::ConvId;
-use lastword_facts::{Fact, Seq};
+use lastword_facts::{Fact, Seq, Time};
 
 use super::Context;
 use super::read_model::{ask, fresh};
@@ -40,6 +41,30 @@ pub async fn texts(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, St
     };
     ctx.handle.visit(seqs, text).await?;
     Ok(texts)
+}
+
+/// How a request ended.
+pub struct Ending {
+    /// The time of its answer.
+    pub at: Time,
+    /// The reason that its agent gave, a long one cut.
+    pub reason: Option<String>,
+}
+
+/// Returns how requests ended, by the positions of their answers.
+pub async fn endings(ctx: &Context, mut seqs: Vec<Seq>) -> Result<BTreeMap<Seq, Ending>, ApiError> {
+    seqs.sort_unstable();
+    seqs.dedup();
+    let mut endings = BTreeMap::new();
+    let ending = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
+        if let Fact::Accepted { message } = &entry.fact
+            && let Part::Answer(Answer { reason, .. }) = &message.part
+        {
+            endings.insert(seq, Ending { at: entry.at, reason: reason.as_deref().map(begin) });
+        }
+    };
+    ctx.handle.visit(seqs, ending).await?;
+    Ok(endings)
 }
 
 /// Returns the subjects of these conversations. One whose first message is gone from the log has none.

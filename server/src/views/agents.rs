@@ -6,7 +6,7 @@ use lastword_broker::Live;
 use lastword_core::State;
 use lastword_core::state::{Agent, IncidentOn};
 use lastword_facts::Time;
-use lastword_facts::fact::{EscalationCause, Latched, Place, SYSTEM};
+use lastword_facts::fact::{EscalationCause, Kind, Latched, Place, SYSTEM};
 use lastword_facts::ids::{AgentId, HOUR_MS, TaskId, TurnId};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
@@ -99,6 +99,8 @@ pub struct Member {
     pub rests_until: Option<Time>,
     /// When it last asked for deliveries, if it polls and still has time to acknowledge.
     pub polled_at: Option<Time>,
+    /// Whether the workspace is running, paused or stopped.
+    pub workspace: Running,
 }
 
 /// What an agent does, in the order of what a human should see first.
@@ -163,7 +165,7 @@ impl Member {
     pub fn activity(&self) -> Activity {
         let reachable = self.view.connected || self.polled_at.is_some();
         let elsewhere = || self.turns.iter().any(|turn| !self.held.contains(&turn.reference));
-        match self.view.state {
+        let does = match self.view.state {
             Running::Stopped => Activity::Stopped,
             Running::Paused => Activity::Paused,
             Running::Active if self.rests_until.is_some() => Activity::Rests,
@@ -175,8 +177,38 @@ impl Member {
             Running::Active if self.view.queued > 0 => Activity::Queued,
             Running::Active if reachable => Activity::Idle,
             Running::Active => Activity::Away,
+        };
+        match (self.workspace, does) {
+            (Running::Paused, Activity::Working | Activity::Queued) => Activity::Paused,
+            (Running::Stopped, Activity::Working | Activity::Queued) => Activity::Stopped,
+            _ => does,
         }
     }
+}
+
+/// Counts the agents that do the same, of those that do something. Every page that shows one of these numbers has it from
+/// here.
+pub fn activities(live: &Live<'_>) -> BTreeMap<Activity, u64> {
+    let state = live.state;
+    let calls = state.approvals.values().filter(|call| call.state == ApprovalState::Pending).map(|call| call.agent);
+    let asked =
+        state.escalations.values().filter(|asked| asked.state == EscalationState::Open).map(|asked| asked.agent);
+    let held = held_tasks(state).filter_map(|task| state.tasks.get(&task)).map(|task| task.agent);
+    let waiting: BTreeSet<AgentId> = calls.chain(asked).chain(held).collect();
+    let is_calm = |agent: &Agent| {
+        agent.turns.is_empty()
+            && agent.queue.is_empty()
+            && agent.running == Running::Active
+            && agent.rests_until().is_none()
+    };
+    // Most agents do nothing, and their view takes long to make.
+    let busy = |id: &AgentId| waiting.contains(id) || state.agent(*id).is_some_and(|agent| !is_calm(agent));
+    let members = state.live_by_name().into_iter().filter(busy).filter_map(|id| member(live, id));
+    let mut counts = BTreeMap::new();
+    for member in members.filter(|member| member.view.kind == Kind::Agent) {
+        *counts.entry(member.activity()).or_default() += 1;
+    }
+    counts
 }
 
 /// An open turn.
@@ -216,13 +248,23 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
             as u64,
         rests_until: known.rests_until(),
         polled_at: polled_at(live, id),
+        workspace: state.running,
     })
 }
 
 /// Returns the REFs of an agent's open work that a latch of a grant or conversation holds.
 fn held(state: &State, id: AgentId) -> Vec<String> {
+    let own = held_tasks(state).filter_map(|task| state.tasks.get(&task)).filter(|task| task.agent == id);
+    let mut refs: Vec<String> = own.filter_map(|task| state.ref_of(task.conv)).map(ToString::to_string).collect();
+    refs.sort_unstable();
+    refs.dedup();
+    refs
+}
+
+/// Returns the open tasks that a latch of a grant or conversation holds.
+fn held_tasks(state: &State) -> impl Iterator<Item = TaskId> {
     let latches = state.incidents.values().filter(|incident| incident.lifted.is_none());
-    let tasks = latches.flat_map(|incident| -> Vec<TaskId> {
+    latches.flat_map(move |incident| -> Vec<TaskId> {
         match incident.on {
             IncidentOn::Latch(Latched::Grant(grant)) => state.open_tasks_of(grant).collect(),
             IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => {
@@ -230,12 +272,7 @@ fn held(state: &State, id: AgentId) -> Vec<String> {
             }
             IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => Vec::new(),
         }
-    });
-    let own = tasks.filter_map(|task| state.tasks.get(&task)).filter(|task| task.agent == id);
-    let mut refs: Vec<String> = own.filter_map(|task| state.ref_of(task.conv)).map(ToString::to_string).collect();
-    refs.sort_unstable();
-    refs.dedup();
-    refs
+    })
 }
 
 fn open_turn(state: &State, id: TurnId) -> Option<OpenTurn> {
