@@ -243,7 +243,7 @@ test('an owner allows a call for good after seeing the rule and what it matches,
   await page.getByText(broker.config).first().waitFor();
   await accessible(page, 'always allow');
   await page.getByRole('button', { name: 'Allow all of these from now on' }).click();
-  await page.locator('#flash').getByText('The rule is in force').waitFor();
+  await page.locator('#flash').getByText(/^The rule Bash\(.*\) is in force/).waitFor();
   // It decides at once, and the call that was held before still waits.
   assert.equal(await state((await hold('Bash', { command: 'cargo fmt', timeout: 1 })).id), 'approved');
   assert.equal(await state(held.id), 'pending');
@@ -257,7 +257,7 @@ test('an owner allows a call for good after seeing the rule and what it matches,
   const row = page.locator('tr', { hasText: 'Bash(cargo fmt)' });
   await row.getByText(/Allowed by operator on/).waitFor();
   await row.getByRole('button', { name: 'Take back' }).click();
-  await page.locator('#flash').getByText('The rule is taken back').waitFor();
+  await page.locator('#flash').getByText(/^The rule Bash\(.*\) is taken back/).waitFor();
   const again = await hold('Bash', { command: 'cargo fmt', timeout: 3 });
   assert.equal(await state(again.id), 'pending');
   assert.equal((await readFile(broker.config, 'utf8')).trim(), '# The rules of this house\n[limits]\ntask_questions_max = 100 # many');

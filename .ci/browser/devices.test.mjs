@@ -118,6 +118,17 @@ const proven = ({ authorization }, key, origin) => {
   assert.match(sub, /^(mailto:|https:)/);
 };
 
+test('what the browser fails at is said in words for its human', async () => {
+  await page.goto(`${broker.url}/devices`);
+  await page.evaluate(() => {
+    window.Notification.requestPermission = async () => 'granted';
+    window.PushManager.prototype.subscribe = async () => { throw new DOMException('Registration failed - push service error', 'AbortError'); };
+  });
+  await page.getByRole('button', { name: 'Notify this device' }).click();
+  await page.locator('#notify-device').getByText('The browser could not reach its push service').waitFor();
+  assert.doesNotMatch(await page.locator('#notify-device').innerText(), /Registration/);
+});
+
 test('a device gets what waits for its human, encrypted for it alone, until its browser ends it', async () => {
   const push = await service();
   await page.goto(`${broker.url}/devices`);

@@ -7,7 +7,7 @@ let browser, broker, page;
 
 before(async () => {
   browser = await launch();
-  broker = await Broker.start('[limits]\ntask_questions_max = 100\napprovals_open_max = 100\n');
+  broker = await Broker.start('[limits]\ntask_questions_max = 100\napprovals_open_max = 100\nsender_messages_max = 1000\n');
   await broker.agent('coder');
   await broker.ask('coder', 'PANES-1', 'Make calls');
   await broker.take('coder');
@@ -46,6 +46,36 @@ const isShown = async (id) => {
   const [list, bar, heading] = await Promise.all([page.locator('.panes > .index'), page.locator('#top'), card(id).locator('h2')].map((part) => part.boundingBox()));
   return heading.x > list.x + list.width && heading.y >= bar.y + bar.height && heading.y + heading.height <= 800;
 };
+
+test('on a phone a long inbox is its list, which leads to one decision at a time', async () => {
+  for (let n = 4; n < 7; n += 1) calls.push(await hold(n));
+  await page.setViewportSize({ width: 375, height: 760 });
+  await page.goto(`${broker.url}/inbox`);
+  await connected(page);
+  await until(() => lines().count(), 7);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollHeight) < 1_500);
+  await fits(page, 'the list');
+  await accessible(page, 'the list');
+  await line(calls[5]).click();
+  const approve = card(calls[5]).getByRole('button', { name: `Approve ${calls[5]}` });
+  await approve.waitFor();
+  assert.equal(await page.locator('.panes > .cards > .card:visible').count(), 1);
+  await page.getByRole('link', { name: 'All decisions' }).click();
+  await line(calls[0]).waitFor();
+  assert.equal(await approve.isVisible(), false);
+  await line(calls[5]).click();
+  await approve.click();
+  await until(async () => (await broker.call('coder', 'GET', `/approvals/${calls[5]}`)).state, 'approved');
+  await line(calls[0]).waitFor();
+  await page.setViewportSize({ width: 1500, height: 800 });
+});
+
+test('one card alone has a strong button', async () => {
+  const strong = () => page.locator('.cards button.main').evaluateAll((all) => all.filter((one) => getComputedStyle(one).backgroundColor === getComputedStyle(document.body).color).length);
+  await until(strong, 1);
+  await card(calls[2]).focus();
+  await until(strong, 1);
+});
 
 test('a line of the list opens its decision in the right pane, with the focus in it, and the way back leads to the one before', async () => {
   const [, second, , last] = calls;

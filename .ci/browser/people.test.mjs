@@ -104,6 +104,8 @@ test('a limit that tripped stands in the inbox, goes on with what is granted, an
   await card.getByLabel('Messages').fill('40');
   await card.getByRole('button', { name: 'Lift with this amount' }).click();
   await flash().getByText('Extended the grant of HOLD-1').waitFor();
+  // A second press would give it twice.
+  assert.deepEqual(await page.locator('#do-grant input[type=number]').evaluateAll((all) => all.map(({ value }) => value).filter(Boolean)), []);
   await card.waitFor({ state: 'detached' });
   await page.goto(`${broker.url}/conversations`);
   await page.locator('#lifted summary').click();

@@ -141,7 +141,8 @@ async function unhurriedly(locator, press, instead, options) {
     const button = element.closest('.card form[hx-post] button[type=submit]');
     if (!button) return 'on a card';
     button.scrollIntoView({ block: 'center' });
-    for (let n = 0; n < 500 && button.isConnected && !button.disabled && !steady.isLive(button); n += 1) {
+    const stands = () => steady.isLive(button) && !steady.ripens(button.closest('.card'));
+    for (let n = 0; n < 500 && button.isConnected && !button.disabled && !stands(); n += 1) {
       await new Promise((done) => setTimeout(done, 20));
     }
     return button.isConnected ? 'on its button' : 'elsewhere';

@@ -379,13 +379,15 @@
     setTimeout(() => form.requestSubmit(event.submitter));
   }, true);
 
-  // A form that tells in itself what was refused says no more of it once it was done, and shows what holds now. What it made
-  // is shown once, and stays.
+  // A form that was done says no more of what was refused before, and shows what holds now: nothing that was typed is sent
+  // twice. What it made is shown once, and stays.
   document.addEventListener('htmx:finally:request', (event) => {
     const { sourceElement, response } = event.detail.ctx;
-    const said = response?.status < 400 && sourceElement.matches?.('form') && $('[data-said]', sourceElement);
-    if (!said) return;
-    if (!$('.made', said)) said.replaceChildren();
+    if (!(response?.status < 400) || !sourceElement.matches?.('form[hx-post]')) return;
+    const said = $('[data-said]', sourceElement);
+    // What an edit would change is shown beside it, and it goes on.
+    if (!said && sourceElement.getAttribute('hx-target') !== '#flash') return;
+    if (said && !$('.made', said)) said.replaceChildren();
     sourceElement.reset();
   });
 
@@ -425,6 +427,15 @@
       return ['created', { nonce, id, client_data, authenticator_data, key: made, algorithm: response.getPublicKeyAlgorithm() }];
     },
   });
+  // What a browser says of its failures is for developers.
+  const failures = {
+    AbortError: 'The browser could not reach its push service, or gave up. Try again later, or in another browser.',
+    NotAllowedError: 'Nothing was done: it was declined in the browser, or took too long. Try again.',
+    InvalidStateError: 'This device has one already, or the browser holds one for another server. Remove it, then try again.',
+    NotSupportedError: 'This browser or device can\'t do this. Try another one.',
+    SecurityError: 'The browser allows this at the console\'s own address over https alone.',
+    other: 'The browser could not do this. Try again, or in another browser.',
+  };
   const answer = async (form, asked) => {
     const [[way, what]] = Object.entries(JSON.parse(asked));
     try {
@@ -435,7 +446,8 @@
       form.requestSubmit();
     } catch (error) {
       const said = $('[data-said]', form) ?? $('#flash');
-      said.replaceChildren(Object.assign(document.createElement('p'), { textContent: error.message || error.name }));
+      const textContent = error instanceof DOMException ? failures[error.name] ?? failures.other : error.message;
+      said.replaceChildren(Object.assign(document.createElement('p'), { textContent }));
     }
   };
   document.addEventListener('htmx:finally:request', ({ detail: { ctx: { sourceElement, response } } }) => {

@@ -67,6 +67,9 @@ const steady = (() => {
   };
   const unseen = (card) => all('.call pre', card).filter((text, at) => !(now() - see(text, at, card).since >= DEAD));
 
+  // Whether it came into view a moment ago: it will be seen without another press.
+  const ripens = (card) => all('.call pre', card).some((text, at) => { const { since } = see(text, at, card); return since < Infinity && now() - since < DEAD; });
+
   const isLive = (button) => !button.disabled && now() - place(button).since >= DEAD;
   const look = () => {
     if (document.visibilityState !== 'visible') return;
@@ -75,7 +78,7 @@ const steady = (() => {
     for (const what of places.keys()) if (!here.has(what)) places.delete(what);
     for (const card of all('.card')) all('.call pre', card).forEach((text, at) => see(text, at, card));
     for (const button of all(BUTTONS)) {
-      const live = isLive(button);
+      const live = isLive(button) && !(button.matches('[data-approve]') && ripens(button.closest('.card')));
       if (live) button.removeAttribute('aria-disabled');
       else button.setAttribute('aria-disabled', 'true');
     }
@@ -112,6 +115,8 @@ const steady = (() => {
     why.hidden = true;
     try { sessionStorage.setItem(PRESSED, JSON.stringify([Date.now(), clientX, clientY])); } catch { /* the next page takes every press */ }
   }, true);
+  // Who did something else meanwhile presses anew.
+  for (const act of ['keydown', 'input']) document.addEventListener(act, () => { before = null; }, { capture: true, once: true });
   const isSecond = ({ clientX, clientY }) => {
     const [at, x, y] = before ?? [0];
     return Date.now() - at < DOUBLE && Math.hypot(clientX - x, clientY - y) < 16;
@@ -201,5 +206,5 @@ const steady = (() => {
     note.hidden = more.length === 0;
     release();
   };
-  return { engaged, hold, isLive, unseen, onApprove: (way) => { unfold = way; } };
+  return { engaged, hold, isLive, ripens, unseen, onApprove: (way) => { unfold = way; } };
 })();

@@ -67,7 +67,7 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
                     }
                 }
                 p.faint { "Empty or 0 removes a limit; the workspace's limit, shown in the empty field, then applies." }
-                button.main type="submit" { "Set" }
+                button type="submit" { "Set" }
             }))
         }
     }
@@ -83,7 +83,7 @@ fn grant_form(viewer: &Viewer, name: &str) -> Markup {
                     label { span { "Dollars" } input type="text" name="cost_usd" inputmode="decimal" autocomplete="off" placeholder="0"; }
                 }
                 p.faint { "Added to today's limits until midnight UTC. An agent whose day budget is used up resumes if this is enough." }
-                button.main type="submit" { "Give" }
+                button type="submit" { "Give" }
             }))
         }
     }
@@ -104,7 +104,7 @@ pub(super) fn role(viewer: &Viewer, name: &str, role: Role) -> Markup {
                     } }
                 }
                 dl.about { @for known in Role::ALL { dt { (known.word()) } dd { (may(*known)) } } }
-                button.main type="submit" { "Set the role" }
+                button type="submit" { "Set the role" }
             })
         }))
     }

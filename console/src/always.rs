@@ -155,8 +155,10 @@ pub(super) async fn allow(
     let call: String =
         escape(&on_a_line(held.requested.as_ref().unwrap_or(&held.arguments))).chars().take(CALL_CHARS).collect();
     let after = format!("{id}: {} {}", held.tool, call.replace(['\n', '\r'], " "));
-    policy::allow(&ctx, viewer.caller, rule.ok_or_else(none)?, &after).await?;
-    Ok(viewer.done(&html! { "The rule is in force." }, "/limits#held-calls", &[Topic::Limits, Topic::Inbox]))
+    let rule = rule.ok_or_else(none)?;
+    let words = html! { "The rule " code { (foreign_line(&rule.call.to_string())) } " is in force." };
+    policy::allow(&ctx, viewer.caller, rule, &after).await?;
+    Ok(viewer.done(&words, "/limits#held-calls", &[Topic::Limits, Topic::Inbox]))
 }
 
 /// The most characters of a call in the comment of its rule.
@@ -178,5 +180,7 @@ pub(super) async fn withdraw(State(ctx): State<Context>, form: Form<Rule>) -> Re
     let Form { viewer, fields: Rule { rule } } = form;
     // Browsers send line ends as two characters.
     policy::withdraw(&ctx, viewer.caller, &rule.replace("\r\n", "\n")).await?;
-    Ok(viewer.done(&html! { "The rule is taken back." }, "/limits#held-calls", &[Topic::Limits]))
+    let tool = rule.lines().find_map(|line| line.strip_prefix("tool = ")).unwrap_or_default();
+    let words = html! { "The rule " code { (foreign_line(tool.trim_matches(['\'', '"', '\r']))) } " is taken back." };
+    Ok(viewer.done(&words, "/limits#held-calls", &[Topic::Limits]))
 }

@@ -386,8 +386,8 @@ fn lift(viewer: &Viewer, asked: &EscalationView) -> Markup {
                 &html! {
                     p.faint { "The lift resumes the work in " (conversation(&asked.reference)) ". It answers no question; an answer lifts no limit." }
                     div.buttons role="group" aria-label="What the broker offers" {
-                        @for lift in asked.offered() {
-                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
+                        @for (n, lift) in asked.offered().enumerate() {
+                            button.main[n == 0] type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
                         }
                     }
                 },
@@ -461,6 +461,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
                 (badge(approval_word(held.state))) " " a href=(url(&path(&decision.asked))) { code { (held.id) } } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
                 @if let Some(by) = &held.by { " by " (foreign_line(by)) }
                 @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
+                @if let Some(policy) = &held.policy { " " span.faint { "held by the rule " code { (foreign_line(policy)) } } }
                 " " (time(held.decided_at.as_ref().unwrap_or(&held.created_at), moment.now))
             }
         },

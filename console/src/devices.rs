@@ -167,7 +167,7 @@ async fn notified(ctx: &Context, viewer: &Viewer, moment: &Moment, headers: &Hea
             ul.lines { @for device in &own { (line(viewer, moment, device)) } }
             div { (viewer.fill_in("notify-device", "/devices/notified", &html! {
                 div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }
-                button.main type="submit" data-permission { "Notify this device" }
+                button type="submit" data-permission { "Notify this device" }
             })) }
             noscript { p.faint { "That needs scripts." } }
         }

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use lastword_facts::Code;
 use lastword_server::{ApiError, Context};
-use maud::html;
+use maud::{Markup, html};
 
 use super::forms::SAID;
 use super::layout;
@@ -180,19 +180,29 @@ fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
     if partial != Partial::No {
         let text = if detail.is_empty() { title } else { detail };
         if partial == Partial::Form {
-            return (status, Html(html! { p { (foreign_line(&text)) } }.into_string())).into_response();
+            return (status, Html(html! { p { (with_places(&text)) } }.into_string())).into_response();
         }
-        let flash = layout::flash(layout::Tone::Bad, &html! { (foreign_line(&text)) });
+        let flash = layout::flash(layout::Tone::Bad, &with_places(&text));
         return (status, layout::INTO_FLASH, Html(flash.into_string())).into_response();
     }
     let main = html! {
         section.empty {
             h1 { (foreign_line(&title)) }
-            p { (foreign_line(&detail)) }
+            p { (with_places(&detail)) }
             p { a href=(url("/")) { "Go to the front page" } }
         }
     };
     (status, Html(layout::bare(&title, &main).into_string())).into_response()
+}
+
+/// Shows a refusal that names the page on which it is mended with a link to that page.
+fn with_places(text: &str) -> Markup {
+    html! {
+        @match text.strip_suffix("under Devices") {
+            Some(before) => { (foreign_line(before)) "under " a href=(url("/devices")) { "Devices" } }
+            None => (foreign_line(text)),
+        }
+    }
 }
 
 fn signed_out_words() -> Response {

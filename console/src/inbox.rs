@@ -9,14 +9,14 @@ use lastword_core::input::Consumer;
 use lastword_facts::Code;
 use lastword_facts::fact::{Decision as Verdict, Role};
 use lastword_facts::ids::{ApprovalId, EscalationId};
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_facts::status::EscalationState;
 use lastword_server::calls::{agents, approvals, escalations, inbox, limits, requests};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{Arguments, DecideApproval, EscalationAnswer, Inexact};
+use lastword_wire::{ApprovalView, Arguments, DecideApproval, EscalationAnswer, Inexact};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::call;
 use super::decision::{self, approval_word};
 use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
@@ -24,7 +24,8 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign_line, plural, time, url};
 use super::session::Viewer;
-use crate::reads::decisions::{self, Asked, Decision};
+use super::{call, markdown};
+use crate::reads::decisions::{self, Asked, Decision, Unread};
 
 /// The characters that a line shows of what a call acts on.
 const SUBJECT_CHARS: usize = 120;
@@ -47,7 +48,11 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
         @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         div.panes {
-            @if lists.waiting.len() > 1 { (index(&moment, &lists.waiting)) }
+            @if lists.waiting.len() > 1 {
+                (index(&moment, &lists.waiting))
+                // In a narrow window the list leads to one card at a time.
+                p.back { a href="#main" { "All decisions" } }
+            }
             div.cards {
                 @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
             }
@@ -62,9 +67,11 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                     p { button type="submit" { "Mark all as read" } " " span.faint { code { "lastword inbox" } " shows them until then." } }
                 }))
                 ul.lines {
-                    @for message in &lists.unread {
+                    @for (message, answer) in with_answers(&lists.unread) {
                         li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
-                            a href={ (url("/messages/")) (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
+                            a href={ (url("/messages/")) (message.id) } { (excerpt(&markdown::plain(&message.body), 140)) }
+                            @if let Some(answer) = answer { ", and " a href={ (url("/messages/")) (answer.id) } { "the answer" } }
+                            " " (time(&message.created_at, moment.now)) }
                     }
                 }
             }
@@ -79,6 +86,22 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     };
     let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
+}
+
+/// Returns the unread messages, each notice of a request that timed out with the broker's answer to it, which says the same.
+fn with_answers(unread: &[Unread]) -> Vec<(&Unread, Option<&Unread>)> {
+    let mut all = unread.iter().peekable();
+    let mut lines = Vec::new();
+    while let Some(one) = all.next() {
+        let says_the_same = |next: &&Unread| {
+            one.kind == "alert"
+                && next.kind == "response"
+                && next.from == SYSTEM_NAME
+                && next.reference == one.reference
+        };
+        lines.push((one, all.next_if(says_the_same)));
+    }
+    lines
 }
 
 /// Shows all pending decisions on a line each, where a window has room for it beside the cards.
@@ -313,18 +336,12 @@ pub(super) async fn decide(
     };
     let asked = DecideApproval { decision, digest: fields.digest, comment: filled(&fields.comment), input };
     match approvals::decide(&ctx, viewer.caller, wanted, asked, None).await {
-        Ok(view) => {
-            let state = approval_word(view.state);
-            let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
-            Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
-        }
+        Ok(view) => Ok(viewer.done(&settled(&view), "/inbox", &[Topic::Inbox])),
         Err(fault) if fault.0.code == Code::AlreadySettled => {
             let view = approvals::show(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
             let own = agents::own(&ctx, viewer.caller).await?.name;
             if view.by.as_deref() == Some(own.as_str()) && view.decision == Some(decision) {
-                let state = approval_word(view.state);
-                let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
-                return Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]));
+                return Ok(viewer.done(&settled(&view), "/inbox", &[Topic::Inbox]));
             }
             let by = view.by.as_deref().unwrap_or("the broker");
             let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
@@ -335,15 +352,23 @@ pub(super) async fn decide(
     }
 }
 
+/// Says what came of a held call, and which rule had held it.
+fn settled(view: &ApprovalView) -> Markup {
+    html! {
+        code { (view.id) } " of " (foreign_line(&view.agent)) " is " (approval_word(view.state)) "."
+        @if let Some(policy) = &view.policy { " The rule " code { (foreign_line(policy)) } " had held it." }
+    }
+}
+
 fn parsed(text: &str) -> Result<Arguments, ApiError> {
     let wrong = |error: Inexact| ApiError::new(Code::Malformed, format!("the arguments aren't valid JSON: {error}"));
     Arguments::parse(text).map_err(wrong)
 }
 
 /// `GET /waiting`: the number of pending decisions, which every open page reloads.
-pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
+pub(super) async fn waiting(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let waiting = decisions::waiting(&ctx).await?;
-    Ok(Html(super::layout::waiting(waiting).into_string()).into_response())
+    Ok(Html(super::layout::waiting(&viewer, waiting).into_string()).into_response())
 }
 
 /// `POST /unread/read`: takes the human's deliveries, as `lastword inbox` does.

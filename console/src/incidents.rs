@@ -273,7 +273,7 @@ fn note(moment: &Moment, incident: &IncidentView) -> Markup {
 /// Shows a lifted incident on one line.
 pub(super) fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
-        code { (incident.id) } " " (told(incident.code)) ": " (held(incident)) ", "
+        code { (incident.id) } " " (told(incident.code)) " (rule " (incident.code.rule()) "): " (held(incident)) ", "
         (reached(incident.code).to_lowercase()) " " (amount(incident, incident.current)) " of " (amount(incident, incident.limit)) " " (time(&incident.at, moment.now))
         @match (&incident.lifted_by, &incident.lifted_at) {
             (Some(by), Some(at)) => { ", lifted by " (foreign_line(by)) " " (time(at, moment.now)) }

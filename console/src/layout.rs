@@ -173,13 +173,13 @@ impl Viewer {
             }
             // Stacked, so that none of them covers another.
             div #notices {
-                (workspace::banner(running, false))
+                (workspace::banner(self, running, false))
                 (clock::banner(self, moment.clock))
                 div #banner.banner role="status" hidden {}
                 div #flash aria-live="polite" { @if let Some((tone, words)) = &self.said { (flash(*tone, &foreign_line(words))) } }
             }
             }
-            (announcement(waiting))
+            (announcement(self, waiting))
             // The hints' events bubble up to the body, where the parts of the page listen.
             div #live hidden data-after=(moment.seq) data-live=(url("/live")) data-worker=(assets::worker()) {}
             (main(self, page))
@@ -275,9 +275,12 @@ fn count(waiting: usize, again: bool) -> Markup {
 }
 
 /// Shows the number in words, which screen readers announce when they change. It reloads on every page.
-fn announcement(waiting: usize) -> Markup {
+fn announcement(viewer: &Viewer, waiting: usize) -> Markup {
     let words = match waiting {
         0 => "No pending decisions".to_owned(),
+        n if viewer.role <= Role::Approver => {
+            format!("{} for you", plural(n as u64, "pending decision", "pending decisions"))
+        }
         n => plural(n as u64, "pending decision", "pending decisions"),
     };
     html! {
@@ -287,8 +290,8 @@ fn announcement(waiting: usize) -> Markup {
 }
 
 /// Returns the words and the number, for an open page.
-pub(super) fn waiting(waiting: usize) -> Markup {
-    html! { (announcement(waiting)) (count(waiting, true)) }
+pub(super) fn waiting(viewer: &Viewer, waiting: usize) -> Markup {
+    html! { (announcement(viewer, waiting)) (count(waiting, true)) }
 }
 
 fn help() -> Markup {

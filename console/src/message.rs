@@ -15,8 +15,8 @@ use super::layout::{Moment, Page, Place, heading};
 use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{
-    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, room, time,
-    url,
+    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, reason,
+    room, time, url,
 };
 use super::session::Viewer;
 use super::terms::{self, term};
@@ -61,27 +61,32 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
         (heading(&format!("{} from {} to {}", capital(message.kind.word()), message.from, message.to), &html! {
             code.faint { (message.id) } @if let Some(outcome) = message.outcome() { " " (badge(outcome.word())) }
         }))
-        dl.about {
-            dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
-            dt { "Conversation" } dd { (conversation(&message.reference))
-                @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
-            dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(url(&in_tree(&message.reference, &message.id))) { "in the tree" } }
-            dt { "When" } dd { (exactly(&message.created_at, moment.now)) }
-            dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
-            @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
-            @if let Some(action) = &message.action { dt { "Action" } dd { code { (foreign_line(action)) } } }
-            @if let Some(priority) = message.priority { dt { "Priority" } dd { (priority.word()) } }
-            @if let Some(deadline) = &message.deadline { dt { "Deadline" } dd { (time(deadline, moment.now)) } }
-            @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ (url("/messages/")) (cause) } { (cause) } } }
-            @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ (url("/messages/")) (above) } { (above) } } }
-            @if let Some(grant) = &message.grant { dt { "Grant" } dd { a href={ (url("/messages/")) (grant) } { code { (grant) } } } }
-            @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
-            @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
-            @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
+        // What was said is read first.
+        div.told {
+            div {
+                @if message.body.is_empty() { p.faint { "No text." } } @else { (markdown::text(&message.body)) }
+                @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
+                @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
+                @if let Some(why) = &message.reason { (reason(&message.id, why)) }
+            }
+            dl.about {
+                dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
+                dt { "Conversation" } dd { (conversation(&message.reference))
+                    @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
+                dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(url(&in_tree(&message.reference, &message.id))) { "in the tree" } }
+                dt { "When" } dd { (exactly(&message.created_at, moment.now)) }
+                dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
+                @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
+                @if let Some(action) = &message.action { dt { "Action" } dd { code { (foreign_line(action)) } } }
+                @if let Some(priority) = message.priority { dt { "Priority" } dd { (priority.word()) } }
+                @if let Some(deadline) = &message.deadline { dt { "Deadline" } dd { (time(deadline, moment.now)) } }
+                @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ (url("/messages/")) (cause) } { (cause) } } }
+                @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ (url("/messages/")) (above) } { (above) } } }
+                @if let Some(grant) = &message.grant { dt { "Grant" } dd { a href={ (url("/messages/")) (grant) } { code { (grant) } } } }
+                @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
+                @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
+            }
         }
-        @if message.body.is_empty() { p.faint { "No text." } } @else { (markdown::text(&message.body)) }
-        @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
-        @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
     }
 }
 

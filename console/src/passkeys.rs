@@ -54,7 +54,7 @@ pub(super) async fn section(ctx: &Context, viewer: &Viewer, moment: &Moment, hea
             } }
             div { (viewer.fill_in("add-passkey", "/devices/passkeys", &html! {
                 div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }
-                button.main type="submit" { "Add a passkey" }
+                button type="submit" { "Add a passkey" }
             })) }
             noscript { p.faint { "A passkey needs scripts." } }
         }

@@ -15,7 +15,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, time, url};
+use super::parts::{Shown, badge, encoded, foreign, foreign_line, local, plural, time, url, zone};
 use super::session::Viewer;
 use super::terms::told;
 
@@ -66,7 +66,7 @@ fn card(viewer: &Viewer, moment: &Moment, schedule: &ScheduleView) -> Markup {
                 dt { "When" } dd { (when(schedule)) }
                 dt { "To" } dd { (addressee(&schedule.to)) }
                 dt { "REF" } dd { code { (foreign_line(&schedule.reference)) } }
-                dt { "Next ticks" } dd { (tick(&schedule.next_at, moment)) (ticks_after(schedule)) }
+                dt { "Next ticks" } dd { (tick(&schedule.next_at, moment)) (ticks_after(schedule)) span.faint { ", in " (zone()) } }
                 dt { "Last tick" } dd { (last(schedule, moment)) }
                 @if let Some(at) = &schedule.skipped_at { dt { "Skipped" } dd { (tick(at, moment)) ": " (skipped(schedule)) } }
             }
@@ -126,15 +126,16 @@ fn expression(preset: &str, cron: &str) -> String {
 }
 
 /// Shows an expression in words, with its next ticks.
-fn meaning(cron: &str, zone: &str, now: Time) -> Markup {
-    let zone = if zone.is_empty() { "UTC" } else { zone };
-    let parsed = Ticks::parse(cron, zone);
+fn meaning(cron: &str, time_zone: &str, now: Time) -> Markup {
+    let time_zone = if time_zone.is_empty() { "UTC" } else { time_zone };
+    let parsed = Ticks::parse(cron, time_zone);
     html! {
         p #ticks.faint role="status" {
             @match &parsed {
                 Ok(ticks) => {
-                    (ticks.words()) ", " (foreign_line(zone)) ". Next: "
+                    (ticks.words()) ", " (foreign_line(time_zone)) ". Next: "
                     @for (n, at) in next_ticks(ticks, now).enumerate() { @if n > 0 { ", " } (local(&rfc3339(at), Shown::DateAndMinute)) }
+                    ", in " (zone())
                 }
                 Err(error) => (foreign_line(&error.to_string())),
             }
@@ -246,7 +247,7 @@ pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Resul
         reference: trimmed(&fields.reference),
     };
     let set = calls::set(&ctx, viewer.caller, new).await?;
-    let words = html! { (foreign_line(&set.name)) " ticks next at " (local(&set.next_at, Shown::DateAndSecond)) "." };
+    let words = html! { (foreign_line(&set.name)) " ticks next at " (local(&set.next_at, Shown::DateAndSecond)) ", in " (zone()) "." };
     Ok(viewer.done(&words, "/schedules", &[Topic::Limits]))
 }
 

@@ -156,7 +156,7 @@ fn adding(viewer: &Viewer) -> Markup {
                 } }
             }
             p.faint { "A viewer reads; an approver decides; an operator stops, grants and schedules; an owner sets limits and roles." }
-            button.main type="submit" { "Invite" }
+            button type="submit" { "Invite" }
         }))
     }
 }

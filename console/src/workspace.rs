@@ -98,19 +98,19 @@ pub(super) async fn control(
     calls::control(&ctx, viewer.caller, Scope::Workspace, control).await?;
     let words = html! { "The workspace is " (done_word(control)) "." };
     // The banner says it with these words, not a moment later.
-    let banner = banner(calls::running(&ctx).await?, true);
+    let banner = banner(&viewer, calls::running(&ctx).await?, true);
     Ok(viewer.done_with(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents], &banner))
 }
 
 /// `GET /standing`: the banner, which every open page reloads.
-pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
+pub(super) async fn standing(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let running = calls::running(&ctx).await?;
-    Ok(Html(banner(running, false).into_string()).into_response())
+    Ok(Html(banner(&viewer, running, false).into_string()).into_response())
 }
 
 /// Shows on every page that the workspace is paused or stopped. It reloads on its own; in another reply to an open page it
 /// replaces the old one.
-pub(super) fn banner(running: Running, beside: bool) -> Markup {
+pub(super) fn banner(viewer: &Viewer, running: Running, beside: bool) -> Markup {
     let (class, words) = match running {
         Running::Active => ("", None),
         Running::Paused => ("warn", Some("The workspace is paused: nothing is delivered or sent.")),
@@ -122,7 +122,7 @@ pub(super) fn banner(running: Running, beside: bool) -> Markup {
         div #standing class={ "standing " (class) } role="status" hx-get=(url("/standing"))
             hx-trigger="lw-changed" data-topics="lw-incidents" hx-target="this" hx-swap="outerMorph" hx-swap-oob=[beside.then_some("outerMorph")] {
             @if let Some(words) = words {
-                p { (words) " " a href=(url("/workspace?resume=true")) data-open="resume" { "Resume…" } }
+                p { (words) @if viewer.role <= Role::Operator { " " a href=(url("/workspace?resume=true")) data-open="resume" { "Resume…" } } }
             }
         }
     }

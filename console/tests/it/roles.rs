@@ -205,6 +205,11 @@ async fn a_viewer_sees_what_waits_without_words_or_buttons_of_those_who_decide()
     }
     vera.get("/").await.is(200).has("Waiting for a human").has("aria-label=\"Look apr-1\"");
     vera.get("/agents").await.is(200).has("waiting for a human</span>");
+    let owner = Browser::signed_in(&world).await;
+    owner.post("/workspace/pause", &[]).await.is(200);
+    vera.get("/").await.is(200).has("The workspace is paused").lacks("Resume…");
+    owner.get("/").await.is(200).has("Resume…");
+    owner.post("/workspace/resume", &[]).await.is(200);
     let anna = Browser::as_human(&world, "anna").await;
     anna.get("/")
         .await
@@ -213,7 +218,6 @@ async fn a_viewer_sees_what_waits_without_words_or_buttons_of_those_who_decide()
         .has("aria-label=\"Decide apr-1\"")
         .has("aria-label=\"Look inc-1\"")
         .lacks("Stop…");
-    let owner = Browser::signed_in(&world).await;
     owner.get("/").await.is(200).has("aria-label=\"Lift or stop inc-1\"").has("Stop…");
 }
 

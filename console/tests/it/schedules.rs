@@ -23,13 +23,19 @@ async fn a_schedule_is_set_run_and_removed_on_its_page() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;
     browser.get("/schedules").await.is(200).has("No schedules.").has("<option value=\"kilo\">");
-    browser.post("/schedules", &NIGHTLY).await.is(200).has("nightly ticks next at ");
+    browser
+        .post("/schedules", &NIGHTLY)
+        .await
+        .is(200)
+        .has("nightly ticks next at ")
+        .has("in <span data-zone>UTC</span>.");
     let [nightly] = &listed(&world).await[..] else { panic!() };
     let members = ["cron", "time_zone", "to", "body", "ref", "by"].map(|member| nightly[member].as_str().unwrap());
     assert_eq!(members, ["0 2 * * *", "Europe/Berlin", "kilo", "one\ntwo", "RUN-{date}", "operator"]);
     let seen = browser.get("/schedules").await.is(200).has("At 02:00, Europe/Berlin").has("0 2 * * *");
     let (_, ticks) = seen.text.split_once("Next ticks").unwrap();
     assert_eq!(ticks.split("</dd>").next().unwrap().matches("data-local").count(), 3, "{ticks}");
+    assert!(ticks.split("</dd>").next().unwrap().contains("in <span data-zone>UTC</span>"), "{ticks}");
     seen.has("RUN-{date}").has("none yet").has("set by operator").has("1 schedule");
     browser.post("/schedules/nightly/run", &[]).await.is(200).has("Sent a request to");
     assert_eq!(world.take("kilo").await["message"]["body"], "one\ntwo");

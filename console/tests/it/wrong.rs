@@ -158,3 +158,33 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
     let rest = lines(&browser.get("/").await.is(200).text);
     assert!(rest.iter().any(|line| line.contains("job 0")) && !rest.iter().any(|line| line.contains("job 1")));
 }
+
+#[tokio::test]
+async fn a_notice_of_what_timed_out_and_its_answer_are_one_line_and_texts_are_without_their_marks() {
+    let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, ..Limits::default() };
+    let world = World::within(limits, &["idler", "kilo"]).await;
+    world.send("operator", "idler", "LATE-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let inbox = loop {
+        let inbox = browser.get("/inbox").await.is(200);
+        if inbox.text.contains("the answer</a>") {
+            break inbox;
+        }
+    };
+    let (_, list) = inbox.text.split_once("Unread messages for you").unwrap();
+    let (list, _) = list.split_once("</ul>").unwrap();
+    assert_eq!(list.matches("<li>").count(), 1, "{list}");
+    assert!(list.contains("<span class=\"count\">2</span>"), "{list}");
+    let note = json!({"type": "info", "to": "operator", "ref": "NOTE-1", "body": "**all 214 tests** pass in `main`"});
+    world.post("kilo", "/v1/messages", note).await.is(201);
+    browser.get("/inbox").await.is(200).has("all 214 tests pass in main").lacks("**all");
+}
+
+#[tokio::test]
+async fn the_text_of_a_message_stands_before_what_is_known_about_it() {
+    let world = World::with(&["kilo"]).await;
+    let sent = world.send("operator", "kilo", "READ-1", "Read this first").await.is(201);
+    let page = Browser::signed_in(&world).await.get(&format!("/messages/{}", id(&sent, "id"))).await.is(200);
+    let at = |text: &str| page.text.find(text).unwrap();
+    assert!(at("Read this first") < at("<dt>Where</dt>"), "{}", page.text);
+}
