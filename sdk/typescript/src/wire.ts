@@ -3423,7 +3423,9 @@ export interface operations {
     spendApproval: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
