@@ -82,8 +82,8 @@ impl PermissionRequest {
         Self { held, run_status: run.run_status.clone(), asked }
     }
 
-    /// Waits for the decision and responds to the agent, and for the end of a call that holds a work tree. ACP's response is only yes or no, so a denial is returned for
-    /// the prompt that explains it.
+    /// Waits for the decision and responds to the agent, and for the end of a call that holds a work tree. ACP's response is
+    /// only yes or no, so a denial is returned for the prompt that explains it.
     pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
         let mut run_status = self.run_status.clone();
         let decision = tokio::select! {
@@ -174,8 +174,13 @@ impl AskedCall {
         };
         let call = UseApproval { tool: self.tool.clone(), arguments, key: wording::new_key() };
         // The broker checks the digest, and that the approval is used only once.
-        broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
-        Ok(CallDecision::Allowed(claimed))
+        match broker.persist(|| self.client.use_approval(&view.id, &call)).await {
+            Ok(_) => Ok(CallDecision::Allowed(claimed)),
+            Err(error) => {
+                edits::give_back(&self.client, &claimed).await;
+                Err(error)
+            }
+        }
     }
 }
 

@@ -107,7 +107,8 @@ impl Edits {
         claimed.iter().any(|one| is_new(one) || self.refused.contains_key(&one.path))
     }
 
-    /// Notes the claims of a call. Returns what the model is told if it was refused one of the files earlier, and the file has changed since.
+    /// Notes the claims of a call. Returns what the model is told if it was refused one of the files earlier, and the file has
+    /// changed since.
     fn claimed(&mut self, claimed: &[Claimed], arguments: &Value) -> Option<String> {
         for one in claimed {
             match one.lasts {
