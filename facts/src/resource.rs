@@ -19,6 +19,8 @@ use crate::visible::steers;
 
 /// The longest name of a resource, in bytes.
 pub const RESOURCE_BYTES_MAX: usize = 512;
+/// The longest lease of an agent on all of a tree, in ms: that of a command with which git changes files all over it.
+pub const TREE_LEASE_MS_MAX: u64 = 60_000;
 /// What the name of a resource may hold.
 const FORM: &str = "use a path such as `repo:src/auth/*`, on one line and without characters that are not seen";
 /// What a path may not do.

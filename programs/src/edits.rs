@@ -17,7 +17,7 @@ use lastword_client::wire::{ClaimView, NewClaim};
 use lastword_client::{Client, ClientError, is_transient};
 use lastword_facts::Code;
 use lastword_facts::fact::ClaimMode;
-use lastword_facts::resource::Resource;
+use lastword_facts::resource::{Resource, TREE_LEASE_MS_MAX};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -29,7 +29,7 @@ pub use self::tree::WorkTree;
 /// The lease of a file that is edited, in ms. The work at its task renews it.
 const LEASE_MS: u64 = 600_000;
 /// The longest lease of a call that changes files all over a tree.
-pub(crate) const CALL_LEASE: Duration = Duration::from_mins(1);
+pub(crate) const CALL_LEASE: Duration = Duration::from_millis(TREE_LEASE_MS_MAX);
 /// The most holders in a tree that a model is told of.
 const LISTED_MAX: usize = 8;
 /// The files of one directory from which on the directory itself is claimed.
@@ -310,7 +310,7 @@ async fn take_tree(client: &Client, root: &Path) -> Result<Verdict, ClientError>
     let tree = WorkTree::of_git(root);
     let named = tree.and_then(|tree| Some((tree.name(tree.root()).filter(Resource::is_tree)?, tree)));
     let Some((name, tree)) = named else { return Ok(Verdict::Free(Vec::new())) };
-    let new = NewClaim { ttl_ms: Some(CALL_LEASE.as_millis() as u64), ..exclusive(&name) };
+    let new = NewClaim { ttl_ms: Some(TREE_LEASE_MS_MAX), ..exclusive(&name) };
     let error = match client.claim(&new).await {
         Ok(view) => {
             let path = tree.root().to_owned();

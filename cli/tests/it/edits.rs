@@ -1,8 +1,8 @@
-//! Edits of sessions claim their files: what another task's edit is told, and what ends a claim.
+//! Sessions claim the files that they edit: the refusal of another task's edit, and the end of a claim.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -16,14 +16,20 @@ fn git(dir: &Path, args: &[&str]) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-#[test]
-fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
+/// Starts a server with two agents, and a repository with a folder `src` for them.
+fn two_agents() -> (Server, PathBuf) {
     let server = Server::start();
     server.agent("kilo");
     server.agent("hive");
     let work = server.path().join("work");
     fs::create_dir_all(work.join("src")).unwrap();
     git(&work, &["init", "-q", "--initial-branch=main"]);
+    (server, work)
+}
+
+#[test]
+fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
+    let (server, work) = two_agents();
     git(&work, &["remote", "add", "origin", "git@example.com:acme/app.git"]);
     let file = work.join("src/a.rs");
     fs::write(&file, "one\n").unwrap();
@@ -44,7 +50,7 @@ fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
     // The first work is that of a task.
     server.operator(&["send", "kilo", "Mend a.rs", "--ref", "P-1"]).ok();
     assert!(reason(&kilo.stop("nothing asked")).contains("Mend a.rs"));
-    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "nothing is said where nobody is in the way");
+    assert_eq!(kilo.hook("PreToolUse", &edit), Value::Null, "no conflict, no word");
     let claims = server.operator(&["claims", "--json"]).json();
     assert_eq!(claims["items"][0]["resource"], "example.com/acme/app@main:src/a.rs", "{claims}");
     assert_eq!(claims["items"][0]["ref"], "P-1", "{claims}");
@@ -83,12 +89,7 @@ fn an_edit_claims_its_file_and_another_agents_is_told_how_to_go_on() {
 
 #[test]
 fn a_command_with_which_git_changes_a_tree_holds_it_until_the_command_has_ended() {
-    let server = Server::start();
-    server.agent("kilo");
-    server.agent("hive");
-    let work = server.path().join("work");
-    fs::create_dir_all(&work).unwrap();
-    git(&work, &["init", "-q", "--initial-branch=main"]);
+    let (server, work) = two_agents();
     git(&work, &["remote", "add", "origin", "git@example.com:acme/app.git"]);
     let kilo = Session { server: &server, id: "s-1", token: "kilo.token" };
     let hive = Session { server: &server, id: "s-2", token: "hive.token" };
@@ -138,12 +139,7 @@ fn a_command_with_which_git_changes_a_tree_holds_it_until_the_command_has_ended(
 
 #[test]
 fn an_edit_under_a_claim_that_was_lost_is_told_to_both_with_the_difference() {
-    let server = Server::start();
-    server.agent("kilo");
-    server.agent("hive");
-    let work = server.path().join("work");
-    fs::create_dir_all(work.join("src")).unwrap();
-    git(&work, &["init", "-q", "--initial-branch=main"]);
+    let (server, work) = two_agents();
     let file = work.join("src/ä [b].rs");
     fs::write(&file, "one\n").unwrap();
     git(&work, &["add", "."]);

@@ -5,14 +5,12 @@ use alloc::vec::Vec;
 use lastword_facts::fact::{ClaimMode, Claimed, Fact, Role, WriteKind};
 use lastword_facts::ids::{AgentId, ClaimId, TaskId, TurnId};
 use lastword_facts::refusal::{Code, Refusal};
+use lastword_facts::resource::TREE_LEASE_MS_MAX;
 
 use super::admit::key;
 use super::{Outcome, Step};
 use crate::input::{ClaimDraft, Reply};
 use crate::state::{Claim, ClaimHolder, Principal};
-
-/// The longest lease of an agent on all of a tree, in ms: that of a call which git makes all over it.
-const CALL_MS_MAX: u64 = 60_000;
 
 impl Step<'_> {
     pub(super) fn claim(&mut self, by: Principal, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
@@ -33,7 +31,7 @@ impl Step<'_> {
         let task = self.task_in_turn(agent, turn)?;
         // A lease that is too long is shortened instead of refused.
         let longest = self.state().limits.claim_ms_max;
-        let ttl_ms = ttl_ms.clamp(1, if for_a_call { longest.min(CALL_MS_MAX) } else { longest });
+        let ttl_ms = ttl_ms.clamp(1, if for_a_call { longest.min(TREE_LEASE_MS_MAX) } else { longest });
         let expires_at = self.now.plus(ttl_ms);
         let holder = ClaimHolder { agent, task };
         // One for a call neither renews nor replaces what the task holds, which goes on after the call.

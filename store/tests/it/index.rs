@@ -86,7 +86,7 @@ fn words_are_found_in_any_case_and_all_of_them_are_wanted() {
 }
 
 #[test]
-fn words_are_found_by_their_begin_in_all_that_agents_wrote() {
+fn words_are_found_by_their_first_letters_in_all_that_agents_wrote() {
     let (dir, log) = (tempfile::tempdir().unwrap(), {
         let mut all = entries();
         all.extend([
