@@ -29,7 +29,7 @@ const STEADY: Duration = Duration::from_secs(5);
 /// The time after [`STEADY`] in which leaders hand workspaces over.
 const HAND_OVER_ROOM: Duration = Duration::from_secs(1);
 
-const NODE: &str = "node.";
+pub(crate) const NODE: &str = "node.";
 const LEASE: &str = "lease.";
 const WORKSPACE: &str = "workspace.";
 const ARCHIVE: &str = "archive.";
@@ -144,6 +144,8 @@ struct KnownWorkspace {
     record: WorkspaceRecord,
     /// Its number on this node.
     number: u32,
+    /// The number of the write.
+    revision: u64,
 }
 
 /// The configuration of a workspace, as it was written.
@@ -261,10 +263,12 @@ impl ClusterView {
         } else if let Some(workspace) = key.strip_prefix(WORKSPACE) {
             let value = parse(record).unwrap_or_default();
             match (&record.value, self.workspaces.get_mut(workspace)) {
-                (Some(_), Some(known)) => known.record = value,
+                // A node that starts reads thousands of these twice.
+                (Some(_), Some(known)) if known.revision >= revision => return false,
+                (Some(_), Some(known)) => (known.record, known.revision) = (value, revision),
                 (Some(_), None) => {
                     self.numbered += 1;
-                    let known = KnownWorkspace { record: value, number: self.numbered };
+                    let known = KnownWorkspace { record: value, number: self.numbered, revision };
                     self.workspaces.insert(workspace.to_owned(), known);
                 }
                 (None, _) => drop(self.workspaces.remove(workspace)),

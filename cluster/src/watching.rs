@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use lastword_broker::clock::{Stopwatch, wall};
 use lastword_store::{Record, Watch};
 
-use crate::members::{ClusterView, DEAD_AFTER, RENEW_EVERY, SERVE_MAX, node_key, workspace_of};
+use crate::members::{ClusterView, DEAD_AFTER, NODE, RENEW_EVERY, SERVE_MAX, node_key, workspace_of};
 use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
@@ -81,7 +81,10 @@ pub(super) async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std:
                     if news {
                         shared.looks.send_modify(|looks| *looks += 1);
                     }
-                    shared.changed.send_modify(|changed| *changed += 1);
+                    // Also by a renewal, which tells this node that it is heard.
+                    if news || record.key.starts_with(NODE) {
+                        shared.changed.send_modify(|changed| *changed += 1);
+                    }
                 }
             }
             Err(error) => tracing::warn!(%error, "the registry isn't watched"),

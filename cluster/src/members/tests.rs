@@ -404,3 +404,12 @@ fn records_of_earlier_versions_read_and_nothing_rests_while_one_of_their_nodes_l
     }
     assert!(world.view.may_rest(s(14)), "the third isn't heard of");
 }
+
+#[test]
+fn a_record_of_a_workspace_that_is_read_once_more_is_no_news() {
+    let mut world = World::new("a", SETTLE);
+    let record = |revision| Record { key: "workspace.w".to_owned(), value: Some(b"{}".to_vec()), revision };
+    assert!(world.view.apply(&record(90), SETTLE, Time(0)));
+    assert!(!world.view.apply(&record(90), SETTLE, Time(0)), "a watch begins with what the start read");
+    assert!(world.view.apply(&record(91), SETTLE, Time(0)), "it was made again");
+}
